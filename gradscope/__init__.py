@@ -1,0 +1,25 @@
+"""gradscope: the debugger for gradients in PyTorch."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+__version__ = "0.1.0"
+__all__ = ["Report", "__version__", "inspect"]
+
+if TYPE_CHECKING:
+    from gradscope.api import inspect
+    from gradscope.report.model import Report
+
+
+def __getattr__(name: str) -> object:
+    # torch takes more than a second to import: `gradscope --help` must not pay for it.
+    if name == "inspect":
+        from gradscope.api import inspect
+
+        return inspect
+    if name == "Report":
+        from gradscope.report.model import Report
+
+        return Report
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,0 +1,5 @@
+"""`python -m gradscope`."""
+
+from gradscope.cli import main
+
+main()

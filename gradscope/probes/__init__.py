@@ -1,0 +1,1 @@
+"""Experiments on a snapshot of the model, undone afterwards bit for bit."""

@@ -1,0 +1,1 @@
+"""The recording: frozen records, and the SQLite file that keeps them."""

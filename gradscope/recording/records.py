@@ -1,0 +1,276 @@
+"""The records of a recording: what was measured, as numbers, strings and tuples.
+
+Nothing here holds a tensor or imports torch. `None`, `0.0` and NaN are three different values: never
+measured, a true zero, broken.
+"""
+
+from dataclasses import dataclass
+from typing import Literal
+
+Reach = Literal["gradient", "zero", "none", "frozen"]
+"""What backward left in a parameter: a gradient, an exactly zero one, none, or none because frozen."""
+
+NodeKind = Literal["operation", "view", "parameter", "leaf"]
+"""`view` nodes hand on their neighbour's gradient under another shape; `leaf` is a tensor that
+requires grad and belongs to no parameter of the model."""
+
+StepKind = Literal["step", "probe"]
+"""`probe` steps were made by gradscope on a snapshot that was put back afterwards."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Site:
+    """A line of code outside torch."""
+
+    file: str
+    """Absolute path, or a name such as `<stdin>` where there is no file."""
+    line: int
+    function: str
+    source: str
+    """The line's text without indentation; empty where the source cannot be read."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shape:
+    """Shape and type of a tensor."""
+
+    dims: tuple[int, ...]
+    dtype: str
+    """As torch writes it, without the `torch.` prefix: `float32`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ParameterRecord:
+    """A parameter of the model."""
+
+    index: int
+    name: str
+    """Fully qualified name, the first one `named_parameters` gives."""
+    aliases: tuple[str, ...]
+    """The other names of the same tensor (tied weights)."""
+    module: int
+    """Index of the module that owns it under its first name."""
+    shape: Shape
+    device: str
+    numel: int
+    requires_grad: bool
+    optimizer_group: int | None
+    """Index of its group in the optimizer; None without an optimizer, or when it is in no group."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModuleRecord:
+    """A module of the model, or one that was called and lies outside it (a loss module)."""
+
+    index: int
+    path: str
+    """Fully qualified name; empty for the model itself."""
+    aliases: tuple[str, ...]
+    class_name: str
+    parent: int | None
+    in_model: bool
+    training: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TensorRef:
+    """A tensor of the graph: the output `slot` of the node `node`."""
+
+    node: int
+    slot: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModuleCallRecord:
+    """One call of a module."""
+
+    index: int
+    graph: int
+    module: int
+    call: int
+    """How many times this module had been called before, in this graph."""
+    parent: int | None
+    """The call (index) in which this call was made."""
+    site: int | None
+    """The line that made the call."""
+    inputs: tuple[TensorRef, ...]
+    """The tensors handed in that require grad, nested containers included."""
+    outputs: tuple[TensorRef, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeRecord:
+    """A node of the backward graph; its outputs are tensors of the forward."""
+
+    index: int
+    graph: int
+    operation: str
+    """As autograd names it: `AddmmBackward0`, `AccumulateGrad`."""
+    kind: NodeKind
+    depth: int
+    """Edges on the longest path from the loss; the loss itself is 0."""
+    sequence: int | None
+    """autograd's creation number, ascending through the forward; None for leaves."""
+    module_call: int | None
+    """The innermost module call that made it."""
+    site: int | None
+    outputs: tuple[Shape | None, ...]
+    parameter: int | None
+    """The parameter that a `parameter` node accumulates into."""
+    same_as: TensorRef | None = None
+    """The tensor whose gradient is this one's too (a view of it), measured there."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EdgeRecord:
+    """Backward hands a gradient from `source` to output `slot` of `target`."""
+
+    source: int
+    target: int
+    slot: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GradientStat:
+    """The numbers of one gradient.
+
+    `norm` and `absolute_maximum` are exact (every element, float64 sums of float32 or wider);
+    `zero_share` and `magnitudes` come from a strided sample where `sampled` is true.
+    """
+
+    numel: int
+    norm: float
+    """Euclidean norm. NaN or infinite when an element is."""
+    absolute_maximum: float
+    zero_share: float
+    """Share of elements that are exactly zero, 0 to 1."""
+    nonfinite: int
+    """How many elements are NaN or infinite."""
+    sampled: bool
+    lowest_exponent: int = 0
+    magnitudes: tuple[int, ...] = ()
+    """Histogram of the finite, non-zero magnitudes in octaves: entry `i` counts elements with
+    `2**(lowest_exponent + i) <= abs(g) < 2**(lowest_exponent + i + 1)`."""
+
+    @property
+    def rms(self) -> float:
+        """Root mean square over all elements; NaN for an empty tensor."""
+        return self.norm / self.numel**0.5 if self.numel else float("nan")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ParameterStat:
+    """What one step left in one parameter."""
+
+    step: int
+    parameter: int
+    reach: Reach
+    gradient: GradientStat | None
+    reason: str | None
+    """Why there is no gradient, where `gradient` is None."""
+    weight_norm: float
+    update_norm: float | None
+    """Norm of the change an optimizer step made; None without one."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TensorStat:
+    """The gradient with respect to output `slot` of a node, in one step."""
+
+    step: int
+    node: int
+    slot: int
+    order: int | None
+    """Place in the order in which backward delivered the gradients; None when it did not."""
+    gradient: GradientStat | None
+    reason: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepRecord:
+    """One forward and backward."""
+
+    index: int
+    kind: StepKind
+    graph: int | None
+    """The graph of this step's nodes; steps whose graphs are alike share one."""
+    loss: float | None
+    """None where backward started from a non-scalar."""
+    optimizer: str | None
+    """The optimizer that made the step after this backward, as `AdamW(lr=0.001)`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EventRecord:
+    """Something that happened in a step."""
+
+    step: int
+    order: int
+    kind: str
+    seconds: float
+    """Since the recording began."""
+    site: int | None
+    numbers: tuple[tuple[str, float], ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Skipped:
+    """What could not be measured or judged, and why."""
+
+    what: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Environment:
+    """Where the recording was made."""
+
+    python: str
+    torch: str
+    platform: str
+    device: str
+    threads: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TargetRecord:
+    """What was inspected."""
+
+    name: str
+    """As the user wrote it, or the model's class."""
+    model: str
+    """The model's class."""
+    batch: str
+    """Shapes of the batch, as `float32[8, 10], int64[8]`."""
+    loss: str
+    """Where the loss came from, as `loss_fn(output, target)`."""
+    optimizer: str | None
+    mode: str
+    """`train` or `eval`."""
+    seed: int | None
+    synthetic_loss: bool
+    """Whether gradscope made the loss up because the target has none."""
+    root: str
+    """The working directory, to which paths are shown."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Recording:
+    """Everything that was measured. Indices in records are places in these tuples."""
+
+    version: str
+    """Of gradscope, that made it."""
+    command: str
+    environment: Environment
+    target: TargetRecord
+    parameters: tuple[ParameterRecord, ...]
+    modules: tuple[ModuleRecord, ...]
+    calls: tuple[ModuleCallRecord, ...]
+    sites: tuple[Site, ...]
+    nodes: tuple[NodeRecord, ...]
+    edges: tuple[EdgeRecord, ...]
+    steps: tuple[StepRecord, ...]
+    events: tuple[EventRecord, ...]
+    parameter_stats: tuple[ParameterStat, ...]
+    tensor_stats: tuple[TensorStat, ...]
+    skipped: tuple[Skipped, ...]

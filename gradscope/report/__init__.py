@@ -1,0 +1,1 @@
+"""From a recording to a report, and one renderer a file. Renderers never compute."""
