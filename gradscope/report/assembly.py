@@ -1,0 +1,203 @@
+"""Joins a recording's records into the rows of a report, for the first step it holds."""
+
+from collections import Counter
+from dataclasses import dataclass, field
+
+from gradscope.recording.records import (
+    NodeRecord,
+    ParameterRecord,
+    ParameterStat,
+    Reach,
+    Recording,
+    StepRecord,
+    TensorRef,
+    TensorStat,
+)
+from gradscope.report.norms import total_norm
+from gradscope.report.rows import (
+    GraphSummary,
+    ParameterRow,
+    Probe,
+    Summary,
+    TensorRow,
+    WidestPoint,
+)
+
+
+@dataclass(slots=True)
+class StepView:
+    """One step of a recording, indexed for joining."""
+
+    recording: Recording
+    step: StepRecord | None
+    parameter_stats: dict[int, ParameterStat] = field(init=False)
+    tensor_stats: dict[TensorRef, TensorStat] = field(init=False)
+    nodes: tuple[NodeRecord, ...] = field(init=False)
+
+    def __post_init__(self) -> None:
+        recording, number = self.recording, self.step.index if self.step else None
+        graph = self.step.graph if self.step else None
+        self.parameter_stats = {
+            stat.parameter: stat for stat in recording.parameter_stats if stat.step == number
+        }
+        self.tensor_stats = {
+            TensorRef(node=stat.node, slot=stat.slot): stat
+            for stat in recording.tensor_stats
+            if stat.step == number
+        }
+        self.nodes = tuple(node for node in recording.nodes if node.graph == graph)
+
+    def measured(self, ref: TensorRef) -> TensorRef:
+        """Return the tensor that this one shares its gradient with, itself where with none."""
+        shared = self.recording.nodes[ref.node].same_as
+        while shared is not None:
+            ref = shared
+            shared = self.recording.nodes[ref.node].same_as
+        return ref
+
+
+def first_step(recording: Recording) -> StepView:
+    """Return the first step that is not a probe; an empty view where there is none."""
+    steps = (step for step in recording.steps if step.kind == "step")
+    return StepView(recording, next(steps, None))
+
+
+def parameter_rows(view: StepView) -> tuple[ParameterRow, ...]:
+    """Return a row for each parameter of the model."""
+    return tuple(_parameter_row(view, parameter) for parameter in view.recording.parameters)
+
+
+def _parameter_row(view: StepView, parameter: ParameterRecord) -> ParameterRow:
+    stat = view.parameter_stats.get(parameter.index)
+    unseen: Reach = "none" if parameter.requires_grad else "frozen"
+    return ParameterRow(
+        index=parameter.index,
+        name=parameter.name,
+        aliases=parameter.aliases,
+        module=view.recording.modules[parameter.module].path,
+        shape=parameter.shape.dims,
+        dtype=parameter.shape.dtype,
+        device=parameter.device,
+        numel=parameter.numel,
+        requires_grad=parameter.requires_grad,
+        reach=stat.reach if stat else unseen,
+        reason=stat.reason if stat else "the recording has no measurement of it",
+        grad=stat.gradient if stat else None,
+        weight_norm=stat.weight_norm if stat else None,
+        update_norm=stat.update_norm if stat else None,
+        optimizer_group=parameter.optimizer_group,
+    )
+
+
+def tensor_rows(view: StepView) -> tuple[TensorRow, ...]:
+    """Return a row for each distinct tensor, in the order of the forward.
+
+    Gradients of parameters are reported with the parameters alone.
+    """
+    nodes = view.recording.nodes
+    rows = [
+        _tensor_row(view, stat)
+        for stat in view.tensor_stats.values()
+        if nodes[stat.node].kind != "parameter" and nodes[stat.node].same_as is None
+    ]
+    # A leaf has no creation number: the farthest from the loss is where the forward began.
+    rows.sort(key=lambda row: (_created(nodes[row.node]), -row.depth, row.node, row.slot))
+    return tuple(rows)
+
+
+def _created(node: NodeRecord) -> int:
+    return -1 if node.sequence is None else node.sequence
+
+
+def _tensor_row(view: StepView, stat: TensorStat) -> TensorRow:
+    recording = view.recording
+    node = recording.nodes[stat.node]
+    call = None if node.module_call is None else recording.calls[node.module_call]
+    shape = node.outputs[stat.slot] if stat.slot < len(node.outputs) else None
+    return TensorRow(
+        node=stat.node,
+        slot=stat.slot,
+        operation=node.operation,
+        kind=node.kind,
+        module=None if call is None else recording.modules[call.module].path,
+        call=None if call is None else call.call,
+        site=None if node.site is None else recording.sites[node.site],
+        shape=None if shape is None else shape.dims,
+        dtype=None if shape is None else shape.dtype,
+        grad=stat.gradient,
+        order=stat.order,
+        reason=stat.reason,
+        depth=node.depth,
+    )
+
+
+def graph_summary(view: StepView) -> GraphSummary:
+    """Count the graph's nodes, edges, operations and depths."""
+    nodes = view.nodes
+    members = {node.index for node in nodes}
+    widths = Counter(node.depth for node in nodes)
+    operations = Counter(node.operation for node in nodes)
+    reached = Counter(node.depth for node in nodes if node.parameter is not None)
+    widest = min(widths.items(), key=lambda item: (-item[1], item[0]), default=None)
+    return GraphSummary(
+        nodes=len(nodes),
+        edges=sum(edge.source in members for edge in view.recording.edges),
+        depth=max(widths, default=0),
+        leaves=sum(node.kind in ("parameter", "leaf") for node in nodes),
+        views=sum(node.same_as is not None for node in nodes),
+        operations=tuple(sorted(operations.items(), key=lambda item: (-item[1], item[0]))),
+        widest=None if widest is None else WidestPoint(depth=widest[0], nodes=widest[1]),
+        parameters_by_depth=tuple(sorted(reached.items())),
+    )
+
+
+def summarise(
+    view: StepView,
+    parameters: tuple[ParameterRow, ...],
+    tensors: tuple[TensorRow, ...],
+    graph: GraphSummary,
+) -> Summary:
+    """Count what the rows hold."""
+    reach = Counter(row.reach for row in parameters)
+    trainable = [row for row in parameters if row.requires_grad]
+    return Summary(
+        loss=view.step.loss if view.step else None,
+        grad_norm=total_norm(row.grad.norm for row in parameters if row.grad),
+        parameters=len(parameters),
+        requires_grad=len(trainable),
+        reached=reach["gradient"],
+        zero=reach["zero"],
+        none=reach["none"],
+        frozen=reach["frozen"],
+        numel=sum(row.numel for row in parameters),
+        trainable_numel=sum(row.numel for row in trainable),
+        nonfinite_parameters=sum(bool(row.grad and row.grad.nonfinite) for row in parameters),
+        nonfinite_tensors=sum(bool(row.grad and row.grad.nonfinite) for row in tensors),
+        tensors=sum(row.grad is not None for row in tensors),
+        unmeasured_tensors=sum(row.grad is None for row in tensors),
+        views=graph.views,
+        skipped=len(view.recording.skipped),
+    )
+
+
+def probes(recording: Recording) -> tuple[Probe, ...]:
+    """Return the probe steps, in order."""
+    norms: dict[int, dict[int, float]] = {
+        step.index: {} for step in recording.steps if step.kind == "probe"
+    }
+    for stat in recording.parameter_stats:
+        if stat.step in norms and stat.gradient is not None:
+            norms[stat.step][stat.parameter] = stat.gradient.norm
+    return tuple(
+        Probe(
+            step=step.index,
+            loss=step.loss,
+            grad_norm=total_norm(norms[step.index].values()),
+            optimizer=step.optimizer,
+            parameters=tuple(
+                norms[step.index].get(parameter.index) for parameter in recording.parameters
+            ),
+        )
+        for step in recording.steps
+        if step.kind == "probe"
+    )

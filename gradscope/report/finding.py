@@ -1,0 +1,45 @@
+"""What a rule found: one cause, with its evidence, its place, and one thing to try."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+from gradscope.recording.records import Site
+
+Severity = Literal["error", "warning", "note"]
+"""SARIF's levels."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RelatedLocation:
+    """Another line that takes part in the cause."""
+
+    file: str
+    line: int
+    message: str
+    """What happens there."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    """One cause, however many parameters or steps it explains."""
+
+    rule: str
+    """The rule's code, as `GS201`."""
+    name: str
+    """The rule's name, as `gradient-cut`."""
+    severity: Severity
+    message: str
+    location: Site | None
+    """The line that causes it; None where no line could be told."""
+    related: tuple[RelatedLocation, ...] = ()
+    parameters: tuple[str, ...] = ()
+    modules: tuple[str, ...] = ()
+    step: int | None = None
+    """The first step that shows it."""
+    count: int = 1
+    """How many parameters or steps it explains, by what the rule counts."""
+    evidence: tuple[tuple[str, float | str | bool | None], ...] = ()
+    """The measured numbers, and the limits they crossed, by name."""
+    remedy: str
+    fingerprint: str
+    """Stays the same from run to run: holds no number."""

@@ -1,0 +1,108 @@
+"""The report: a recording and its findings, joined and ready to show; torch-free."""
+
+from dataclasses import dataclass, field
+from os import PathLike
+from typing import Self
+
+from gradscope.recording.records import (
+    Environment,
+    EventRecord,
+    Recording,
+    Skipped,
+    TargetRecord,
+)
+from gradscope.report import assembly
+from gradscope.report.finding import Finding
+from gradscope.report.module_rows import module_rows
+from gradscope.report.rows import (
+    GraphSummary,
+    ModuleRow,
+    ParameterRow,
+    Probe,
+    Summary,
+    TensorRow,
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class Report:
+    """What one forward and backward did to every parameter and tensor.
+
+    ```
+    report = gradscope.inspect(model, batch, loss_fn)
+    for parameter in report.parameters:
+        print(parameter.name, parameter.grad.norm if parameter.grad else parameter.reason)
+    ```
+
+    Of a recording with many steps, the rows show the first one.
+    """
+
+    version: str
+    """Of gradscope, that made the recording."""
+    command: str
+    environment: Environment
+    target: TargetRecord
+    summary: Summary
+    parameters: tuple[ParameterRow, ...]
+    modules: tuple[ModuleRow, ...]
+    tensors: tuple[TensorRow, ...]
+    """Every distinct tensor between the parameters and the loss, in the order of the forward."""
+    graph: GraphSummary
+    probes: tuple[Probe, ...]
+    events: tuple[EventRecord, ...]
+    findings: tuple[Finding, ...]
+    skipped: tuple[Skipped, ...]
+    """What could not be measured, and why."""
+    recording: Recording = field(compare=False)
+    """Where all of it comes from."""
+
+    @classmethod
+    def from_recording(cls, recording: Recording, findings: tuple[Finding, ...] = ()) -> Self:
+        """Join the first step's records."""
+        view = assembly.first_step(recording)
+        parameters = assembly.parameter_rows(view)
+        tensors = assembly.tensor_rows(view)
+        graph = assembly.graph_summary(view)
+        return cls(
+            version=recording.version,
+            command=recording.command,
+            environment=recording.environment,
+            target=recording.target,
+            summary=assembly.summarise(view, parameters, tensors, graph),
+            parameters=parameters,
+            modules=module_rows(view, parameters),
+            tensors=tensors,
+            graph=graph,
+            probes=assembly.probes(recording),
+            events=recording.events,
+            findings=findings,
+            skipped=recording.skipped,
+            recording=recording,
+        )
+
+    def to_json(self) -> str:
+        """Return the report as JSON, by the schema `gradscope/schemas/report-1.json`."""
+        from gradscope.report.json_format import render_json
+
+        return render_json(self)
+
+    def save(self, path: str | PathLike[str], *, force: bool = False) -> None:
+        """Write the recording to a file that `gradscope report` reads.
+
+        Raises:
+            GradscopeError: The file exists and `force` is not set, or it cannot be written.
+        """
+        # sqlite3 is needed by those alone who save.
+        from gradscope.recording.store import save_recording
+
+        save_recording(self.recording, path, force=force)
+
+    def __repr__(self) -> str:
+        from gradscope.report.notebook import brief_text
+
+        return brief_text(self)
+
+    def _repr_html_(self) -> str:
+        from gradscope.report.notebook import brief_html
+
+        return brief_html(self)

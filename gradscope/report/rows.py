@@ -1,0 +1,198 @@
+"""The rows of a report, joined from a recording's records; plain data, torch-free.
+
+As in the records, `None`, `0.0` and NaN are three different values: not measured, zero, broken.
+"""
+
+from dataclasses import dataclass
+
+from gradscope.recording.records import GradientStat, NodeKind, Reach, Site
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ParameterRow:
+    """A parameter, and what the step left in it."""
+
+    index: int
+    name: str
+    aliases: tuple[str, ...]
+    """The other names of the same tensor."""
+    module: str
+    """Path of the module that owns it under its first name."""
+    shape: tuple[int, ...]
+    dtype: str
+    device: str
+    numel: int
+    requires_grad: bool
+    reach: Reach
+    reason: str | None
+    """Why there is no gradient, where `grad` is None."""
+    grad: GradientStat | None
+    weight_norm: float | None
+    update_norm: float | None
+    """Norm of the change that an optimizer step made."""
+    optimizer_group: int | None
+
+    @property
+    def grad_to_weight(self) -> float | None:
+        """Gradient norm over weight norm; None without a gradient or with a zero weight."""
+        return _ratio(None if self.grad is None else self.grad.norm, self.weight_norm)
+
+    @property
+    def update_to_weight(self) -> float | None:
+        """Update norm over weight norm; None without an update or with a zero weight."""
+        return _ratio(self.update_norm, self.weight_norm)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModuleCallRow:
+    """One call of a module, and the gradients at its ends."""
+
+    index: int
+    """Of the call in the recording."""
+    call: int
+    """How many times this module had been called before."""
+    site: Site | None
+    """The line that made the call."""
+    output_grad_norm: float | None
+    """Total norm of the gradients with respect to its outputs."""
+    input_grad_norm: float | None
+    """Likewise its inputs, over every use of them: one that a residual branch adds to the output
+    holds that branch's gradient too."""
+
+    @property
+    def gain(self) -> float | None:
+        """Input gradient norm over output gradient norm: what backward through the call does."""
+        return _ratio(self.input_grad_norm, self.output_grad_norm)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModuleRow:
+    """A module; its sums take the modules below it in, each tied tensor once."""
+
+    index: int
+    path: str
+    """Fully qualified name; empty for the model itself."""
+    aliases: tuple[str, ...]
+    class_name: str
+    parent: int | None
+    """Index of the parent's row."""
+    depth: int
+    """How many modules it lies in."""
+    in_model: bool
+    training: bool
+    parameters: int
+    """Parameter tensors in it and below it."""
+    own_parameters: int
+    """Parameter tensors that are its own attributes."""
+    numel: int
+    """Elements in `parameters`."""
+    own_numel: int
+    grad_norm: float | None
+    """Total norm of the parameters' gradients; None where no parameter has one."""
+    weight_norm: float | None
+    """Total norm of the parameters; None where there is none."""
+    calls: tuple[ModuleCallRow, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TensorRow:
+    """A tensor of the forward, and the gradient with respect to it."""
+
+    node: int
+    """The graph's node whose output it is, and which output."""
+    slot: int
+    operation: str
+    """As autograd names it: `AddmmBackward0`."""
+    kind: NodeKind
+    module: str | None
+    """Path of the innermost module whose call made it; None outside of every module."""
+    call: int | None
+    """Which call of that module, counted from 0."""
+    site: Site | None
+    shape: tuple[int, ...] | None
+    dtype: str | None
+    grad: GradientStat | None
+    order: int | None
+    """Place in the order in which backward delivered the gradients."""
+    reason: str | None
+    """Why there is no gradient, where `grad` is None."""
+    depth: int
+    """Edges on the longest path from the loss."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WidestPoint:
+    """The depth at which the graph has the most nodes; the one nearest to the loss of several."""
+
+    depth: int
+    nodes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GraphSummary:
+    """The structure of the backward graph."""
+
+    nodes: int
+    edges: int
+    depth: int
+    """Edges on the longest path from the loss."""
+    leaves: int
+    """Tensors that gradients accumulate into, parameters included."""
+    views: int
+    """Nodes whose gradient is that of another tensor under another shape; measured there."""
+    operations: tuple[tuple[str, int], ...]
+    """Nodes by operation, most frequent first."""
+    widest: WidestPoint | None
+    """None for an empty graph."""
+    parameters_by_depth: tuple[tuple[int, int], ...]
+    """(depth, parameters that backward leads to at that depth), nearest to the loss first."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Summary:
+    """The report in numbers."""
+
+    loss: float | None
+    grad_norm: float | None
+    """Global norm over all parameters, each once; None where none has a gradient."""
+    parameters: int
+    requires_grad: int
+    reached: int
+    """Parameters with a gradient that is not zero throughout."""
+    zero: int
+    """Parameters whose gradient is exactly zero throughout."""
+    none: int
+    """Parameters that require grad and got none."""
+    frozen: int
+    numel: int
+    """Elements of all parameters."""
+    trainable_numel: int
+    """Elements of those that require grad."""
+    nonfinite_parameters: int
+    """Parameters with a NaN or an infinity in the gradient."""
+    nonfinite_tensors: int
+    tensors: int
+    """Distinct tensors of the forward with a measured gradient."""
+    unmeasured_tensors: int
+    views: int
+    skipped: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Probe:
+    """A step that gradscope made on a snapshot, and undid."""
+
+    step: int
+    loss: float | None
+    grad_norm: float | None
+    """Global norm over all parameters."""
+    optimizer: str | None
+    parameters: tuple[float | None, ...]
+    """Gradient norms, in the order of the report's parameters."""
+
+
+def _ratio(above: float | None, below: float | None) -> float | None:
+    if above is None or below is None or below == 0.0:
+        return None
+    # inf / inf is NaN here; a plain division of floats raises only for a zero below.
+    return above / below
