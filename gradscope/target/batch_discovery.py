@@ -1,0 +1,123 @@
+"""Finds the batch: on the command line, in the setup, under the file's names, in the model."""
+
+import inspect
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+
+import torch
+from torch import nn
+
+from gradscope.errors import GradscopeError
+from gradscope.target.batches import is_batch_file, read_batch
+from gradscope.target.calling import forward_signature
+from gradscope.target.hints import guess_input, signature_text, vocabulary
+from gradscope.target.importing import Source
+from gradscope.target.inputs import make_inputs
+from gradscope.target.options import TargetOptions
+from gradscope.target.spec import parse_expression
+from gradscope.target.structures import named_tensors
+from gradscope.target.user_code import UserCode
+from gradscope.target.values import build, evaluate, required_parameters
+
+_BATCH_NAMES = ("build_batch", "batch", "example_inputs")
+_LOADER_NAMES = ("dataloader", "train_loader", "train_dataloader")
+
+
+def find_batch(
+    source: Source, setup: Mapping[str, object], model: nn.Module, options: TargetOptions
+) -> object:
+    """The batch; `--batch` and `--input` win over what the file offers.
+
+    Raises:
+        GradscopeError: There is none, or it cannot be read.
+        UserCodeError: Making it raised.
+    """
+    if options.batch is not None and options.inputs:
+        raise GradscopeError("the batch is given twice", help="drop --batch or --input")
+    if options.inputs:
+        return make_inputs(options.inputs, seed=options.seed, vocabulary=vocabulary(model))
+    if options.batch is None:
+        return _offered_batch(source, setup, model)
+    if is_batch_file(options.batch):
+        return read_batch(options.batch)
+    value = evaluate(source, parse_expression(options.batch))
+    return to_batch(value, options.batch, source.location)
+
+
+def _offered_batch(source: Source, setup: Mapping[str, object], model: nn.Module) -> object:
+    if "batch" in setup:
+        return to_batch(setup["batch"], "batch", source.location)
+    for name in (*_BATCH_NAMES, *_LOADER_NAMES):
+        value = getattr(source.module, name, None)
+        if value is not None and not inspect.ismodule(value):
+            return to_batch(value, name, source.location)
+    dummy = _dummy_inputs(model)
+    if dummy is not None:
+        return dummy
+    raise _no_batch(model)
+
+
+def to_batch(value: object, name: str, location: str) -> object:
+    """The batch that a value stands for: a factory is called, a loader gives its first.
+
+    Raises:
+        GradscopeError: The loader is empty, or the factory needs arguments.
+        UserCodeError: Either raised.
+    """
+    is_loader = _is_loader(value)
+    if callable(value) and not is_loader and not _holds_tensors(value):
+        return to_batch(build(value, name, location), f"{name}()", location)
+    if not is_loader:
+        return value
+    assert isinstance(value, Iterable)
+    with UserCode(f"reading the first batch of {name!r} failed"):
+        for batch in value:
+            return batch
+    raise GradscopeError(f"{name!r} of {location!r} is empty: it gives no batch")
+
+
+def _is_loader(value: object) -> bool:
+    if isinstance(value, torch.utils.data.DataLoader | Iterator):
+        return True
+    is_container = isinstance(value, Mapping | Sequence | torch.Tensor | str)
+    return hasattr(value, "__iter__") and not is_container and not _holds_tensors(value)
+
+
+def _holds_tensors(value: object) -> bool:
+    return any(True for _ in named_tensors(value, "")) or isinstance(value, nn.Module)
+
+
+def _dummy_inputs(model: nn.Module) -> dict[str, object] | None:
+    """The example that Hugging Face models carry, if their forward takes it.
+
+    Language models compute a loss when they are given labels; their own tokens serve.
+    """
+    inputs = getattr(model, "dummy_inputs", None)
+    parameters = forward_signature(model).parameters
+    if not isinstance(inputs, Mapping) or not any(key in parameters for key in inputs):
+        return None
+    batch = dict(inputs)
+    is_language_model = any(part in type(model).__name__ for part in ("LM", "Generation"))
+    if is_language_model and "labels" in parameters and "input_ids" in batch:
+        batch.setdefault("labels", batch["input_ids"])
+    return batch
+
+
+def _no_batch(model: nn.Module) -> GradscopeError:
+    needed = [p.name for p in required_parameters(_bound_forward(model))]
+    guess = guess_input(model) or "SHAPE, such as 1,3,224,224"
+    if len(needed) > 1:
+        others = " ".join(f"--input {name}=SHAPE" for name in needed[1:])
+        help_ = f"--input {needed[0]}={guess} {others}"
+    else:
+        help_ = f"--input {guess}"
+    return GradscopeError(
+        f"no batch for {signature_text(model)}",
+        cause="looked for build_batch, batch, example_inputs, dataloader, train_loader, "
+        "train_dataloader",
+        help=help_,
+    )
+
+
+def _bound_forward(model: nn.Module) -> Callable[..., object]:
+    inner = getattr(model, "_orig_mod", None)
+    return inner.forward if isinstance(inner, nn.Module) else model.forward

@@ -1,0 +1,224 @@
+"""How a model is called with a batch, and what of the batch is left for the loss.
+
+The rules, in one place:
+
+- A mapping becomes keyword arguments; keys that `forward` does not take are left out, unless it
+  takes `**kwargs`. Where it takes none of them by name and has one positional parameter, that gets
+  the whole mapping (or the one value that is not a target).
+- A tuple or list becomes positional arguments. When the loss wants a target, the last element is
+  the target; when it wants nothing and `forward` takes one argument fewer, the last is left out.
+- Anything else is the single argument.
+"""
+
+import inspect
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+from torch import nn
+
+TARGET_NAMES = frozenset(
+    {"target", "targets", "label", "labels", "y", "y_true", "truth", "ground_truth", "expected"}
+)
+"""Keys and parameters that mean what the output is compared with."""
+
+BATCH_NAMES = frozenset(
+    {"batch", "data", "sample", "samples", "example", "examples", "inputs", "features"}
+)
+"""Parameters that mean the batch as a whole."""
+
+Wanted = Literal["nothing", "target", "batch"]
+
+_ANYTHING = inspect.Signature(
+    [
+        inspect.Parameter("args", inspect.Parameter.VAR_POSITIONAL),
+        inspect.Parameter("kwargs", inspect.Parameter.VAR_KEYWORD),
+    ]
+)
+_POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SecondArgument:
+    """What a loss function takes beside the output."""
+
+    wanted: Wanted
+    name: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Call:
+    """A batch divided into the model's arguments and the loss's."""
+
+    args: tuple[object, ...]
+    kwargs: Mapping[str, object]
+    second: object
+    """What the loss gets beside the output; None where the batch has nothing for it."""
+    second_name: str | None
+    """`target` or `batch`; None where there is none."""
+    left_out: tuple[str, ...]
+    """Keys or places of the batch that neither the model nor the loss gets."""
+
+
+def signature_of(function: Callable[..., object]) -> inspect.Signature:
+    """The signature, or that of `f(*args, **kwargs)` for builtins that have none."""
+    try:
+        return inspect.signature(function)
+    except (ValueError, TypeError):
+        return _ANYTHING
+
+
+def forward_signature(model: nn.Module) -> inspect.Signature:
+    """The signature of the user's `forward`, without self, looked up behind known wrappers."""
+    while True:
+        inner = getattr(model, "_orig_mod", None)
+        if isinstance(model, nn.DataParallel | nn.parallel.DistributedDataParallel):
+            inner = model.module
+        if not isinstance(inner, nn.Module):
+            return signature_of(model.forward)
+        model = inner
+
+
+def positional_names(signature: inspect.Signature) -> list[str]:
+    """The parameters that can be given by position."""
+    return [name for name, p in signature.parameters.items() if p.kind in _POSITIONAL]
+
+
+def second_argument(loss: Callable[..., object]) -> SecondArgument:
+    """What a loss function wants as its second argument, judged by its signature alone."""
+    function = loss.forward if isinstance(loss, nn.Module) else loss
+    signature = signature_of(function)
+    names = positional_names(signature)
+    takes_any = any(p.kind is p.VAR_POSITIONAL for p in signature.parameters.values())
+    if len(names) < 2:
+        return SecondArgument(wanted="target" if takes_any else "nothing", name="target")
+    return SecondArgument(wanted="batch" if names[1] in BATCH_NAMES else "target", name=names[1])
+
+
+def divide_batch(batch: object, forward: inspect.Signature, second: SecondArgument) -> Call:
+    """Divide a batch between the model, whose signature is without self, and the loss."""
+    if isinstance(batch, Mapping):
+        return _divide_mapping(batch, forward, second)
+    if isinstance(batch, tuple | list) and len(batch) == 1:
+        return divide_batch(batch[0], forward, second)
+    if isinstance(batch, tuple | list):
+        return _divide_sequence(list(batch), batch, forward, second)
+    has_second = second.wanted != "nothing"
+    return Call(
+        args=(batch,),
+        kwargs={},
+        second=batch if has_second else None,
+        second_name="batch" if has_second else None,
+        left_out=(),
+    )
+
+
+def target_key(batch: Mapping[object, object], parameter: str) -> str | None:
+    """The key of a batch that holds the target, if exactly one can be meant.
+
+    The loss function's own parameter name comes first, then the usual names.
+    """
+    if parameter in batch:
+        return parameter
+    keys = [key for key in batch if isinstance(key, str) and key in TARGET_NAMES]
+    return keys[0] if len(keys) == 1 else None
+
+
+def _divide_mapping(
+    batch: Mapping[object, object], forward: inspect.Signature, second: SecondArgument
+) -> Call:
+    key = target_key(batch, second.name)
+    args, kwargs = _arguments_of_mapping(batch, forward, key)
+    given: object = None if second.wanted == "nothing" else batch
+    if second.wanted == "target" and key is not None:
+        given = batch[key]
+    used = {*kwargs, key if second.wanted == "target" else None}
+    is_whole = bool(args) or second.wanted == "batch"
+    return Call(
+        args=args,
+        kwargs=kwargs,
+        second=given,
+        second_name=_second_name(second.wanted, is_target=key is not None),
+        left_out=() if is_whole else tuple(str(name) for name in batch if name not in used),
+    )
+
+
+def _second_name(wanted: Wanted, *, is_target: bool) -> str | None:
+    if wanted == "nothing":
+        return None
+    return "target" if wanted == "target" and is_target else "batch"
+
+
+def _arguments_of_mapping(
+    batch: Mapping[object, object], forward: inspect.Signature, key: str | None
+) -> tuple[tuple[object, ...], dict[str, object]]:
+    parameters = forward.parameters.values()
+    takes_any = any(p.kind is p.VAR_KEYWORD for p in parameters)
+    by_name = {p.name for p in parameters if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)}
+    named = {str(k): value for k, value in batch.items() if takes_any or k in by_name}
+    required = [p for p in parameters if p.kind in _POSITIONAL and p.default is p.empty]
+    if len(required) != 1 or required[0].name in named:
+        return (), named
+    # The one thing the model needs goes by another name than any key.
+    others = [k for k in batch if k != key]
+    if required[0].name in BATCH_NAMES or len(others) != 1:
+        return (batch,), {}
+    return (batch[others[0]],), {}
+
+
+def _divide_sequence(
+    items: list[object],
+    batch: object,
+    forward: inspect.Signature,
+    second: SecondArgument,
+) -> Call:
+    last_is_target = len(items) > 1 and _leaves_last(items, forward, second)
+    inputs = items[:-1] if last_is_target else items
+    args, kwargs = _arguments_of_items(inputs, forward, is_alone=last_is_target)
+    takes_target = second.wanted == "target" and (last_is_target or second.name in TARGET_NAMES)
+    given: object = None
+    if second.wanted != "nothing":
+        given = items[-1] if takes_target and len(items) > 1 else batch
+    is_dropped = last_is_target and second.wanted == "nothing"
+    return Call(
+        args=args,
+        kwargs=kwargs,
+        second=given,
+        second_name=_second_name(second.wanted, is_target=takes_target and len(items) > 1),
+        left_out=(f"[{len(items) - 1}]",) if is_dropped else (),
+    )
+
+
+def _leaves_last(items: list[object], forward: inspect.Signature, second: SecondArgument) -> bool:
+    """Whether the model is called without the last element of the batch."""
+    first = items[0]
+    if len(items) == 2 and isinstance(first, Mapping):
+        return any(key in forward.parameters for key in first) or not can_take(forward, 2)
+    fits_without = len(items) == 2 or can_take(forward, len(items) - 1)
+    if second.wanted == "target":
+        return can_take(forward, 1) if len(items) == 2 else fits_without
+    return not can_take(forward, len(items)) and fits_without
+
+
+def _arguments_of_items(
+    inputs: list[object], forward: inspect.Signature, *, is_alone: bool
+) -> tuple[tuple[object, ...], dict[str, object]]:
+    """Arguments for the input elements of a sequence; a lone element may be a container itself."""
+    if not (is_alone and len(inputs) == 1):
+        return tuple(inputs), {}
+    only = inputs[0]
+    if isinstance(only, Mapping):
+        return _arguments_of_mapping(only, forward, None)
+    if isinstance(only, tuple | list) and can_take(forward, len(only)):
+        spreads = not can_take(forward, 1) or (isinstance(only, tuple) and len(only) > 1)
+        return (tuple(only), {}) if spreads else ((only,), {})
+    return (only,), {}
+
+
+def can_take(signature: inspect.Signature, count: int) -> bool:
+    """Whether a function can be called with this many positional arguments and nothing else."""
+    try:
+        signature.bind(*[None] * count)
+    except TypeError:
+        return False
+    return True

@@ -1,0 +1,83 @@
+"""The repeatable forward of a target."""
+
+import random
+import sys
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+
+import torch
+from torch import nn
+
+from gradscope.errors import GradscopeError
+from gradscope.target.batches import copy_batch
+from gradscope.target.calling import divide_batch, forward_signature
+from gradscope.target.hints import signature_text
+from gradscope.target.objectives import Objective
+from gradscope.target.outputs import NoGradientError
+from gradscope.target.target import Outcome
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Forward:
+    """Runs the model on its batch and computes the loss; equal each time when it has a seed."""
+
+    model: nn.Module
+    batch: object
+    objective: Objective
+    seed: int | None
+    eager: bool = False
+
+    def __call__(self) -> Outcome:
+        """Run once, on a copy of the batch: a forward that changes it must not change the next."""
+        if self.seed is not None:
+            seed_everything(self.seed)
+        with _stance(eager=self.eager):
+            try:
+                return self.objective(self.model, copy_batch(self.batch))
+            except NoGradientError as error:
+                raise _frozen(self.model) or error from None
+
+
+def seed_everything(seed: int) -> None:
+    """Seed torch, random, and numpy where it is loaded."""
+    torch.manual_seed(seed)
+    random.seed(seed)
+    numpy = sys.modules.get("numpy")
+    if numpy is not None:
+        numpy.random.seed(seed % 2**32)
+
+
+def notes_on_batch(model: nn.Module, batch: object, objective: Objective) -> tuple[str, ...]:
+    """What of the batch neither the model nor the loss gets, in words."""
+    if objective.second is None:
+        return ()
+    left_out = divide_batch(batch, forward_signature(model), objective.second).left_out
+    return tuple(
+        f"batch element {name} is taken as the target and not given to {signature_text(model)}"
+        if name.startswith("[")
+        else f"batch key {name!r} is left out: {signature_text(model)} does not take it"
+        for name in left_out
+    )
+
+
+def _stance(*, eager: bool) -> AbstractContextManager[object]:
+    if not eager:
+        return nullcontext()
+    stance: AbstractContextManager[object] = torch.compiler.set_stance("force_eager")
+    return stance
+
+
+def _frozen(model: nn.Module) -> GradscopeError | None:
+    """The error for a model that cannot be trained at all."""
+    parameters = list(model.parameters())
+    if any(parameter.requires_grad for parameter in parameters):
+        return None
+    if not parameters:
+        return GradscopeError(
+            f"{type(model).__name__} has no parameters",
+            help="are its layers in a plain list? use nn.ModuleList, and nn.Parameter for tensors",
+        )
+    return GradscopeError(
+        f"0 of {len(parameters)} parameters require grad",
+        help="model.requires_grad_(True), or leave at least one layer unfrozen",
+    )

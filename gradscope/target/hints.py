@@ -1,0 +1,213 @@
+"""What a model's first layer says about the input it wants, and about a forward that failed."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from traceback import walk_tb
+
+import torch
+from torch import nn
+from torch.nn.modules.batchnorm import _BatchNorm
+
+from gradscope.target.calling import forward_signature
+from gradscope.target.structures import describe_tensor, named_tensors
+from gradscope.target.user_code import Advice
+
+_Convolution = nn.Conv1d | nn.Conv2d | nn.Conv3d
+_Layer = _Convolution | nn.Linear | nn.Embedding | nn.RNNBase
+"""Layers that fix the shape or type of their input."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FirstLayer:
+    """The first registered layer that fixes the shape or type of its input."""
+
+    name: str
+    module: _Layer
+
+
+def first_layer(model: nn.Module) -> FirstLayer | None:
+    """The first convolution, linear, embedding or recurrent layer in order of registration."""
+    for name, module in model.named_modules():
+        if isinstance(module, _Layer):
+            return FirstLayer(name=name, module=module)
+    return None
+
+
+def layer_title(module: nn.Module) -> str:
+    """A layer's class with its two sizes, as `Conv2d(1, 32)`."""
+    match module:
+        case nn.Conv1d() | nn.Conv2d() | nn.Conv3d():
+            sizes = (module.in_channels, module.out_channels)
+        case nn.Linear():
+            sizes = (module.in_features, module.out_features)
+        case nn.Embedding():
+            sizes = (module.num_embeddings, module.embedding_dim)
+        case nn.RNNBase():
+            sizes = (module.input_size, module.hidden_size)
+        case _:
+            return type(module).__name__
+    return f"{type(module).__name__}({sizes[0]}, {sizes[1]})"
+
+
+def vocabulary(model: nn.Module) -> int | None:
+    """How many tokens the first layer knows, where it is an embedding."""
+    layer = first_layer(model)
+    return (
+        layer.module.num_embeddings
+        if layer is not None and isinstance(layer.module, nn.Embedding)
+        else None
+    )
+
+
+def guess_input(model: nn.Module) -> str | None:
+    """An `--input` specification that suits the first layer; None where nothing tells it."""
+    layer = first_layer(model)
+    if layer is None:
+        return None
+    # Batch normalisation cannot train on a single row.
+    rows = 2 if any(isinstance(module, _BatchNorm) for module in model.modules()) else 1
+    match layer.module:
+        case nn.Conv1d() | nn.Conv2d() | nn.Conv3d():
+            return f"{rows},{layer.module.in_channels},{_spatial_guess(layer.module)}"
+        case nn.Linear():
+            return f"8,{layer.module.in_features}"
+        case nn.Embedding():
+            return f"int64[0,{layer.module.num_embeddings}]:2,16"
+        case nn.RNNBase():
+            return f"2,16,{layer.module.input_size}"
+        case _:
+            return None
+
+
+def _spatial_guess(module: _Convolution) -> str:
+    match module:
+        case nn.Conv1d():
+            return "128"
+        case nn.Conv2d():
+            return "28,28" if module.in_channels == 1 else "224,224"
+        case _:
+            return "16,64,64"
+
+
+def signature_text(model: nn.Module) -> str:
+    """The model's forward as it is declared: `Net.forward(self, x, mask=None)`."""
+    parameters = [
+        str(parameter.replace(annotation=parameter.empty))
+        for parameter in forward_signature(model).parameters.values()
+    ]
+    return f"{class_name(model)}.forward({', '.join(['self', *parameters])})"
+
+
+def class_name(model: nn.Module) -> str:
+    """The class of the user's model, behind `torch.compile` and data-parallel wrappers."""
+    inner = getattr(model, "_orig_mod", None)
+    if isinstance(model, nn.DataParallel | nn.parallel.DistributedDataParallel):
+        inner = model.module
+    return class_name(inner) if isinstance(inner, nn.Module) else type(model).__name__
+
+
+def explain_forward(
+    model: nn.Module,
+    args: tuple[object, ...],
+    kwargs: Mapping[str, object],
+    error: BaseException,
+) -> Advice:
+    """Why a forward on these arguments failed, as far as the layers and the message tell."""
+    tensors = [tensor for _, tensor in named_tensors((args, kwargs), "")]
+    if isinstance(error, TypeError):
+        return _explain_arguments(model, args, kwargs)
+    if isinstance(error, torch.OutOfMemoryError):
+        return Advice(help="use a smaller batch, or --device cpu")
+    if "more than 1 value per channel" in str(error):
+        return Advice(
+            cause="batch normalisation in train mode needs more than one row",
+            help="use a larger batch, or --mode eval",
+        )
+    if not tensors:
+        return Advice()
+    return _explain_dtype(model, tensors) or _explain_layer(model, error) or Advice()
+
+
+def _explain_arguments(
+    model: nn.Module, args: tuple[object, ...], kwargs: Mapping[str, object]
+) -> Advice:
+    try:
+        forward_signature(model).bind(*args, **kwargs)
+    except TypeError as misfit:
+        return Advice(
+            cause=f"{signature_text(model)} does not fit this batch: {misfit}",
+            help="name the inputs: --input name=shape for each, or make the batch a dict",
+        )
+    return Advice()
+
+
+def _explain_dtype(model: nn.Module, tensors: list[torch.Tensor]) -> Advice | None:
+    weights = {p.dtype for p in model.parameters() if p.dtype.is_floating_point}
+    wrong = [t for t in tensors if t.is_floating_point() and t.dtype not in weights]
+    layer = first_layer(model)
+    if len(weights) != 1 or not wrong or isinstance(layer and layer.module, nn.Embedding):
+        return None
+    given = str(wrong[0].dtype).removeprefix("torch.")
+    wanted = str(weights.pop()).removeprefix("torch.")
+    return Advice(
+        cause=f"the input is {given}, the parameters are {wanted}",
+        help=f"--dtype {wanted} converts both",
+    )
+
+
+def _explain_layer(model: nn.Module, error: BaseException) -> Advice | None:
+    """What the layer that raised expects of its input; None where its input is as it expects."""
+    layer, tensor = None, None
+    for frame, _ in walk_tb(error.__traceback__):
+        owner, given = frame.f_locals.get("self"), frame.f_locals.get("input")
+        if isinstance(owner, _Layer) and isinstance(given, torch.Tensor):
+            layer, tensor = owner, given
+    wish = None if layer is None or tensor is None else _unmet_wish(layer, tensor)
+    if layer is None or tensor is None or wish is None:
+        return None
+    first = first_layer(model)
+    is_first = first is not None and first.module is layer
+    name = next((name for name, module in model.named_modules() if module is layer), "")
+    guess = guess_input(model) if is_first else None
+    return Advice(
+        cause=f"{'first layer' if is_first else name or 'layer'} {layer_title(layer)} "
+        f"expects {wish}, its input is {describe_tensor(tensor)}",
+        help=None if guess is None else f"--input {guess}",
+    )
+
+
+def _unmet_wish(module: _Layer, tensor: torch.Tensor) -> str | None:
+    match module:
+        case nn.Embedding():
+            return _unmet_tokens(module, tensor)
+        case nn.Conv1d() | nn.Conv2d() | nn.Conv3d():
+            return _unmet_channels(module, tensor)
+        case _ if not tensor.is_floating_point() and not tensor.is_complex():
+            return "floating input"
+        case nn.RNNBase() if tensor.shape[-1:] != (module.input_size,):
+            return f"{_counted(module.input_size, 'feature')} in the last dimension"
+        case nn.Linear() if tensor.shape[-1:] != (module.in_features,):
+            return f"{_counted(module.in_features, 'feature')} in the last dimension"
+        case _:
+            return None
+
+
+def _unmet_tokens(module: nn.Embedding, tensor: torch.Tensor) -> str | None:
+    if tensor.dtype not in (torch.int64, torch.int32):
+        return "token numbers (int64)"
+    if tensor.numel() and not 0 <= int(tensor.min()) <= int(tensor.max()) < module.num_embeddings:
+        return f"token numbers from 0 to {module.num_embeddings - 1}"
+    return None
+
+
+def _unmet_channels(module: _Convolution, tensor: torch.Tensor) -> str | None:
+    spatial = len(module.kernel_size)
+    if tensor.dim() not in (spatial + 1, spatial + 2):
+        return f"{spatial + 2} dimensions (batch, channels, ...)"
+    if tensor.shape[-spatial - 1] != module.in_channels:
+        return _counted(module.in_channels, "channel")
+    return None if tensor.is_floating_point() or tensor.is_complex() else "floating input"
+
+
+def _counted(count: int, noun: str) -> str:
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"

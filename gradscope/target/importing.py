@@ -1,0 +1,208 @@
+"""Imports the target's file or module, as python itself would, though never as `__main__`."""
+
+import importlib
+import importlib.util
+import sys
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from functools import partial
+from importlib.machinery import SourceFileLoader
+from pathlib import Path
+from types import ModuleType
+
+from gradscope.errors import GradscopeError, UserCodeError
+from gradscope.target.user_code import Advice, UserCode, nearest
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Source:
+    """The imported module of a target."""
+
+    module: ModuleType
+    location: str
+    """As the user wrote it, for messages."""
+
+
+@contextmanager
+def command_line(location: str, arguments: tuple[str, ...]) -> Iterator[None]:
+    """Let user code see `sys.argv` as if it had been started with these arguments."""
+    saved = sys.argv
+    sys.argv = [location, *arguments]
+    try:
+        yield
+    finally:
+        sys.argv = saved
+
+
+def import_source(location: str) -> Source:
+    """Import a path or a dotted module name.
+
+    `sys.path` and `sys.modules` keep what was added: the model may import more when it runs.
+
+    Raises:
+        GradscopeError: There is no such file or module.
+        UserCodeError: It raised while being imported.
+    """
+    path = _find_file(location)
+    with UserCode(f"while importing {location!r}", partial(_explain, path)):
+        try:
+            module = _import_module(location) if path is None else _import_file(path)
+        except SystemExit as exit_request:
+            raise _exited(location, exit_request) from exit_request
+    return Source(module=module, location=location)
+
+
+def _find_file(location: str) -> Path | None:
+    """The file that a location means, or None where it is a module's name."""
+    path = Path(location)
+    if path.is_dir() and path.suffix != ".py":
+        return _entry_file(path)
+    if path.is_file():
+        return _readable(path)
+    is_module_name = all(part.isidentifier() for part in location.split("."))
+    if is_module_name and path.suffix not in {".py", ".ipynb"}:
+        return None
+    raise GradscopeError(
+        f"cannot open {location!r}", cause="there is no such file", help=_similar(path)
+    )
+
+
+def _readable(path: Path) -> Path:
+    if path.suffix == ".gradscope":
+        raise GradscopeError(
+            f"{str(path)!r} is a recording, not a target", help=f"gradscope report {path}"
+        )
+    if path.suffix == ".ipynb":
+        raise GradscopeError(
+            f"{str(path)!r} is a notebook, not a Python file",
+            help="in the notebook: gradscope.inspect(model, batch, loss_fn)",
+        )
+    try:
+        path.open("rb").close()
+    except OSError as error:
+        raise GradscopeError(f"cannot open {str(path)!r}", cause=error.strerror) from None
+    return path
+
+
+def _entry_file(directory: Path) -> Path:
+    for name in ("hubconf.py", "__init__.py"):
+        if (directory / name).is_file():
+            return directory / name
+    scripts = sorted(directory.glob("*.py"))
+    raise GradscopeError(
+        f"{str(directory)!r} is a directory without hubconf.py or __init__.py",
+        help=f"name the file: {scripts[0] if scripts else directory / 'model.py'}",
+    )
+
+
+def _similar(path: Path) -> str | None:
+    folder = path.parent
+    if not folder.is_dir():
+        return f"there is no directory {str(folder)!r}"
+    found = nearest(path.name, (entry.name for entry in folder.iterdir() if entry.suffix == ".py"))
+    return None if found is None else f"did you mean {str(folder / found)!r}?"
+
+
+def _import_file(path: Path) -> ModuleType:
+    path = path.resolve()
+    if (path.parent / "__init__.py").is_file():
+        return _import_from_package(path)
+    _search(path.parent)
+    name = _module_name(path)
+    loader = SourceFileLoader(name, str(path))
+    spec = importlib.util.spec_from_file_location(name, path, loader=loader)
+    if spec is None:
+        raise GradscopeError(f"cannot import {str(path)!r} as Python code")
+    module = importlib.util.module_from_spec(spec)
+    with ExitStack() as undo:
+        # dataclasses and pickle look the module up while it is still being executed.
+        sys.modules[name] = module
+        undo.callback(sys.modules.pop, name, None)
+        loader.exec_module(module)
+        undo.pop_all()
+    return module
+
+
+def _module_name(path: Path) -> str:
+    stem = path.stem.replace(".", "_")
+    taken = stem in sys.modules or stem in sys.stdlib_module_names or stem == "__main__"
+    return f"_gradscope_target_{stem}" if taken else stem
+
+
+def _import_from_package(path: Path) -> ModuleType:
+    names = [] if path.stem == "__init__" else [path.stem]
+    folder = path.parent
+    while (folder / "__init__.py").is_file():
+        names.insert(0, folder.name)
+        folder = folder.parent
+    _search(folder)
+    dotted = ".".join(names)
+    module = importlib.import_module(dotted)
+    actual = getattr(module, "__file__", None)
+    if actual is None or Path(actual).resolve() != path:
+        raise GradscopeError(
+            f"{str(path)!r} belongs to the package {names[0]!r}, but that name is taken",
+            cause=f"{dotted!r} was imported from {str(actual)!r}",
+            help=f"rename the package {names[0]!r}",
+        )
+    return module
+
+
+def _import_module(name: str) -> ModuleType:
+    _search(Path.cwd())
+    try:
+        return importlib.import_module(name)
+    except ModuleNotFoundError as error:
+        if error.name is None or not f"{name}.".startswith(f"{error.name}."):
+            raise
+        candidate = Path(*name.split(".")).with_suffix(".py")
+        exists = candidate.is_file()
+        raise GradscopeError(
+            f"no module named {error.name!r}",
+            cause=None if name == error.name else f"needed for the target {name!r}",
+            help=f"did you mean {str(candidate)!r}?" if exists else _similar(candidate),
+        ) from None
+
+
+def _search(folder: Path) -> None:
+    """Make a folder the first place to import from, and the working directory one of the last.
+
+    `python -m gradscope` has the working directory on the path and `gradscope` has not; a target
+    has to load alike under both.
+    """
+    if sys.path[:1] != [str(folder)]:
+        sys.path.insert(0, str(folder))
+    if not {"", str(Path.cwd())} & set(sys.path):
+        sys.path.append(str(Path.cwd()))
+    importlib.invalidate_caches()
+
+
+def _exited(location: str, exit_request: SystemExit) -> UserCodeError:
+    code = 0 if exit_request.code is None else exit_request.code
+    return UserCodeError(
+        f"{location!r} exited (code {code}) while being imported: it runs a CLI at top level",
+        help='put it under  if __name__ == "__main__":, pass its args after --, '
+        f"or use: gradscope run {location}",
+    )
+
+
+def _explain(path: Path | None, error: BaseException) -> Advice:
+    if isinstance(error, ModuleNotFoundError) and error.name:
+        return Advice(help=_missing_module_help(error.name, path))
+    if isinstance(error, ImportError) and "relative import" in str(error):
+        return Advice(
+            cause="the file is not inside a package (no __init__.py beside it)",
+            help="add an __init__.py, or name the module: gradscope inspect package.module",
+        )
+    return Advice()
+
+
+def _missing_module_help(name: str, path: Path | None) -> str:
+    top = name.partition(".")[0]
+    for folder in path.resolve().parents[1:] if path else ():
+        if (folder / top / "__init__.py").is_file() or (folder / f"{top}.py").is_file():
+            return f"{top!r} lies in {str(folder)!r}: run gradscope from there"
+    if "pipx" in Path(sys.prefix).parts or "/uv/" in Path(sys.prefix).as_posix():
+        return "gradscope is in an environment of its own: install it where your code runs"
+    return f"install it in THIS environment: {sys.executable} -m pip install {top}"

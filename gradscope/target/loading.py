@@ -1,0 +1,102 @@
+"""Loads the target that the command line names."""
+
+import inspect
+from collections.abc import Mapping
+
+from torch import nn
+
+from gradscope.errors import GradscopeError
+from gradscope.target.batch_discovery import find_batch
+from gradscope.target.batches import move_batch
+from gradscope.target.forward import Forward, notes_on_batch, seed_everything
+from gradscope.target.importing import Source, command_line, import_source
+from gradscope.target.model_discovery import find_model, to_model
+from gradscope.target.objectives import LossFunction
+from gradscope.target.options import TargetOptions
+from gradscope.target.placement import load_checkpoint, parse_device, parse_dtype
+from gradscope.target.setup import checked_setup, find_setup
+from gradscope.target.spec import Expression, TargetSpec, parse_expression, parse_target
+from gradscope.target.target import Target
+from gradscope.target.training_discovery import find_objective, find_optimizer
+from gradscope.target.user_code import UserCode
+from gradscope.target.values import build, evaluate
+
+
+def load_target(spec: str, options: TargetOptions) -> Target:
+    """Import the target's file and make its model, batch, loss and optimizer ready.
+
+    The random state is seeded once before the import and then again by each forward.
+
+    Raises:
+        GradscopeError: A piece is missing or does not fit.
+        UserCodeError: The user's code raised; `__cause__` is its exception.
+    """
+    parsed = parse_target(spec)
+    chosen = _chosen_model(parsed, options)
+    if options.seed is not None:
+        seed_everything(options.seed)
+    with command_line(parsed.location, options.args):
+        source = import_source(parsed.location)
+        return _assemble(source, parsed, chosen, options)
+
+
+def _chosen_model(parsed: TargetSpec, options: TargetOptions) -> Expression | None:
+    if options.model is None:
+        return parsed.expression
+    if parsed.expression is not None:
+        raise GradscopeError(
+            f"the model is given twice: {parsed.expression.text!r} and --model {options.model!r}",
+            help="drop one of them",
+        )
+    return parse_expression(options.model)
+
+
+def _assemble(
+    source: Source, parsed: TargetSpec, chosen: Expression | None, options: TargetOptions
+) -> Target:
+    model, setup, notes = _model_and_setup(source, chosen)
+    device = parse_device(options.device)
+    dtype = None if options.dtype is None else parse_dtype(options.dtype)
+    if options.checkpoint is not None:
+        load_checkpoint(model, options.checkpoint)
+    with UserCode(f"moving {type(model).__name__} to {device} failed"):
+        model.to(device, dtype).train(options.mode == "train")
+    batch = move_batch(find_batch(source, setup, model, options), device, dtype)
+    objective = find_objective(source, setup, options)
+    if isinstance(objective, LossFunction) and isinstance(objective.function, nn.Module):
+        objective.function.to(device, dtype)
+    forward = Forward(
+        model=model, batch=batch, objective=objective, seed=options.seed, eager=options.eager
+    )
+    return Target(
+        name=parsed.text,
+        model=model,
+        batch=batch,
+        forward=forward,
+        optimizer=find_optimizer(source, setup, model),
+        seed=options.seed,
+        notes=(*notes, *notes_on_batch(model, batch, objective)),
+    )
+
+
+def _model_and_setup(
+    source: Source, chosen: Expression | None
+) -> tuple[nn.Module, Mapping[str, object], tuple[str, ...]]:
+    """The model, what the setup offers beside it, and notes on the choice.
+
+    An EXPR may give a whole setup instead of a model: a file can hold several.
+    """
+    if chosen is not None:
+        value = evaluate(source, chosen)
+        if inspect.isfunction(value) and chosen.call is None:
+            value = build(value, chosen.text, source.location)
+        if not (isinstance(value, Mapping) and "model" in value):
+            model = to_model(value, chosen.text, source.location)
+            return model, find_setup(source), ()
+        setup = checked_setup(value, chosen.text)
+    else:
+        setup = find_setup(source)
+    if "model" in setup:
+        return to_model(setup["model"], "model", source.location), setup, ()
+    found = find_model(source)
+    return found.model, setup, () if found.note is None else (found.note,)

@@ -1,0 +1,266 @@
+"""The ways from a model and a batch to what backward starts from."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import StrEnum
+from functools import partial
+from typing import Protocol
+
+import torch
+from torch import nn
+from torch.nn import functional
+
+from gradscope.errors import GradscopeError
+from gradscope.target.calling import (
+    TARGET_NAMES,
+    Call,
+    SecondArgument,
+    divide_batch,
+    forward_signature,
+    second_argument,
+)
+from gradscope.target.hints import explain_forward
+from gradscope.target.outputs import NamedTensor, checked_loss, first_trainable, own_loss
+from gradscope.target.structures import describe, describe_tensor
+from gradscope.target.target import Outcome
+from gradscope.target.user_code import UserCode
+
+
+class LossName(StrEnum):
+    """The losses that `--loss` knows by name."""
+
+    CROSS_ENTROPY = "cross-entropy"
+    MSE = "mse"
+    MEAN = "mean"
+    SUM_SQUARES = "sum-squares"
+
+
+LOSS_NAMES = tuple(name.value for name in LossName)
+
+NOTHING = SecondArgument(wanted="nothing", name="target")
+_TARGET = SecondArgument(wanted="target", name="target")
+
+
+class Objective(Protocol):
+    """Runs a model on a batch up to what backward starts from."""
+
+    @property
+    def second(self) -> SecondArgument | None:
+        """What it needs of the batch beside the inputs; None when it divides the batch itself."""
+
+    def __call__(self, model: nn.Module, batch: object) -> Outcome:
+        """Run the forward once."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ComputeLoss:
+    """The user's own `compute_loss(model, batch)`."""
+
+    function: Callable[..., object]
+    name: str
+    second: SecondArgument | None = None
+
+    def __call__(self, model: nn.Module, batch: object) -> Outcome:
+        """Call the function with the model and the batch."""
+        text = f"{self.name}(model, batch)"
+        with UserCode(f"{text} failed with batch {describe(batch)}"):
+            value = self.function(model, batch)
+        return _scalar(checked_loss(value, text), text)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LossFunction:
+    """The user's `loss_fn(output, target)`, `loss_fn(output, batch)` or `loss_fn(output)`."""
+
+    function: Callable[..., object]
+    name: str
+
+    @property
+    def second(self) -> SecondArgument:
+        """Judged by the function's signature."""
+        return second_argument(self.function)
+
+    def __call__(self, model: nn.Module, batch: object) -> Outcome:
+        """Run the model and call the function on its output."""
+        call = divide_batch(batch, forward_signature(model), self.second)
+        output = run_model(model, call)
+        if call.second_name == "batch" and self.second.name in TARGET_NAMES:
+            _check_reconstruction(self.name, output, call.second)
+        arguments = (output,) if call.second_name is None else (output, call.second)
+        text = f"{self.name}({', '.join(['output', call.second_name or ''][: len(arguments)])})"
+        given = ", ".join(describe(argument) for argument in arguments)
+        with UserCode(f"{text} failed with {given}"):
+            value = self.function(*arguments)
+        return _scalar(checked_loss(value, text), text)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NamedLoss:
+    """One of the losses that gradscope offers for models without one."""
+
+    name: LossName
+
+    @property
+    def second(self) -> SecondArgument:
+        """A target for those that compare."""
+        return _TARGET if self.name in (LossName.CROSS_ENTROPY, LossName.MSE) else NOTHING
+
+    def __call__(self, model: nn.Module, batch: object) -> Outcome:
+        """Run the model and compute the loss of its first trainable tensor."""
+        call = divide_batch(batch, forward_signature(model), self.second)
+        found = first_trainable(run_model(model, call))
+        if self.second.wanted == "nothing":
+            real = _real(found.tensor)
+            loss = real.mean() if self.name is LossName.MEAN else real.square().sum()
+            return _scalar(loss, f"{self.name} of {found.name}")
+        target = _target_tensor(self.name, found, call)
+        compare = _cross_entropy if self.name is LossName.CROSS_ENTROPY else _mean_squared_error
+        return _scalar(compare(found.tensor, target), f"{self.name}({found.name}, target)")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GivenGradient:
+    """Backward from the output itself, with a vector for the vector-Jacobian product."""
+
+    vector: torch.Tensor | str
+    """A tensor shaped as the output, `ones` or `randn`."""
+    seed: int | None
+    second: SecondArgument = NOTHING
+
+    def __call__(self, model: nn.Module, batch: object) -> Outcome:
+        """Run the model and shape the vector as its first trainable tensor."""
+        call = divide_batch(batch, forward_signature(model), self.second)
+        found = first_trainable(run_model(model, call))
+        kind = self.vector if isinstance(self.vector, str) else "given"
+        return Outcome(
+            loss=found.tensor,
+            grad_output=self._vector_for(found),
+            description=f"{found.name} with grad_output {kind}",
+            synthetic=False,
+        )
+
+    def _vector_for(self, found: NamedTensor) -> torch.Tensor:
+        output = found.tensor
+        if isinstance(self.vector, torch.Tensor):
+            if self.vector.shape != output.shape:
+                raise GradscopeError(
+                    f"--grad-output is {describe_tensor(self.vector)}, "
+                    f"but {found.name} is {describe_tensor(output)}",
+                    help="give it the shape of the output",
+                )
+            return self.vector.to(output.device, output.dtype)
+        if self.vector == "ones":
+            return torch.ones_like(output, requires_grad=False)
+        # A generator of its own leaves the model's random stream alone.
+        generator = torch.Generator().manual_seed(self.seed or 0)
+        noise = torch.randn(output.shape, generator=generator, dtype=torch.float32)
+        return noise.to(output.device, output.dtype)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OwnLoss:
+    """The loss in the model's output, else a synthetic one where that is allowed."""
+
+    allow_synthetic: bool
+    second: SecondArgument = NOTHING
+
+    def __call__(self, model: nn.Module, batch: object) -> Outcome:
+        """Run the model and look for a loss in its output."""
+        call = divide_batch(batch, forward_signature(model), self.second)
+        output = run_model(model, call)
+        found = own_loss(output)
+        if found is not None:
+            return _scalar(checked_loss(found.tensor, found.name), found.name)
+        trainable = first_trainable(output)
+        if not self.allow_synthetic:
+            raise GradscopeError(
+                f"{trainable.name} is {describe_tensor(trainable.tensor)}, not a scalar, "
+                "and no loss was found",
+                help="--loss cross-entropy, or in the file: def loss_fn(output, batch): ...",
+            )
+        return Outcome(
+            loss=_real(_widened(trainable.tensor)).square().mean(),
+            grad_output=None,
+            description=f"mean of squares of {trainable.name}",
+            synthetic=True,
+        )
+
+
+def _check_reconstruction(name: str, output: object, batch: object) -> None:
+    """A batch without a target is its own target only where the output has its shape.
+
+    Raises:
+        GradscopeError: It has not.
+    """
+    shape = output.shape if isinstance(output, torch.Tensor) else None
+    if isinstance(batch, torch.Tensor) and batch.shape == shape:
+        return
+    raise GradscopeError(
+        f"{name} needs a target, and the batch has none",
+        cause=f"the batch is {describe(batch)}, the output {describe(output)}",
+        help="make the batch a pair (inputs, target), or give two --input, the target last",
+    )
+
+
+def run_model(model: nn.Module, call: Call) -> object:
+    """Call the model on its share of the batch.
+
+    Raises:
+        UserCodeError: The forward raised.
+    """
+    given = describe((call.args, dict(call.kwargs)))
+    explain = partial(explain_forward, model, call.args, call.kwargs)
+    with UserCode(f"forward failed with input {given}", explain):
+        return model(*call.args, **call.kwargs)
+
+
+def _scalar(loss: torch.Tensor, description: str) -> Outcome:
+    return Outcome(loss=loss, grad_output=None, description=description, synthetic=False)
+
+
+def _widened(tensor: torch.Tensor) -> torch.Tensor:
+    """Half precision as float32, so that the mean of squares neither overflows nor vanishes."""
+    return tensor.float() if tensor.dtype in (torch.float16, torch.bfloat16) else tensor
+
+
+def _real(tensor: torch.Tensor) -> torch.Tensor:
+    return tensor.abs() if tensor.is_complex() else tensor
+
+
+def _target_tensor(name: LossName, found: NamedTensor, call: Call) -> torch.Tensor:
+    """The target of the batch.
+
+    Raises:
+        GradscopeError: The batch has none.
+    """
+    if call.second_name == "target" and isinstance(call.second, torch.Tensor):
+        return call.second
+    dims = list(found.tensor.shape)
+    example = ",".join(map(str, dims))
+    if name is LossName.CROSS_ENTROPY and len(dims) > 1:
+        example = f"int64[0,{dims[1]}]:{','.join(map(str, [dims[0], *dims[2:]]))}"
+    raise GradscopeError(
+        f"--loss {name} needs a target, and the batch has none",
+        cause=f"{found.name} is {describe_tensor(found.tensor)}",
+        help=f"give the target as a second input: --input INPUT --input {example}",
+    )
+
+
+def _cross_entropy(output: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
+    if output.dim() > 2 and output.shape[:-1] == target.shape:
+        # [batch, sequence, classes], as language models give it; torch wants classes second.
+        output, target = output.flatten(0, -2), target.flatten()
+    fits = f"output {describe_tensor(output)}, target {describe_tensor(target)}"
+    with UserCode(f"--loss cross-entropy failed with {fits}"):
+        return functional.cross_entropy(output, target)
+
+
+def _mean_squared_error(output: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
+    if output.shape != target.shape:
+        raise GradscopeError(
+            "--loss mse needs output and target of one shape",
+            cause=f"the output is {describe_tensor(output)}, the target {describe_tensor(target)}",
+            help="reshape the target, as with target.unsqueeze(1) or output.squeeze(1)",
+        )
+    difference = _real(output - target)
+    return difference.square().mean()

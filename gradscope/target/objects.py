@@ -1,0 +1,78 @@
+"""Makes a target of objects that live in the user's own process."""
+
+from collections.abc import Callable
+
+import torch
+from torch import nn
+
+from gradscope.errors import GradscopeError
+from gradscope.target.forward import Forward, notes_on_batch
+from gradscope.target.objectives import GivenGradient, Objective, OwnLoss
+from gradscope.target.target import Target
+from gradscope.target.training_discovery import to_objective
+
+
+def target_from_objects(
+    model: nn.Module,
+    batch: object,
+    loss_fn: Callable[..., object] | None = None,
+    *,
+    optimizer: torch.optim.Optimizer | None = None,
+    grad_output: torch.Tensor | str | None = None,
+    name: str | None = None,
+    seed: int | None = None,
+) -> Target:
+    """Make a target without touching the model's mode, device or type.
+
+    Args:
+        model: What is inspected.
+        batch: A tensor, tuple, dict or other container of them.
+        loss_fn: Takes the model and the batch if its first parameter is called `model`; else the
+            output and, by its second parameter, the target or the batch. None: see `own_loss`.
+        optimizer: Which parameters are trained, and how.
+        grad_output: In place of a loss: a tensor shaped as the output, `ones` or `randn`.
+        name: How the target is called in the report.
+        seed: Set before each forward; None leaves the random state alone.
+
+    Raises:
+        GradscopeError: The objects do not fit.
+    """
+    if not isinstance(model, nn.Module):
+        help_ = "inspect(Net(), ...), with the parentheses" if isinstance(model, type) else None
+        raise GradscopeError(
+            f"the model is {type(model).__name__}, expected torch.nn.Module", help=help_
+        )
+    objective = _objective(loss_fn, grad_output, seed)
+    return Target(
+        name=name or type(model).__name__,
+        model=model,
+        batch=batch,
+        forward=Forward(model=model, batch=batch, objective=objective, seed=seed),
+        optimizer=optimizer,
+        seed=seed,
+        notes=notes_on_batch(model, batch, objective),
+    )
+
+
+def _objective(
+    loss_fn: Callable[..., object] | None, grad_output: torch.Tensor | str | None, seed: int | None
+) -> Objective:
+    if grad_output is None:
+        if loss_fn is None:
+            return OwnLoss(allow_synthetic=True)
+        return to_objective(loss_fn, _loss_name(loss_fn), "loss_fn")
+    if loss_fn is not None:
+        raise GradscopeError(
+            "loss_fn and grad_output exclude each other",
+            cause="backward starts either from a loss or from the output itself",
+        )
+    if isinstance(grad_output, str) and grad_output not in ("ones", "randn"):
+        raise GradscopeError(
+            f"unknown grad_output {grad_output!r}", help="give 'ones', 'randn' or a tensor"
+        )
+    return GivenGradient(vector=grad_output, seed=seed)
+
+
+def _loss_name(loss_fn: Callable[..., object]) -> str:
+    name = getattr(loss_fn, "__name__", type(loss_fn).__name__)
+    return name if str(name).isidentifier() else "loss_fn"

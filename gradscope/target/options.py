@@ -1,0 +1,38 @@
+"""What the user asked of the loader, beside the target itself."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+Mode = Literal["train", "eval"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TargetOptions:
+    """Choices that win over what the target's file offers.
+
+    Everything is text as on the command line, so that the command line needs no torch to build it.
+    """
+
+    model: str | None = None
+    """EXPR in the file: a name, or a call with literal arguments."""
+    batch: str | None = None
+    """EXPR in the file, or the path of a batch file."""
+    loss: str | None = None
+    """EXPR in the file, or one of the named losses."""
+    inputs: tuple[str, ...] = ()
+    """`[name=][dtype[lo,hi]:]d0,d1,...`, one for each input."""
+    grad_output: str | None = None
+    """`ones`, `randn`, or the path of a file with one tensor."""
+    device: str = "cpu"
+    mode: Mode = "train"
+    seed: int | None = 0
+    dtype: str | None = None
+    """Of the parameters and of every floating input; None leaves them as they are."""
+    checkpoint: str | None = None
+    """File of weights for the model."""
+    args: tuple[str, ...] = ()
+    """What the file sees as `sys.argv[1:]`."""
+    eager: bool = False
+    """Whether `torch.compile` is switched off during the forward."""
+    allow_synthetic_loss: bool = True
+    """Whether a loss may be made up where the target has none; a gate says no."""

@@ -1,0 +1,121 @@
+"""Puts a model where and how the user wants it: weights, device, type, mode."""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import torch
+from torch import nn
+
+from gradscope.errors import GradscopeError
+from gradscope.target.batches import read_safetensors, read_torch
+from gradscope.target.user_code import did_you_mean
+
+_FLOATING = {
+    name: getattr(torch, name)
+    for name in ("float16", "bfloat16", "float32", "float64", "half", "float", "double")
+}
+_NESTED_UNDER = ("state_dict", "model_state_dict", "model")
+_PREFIXES = ("module.", "_orig_mod.")
+
+
+def parse_device(text: str) -> torch.device:
+    """The device.
+
+    Raises:
+        GradscopeError: torch does not know it, or this machine does not have it.
+    """
+    try:
+        device = torch.device(text)
+        torch.empty(0, device=device)
+    except (RuntimeError, AssertionError) as error:
+        # A torch without CUDA says so by an assertion.
+        raise GradscopeError(
+            f"cannot use --device {text!r}",
+            cause=str(error).strip().splitlines()[0],
+            help="--device cpu works everywhere",
+        ) from None
+    # `cuda` alone never equals the `cuda:0` of a tensor that is on it.
+    return torch.empty(0, device=device).device
+
+
+def parse_dtype(text: str) -> torch.dtype:
+    """The floating type.
+
+    Raises:
+        GradscopeError: There is no such floating type.
+    """
+    name = text.removeprefix("torch.")
+    if name not in _FLOATING:
+        raise GradscopeError(
+            f"unknown --dtype {text!r}",
+            help=did_you_mean(name, _FLOATING) or f"one of {', '.join(_FLOATING)}",
+        )
+    dtype: torch.dtype = _FLOATING[name]
+    return dtype
+
+
+def load_checkpoint(model: nn.Module, text: str) -> None:
+    """Load weights into the model, from a state dict or a file that holds one.
+
+    Raises:
+        GradscopeError: The file cannot be read, or its weights are not this model's.
+    """
+    path = Path(text)
+    if not path.is_file():
+        names = [entry.name for entry in path.parent.glob("*")] if path.parent.is_dir() else []
+        raise GradscopeError(
+            f"cannot open {text!r}",
+            cause="there is no such file",
+            help=did_you_mean(path.name, names),
+        )
+    content = read_safetensors(path) if path.suffix == ".safetensors" else read_torch(path)
+    weights = _state_dict(content, text)
+    expected = model.state_dict()
+    problems = [
+        *_listed("missing", [name for name in expected if name not in weights]),
+        *_listed("not in the model", [name for name in weights if name not in expected]),
+        *_listed("of another shape", _misshaped(expected, weights)),
+    ]
+    if problems:
+        raise GradscopeError(
+            f"{text!r} does not fit {type(model).__name__}", cause="; ".join(problems)
+        )
+    model.load_state_dict(weights)
+
+
+def _state_dict(content: object, text: str) -> dict[str, torch.Tensor]:
+    if isinstance(content, Mapping):
+        for key in _NESTED_UNDER:
+            if isinstance(content.get(key), Mapping):
+                content = content[key]
+                break
+    if not isinstance(content, Mapping) or not all(
+        isinstance(value, torch.Tensor) for value in content.values()
+    ):
+        raise GradscopeError(
+            f"{text!r} holds no weights",
+            help="save them with torch.save(model.state_dict(), ...)",
+        )
+    weights = {str(name): tensor for name, tensor in content.items()}
+    for prefix in _PREFIXES:
+        # Left by DataParallel and torch.compile.
+        if weights and all(name.startswith(prefix) for name in weights):
+            weights = {name.removeprefix(prefix): value for name, value in weights.items()}
+    return weights
+
+
+def _misshaped(
+    expected: Mapping[str, torch.Tensor], weights: Mapping[str, torch.Tensor]
+) -> list[str]:
+    return [
+        f"{name} {tuple(weights[name].shape)} for {tuple(tensor.shape)}"
+        for name, tensor in expected.items()
+        if name in weights and weights[name].shape != tensor.shape
+    ]
+
+
+def _listed(title: str, names: list[str]) -> list[str]:
+    if not names:
+        return []
+    more = f" and {len(names) - 3} more" if len(names) > 3 else ""
+    return [f"{len(names)} {title} ({', '.join(names[:3])}{more})"]

@@ -1,0 +1,104 @@
+"""Parses `TARGET` and `EXPR` as they stand on the command line, without running anything."""
+
+import ast
+from dataclasses import dataclass
+from pathlib import Path
+
+from gradscope.errors import GradscopeError
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Arguments:
+    """The literal arguments of a call."""
+
+    positional: tuple[object, ...]
+    keywords: tuple[tuple[str, object], ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Expression:
+    """A dotted name, or a call of one with literal arguments."""
+
+    text: str
+    names: tuple[str, ...]
+    call: Arguments | None
+    """None where the name stands alone."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TargetSpec:
+    """Where the target is, and what in it is meant."""
+
+    text: str
+    location: str
+    """A path or a dotted module name."""
+    expression: Expression | None
+
+
+def parse_target(text: str) -> TargetSpec:
+    """Split `TARGET` into location and EXPR.
+
+    A colon counts as the separator when it has more than one character before it (a Windows drive
+    has one) and an EXPR behind it; the last such colon wins. A path that exists is never split.
+
+    Raises:
+        GradscopeError: What stands behind the separator is no EXPR.
+    """
+    if Path(text).exists():
+        return TargetSpec(text=text, location=text, expression=None)
+    separators = [place for place, letter in enumerate(text) if letter == ":" and place > 1]
+    for place in reversed(separators):
+        expression = _parse_or_none(text[place + 1 :])
+        if expression is not None:
+            return TargetSpec(text=text, location=text[:place], expression=expression)
+    for place in reversed(separators):
+        if not set("/\\") & set(text[place + 1 :].partition("(")[0]):
+            parse_expression(text[place + 1 :])
+    return TargetSpec(text=text, location=text, expression=None)
+
+
+def parse_expression(text: str) -> Expression:
+    """Parse EXPR; nothing is evaluated but literals.
+
+    Raises:
+        GradscopeError: It is neither a dotted name nor a call with literal arguments.
+    """
+    expression = _parse_or_none(text)
+    if expression is None:
+        raise GradscopeError(
+            f"cannot read {text!r} as the name of a model, batch or loss",
+            cause="it has to be a name, or a call whose arguments are Python literals",
+            help="write it as  Net  or  build_model(hidden=64)",
+        )
+    return expression
+
+
+def _parse_or_none(text: str) -> Expression | None:
+    try:
+        tree = ast.parse(text.strip(), mode="eval").body
+        call = _arguments(tree) if isinstance(tree, ast.Call) else None
+        names = _dotted(tree.func if isinstance(tree, ast.Call) else tree)
+    except (SyntaxError, ValueError, TypeError, MemoryError, RecursionError):
+        # What ast.parse and ast.literal_eval are documented to raise on malformed text.
+        return None
+    return Expression(text=text.strip(), names=names, call=call)
+
+
+def _arguments(call: ast.Call) -> Arguments:
+    keywords = []
+    for keyword in call.keywords:
+        if keyword.arg is None:
+            raise ValueError("** is not a literal argument")
+        keywords.append((keyword.arg, ast.literal_eval(keyword.value)))
+    positional = tuple(ast.literal_eval(argument) for argument in call.args)
+    return Arguments(positional=positional, keywords=tuple(keywords))
+
+
+def _dotted(tree: ast.expr) -> tuple[str, ...]:
+    match tree:
+        case ast.Name(id=name):
+            return (name,)
+        case ast.Attribute(value=value, attr=name):
+            return (*_dotted(value), name)
+        case _:
+            raise ValueError("not a dotted name")

@@ -1,0 +1,118 @@
+"""Nested containers of tensors, as batches and outputs come: walked and rebuilt."""
+
+import copy
+from collections.abc import Callable, Iterator, Mapping, MutableMapping
+from dataclasses import fields, is_dataclass
+
+import torch
+from torch.nn.utils.rnn import PackedSequence
+
+TensorFunction = Callable[[torch.Tensor], torch.Tensor]
+
+
+def map_tensors(structure: object, function: TensorFunction) -> object:
+    """Rebuild nested containers with the function applied to every tensor in them.
+
+    Containers are always new, of the same type; everything else is handed on as it is. A tensor
+    that occurs twice is mapped once, so that aliases stay aliases.
+    """
+    mapped: dict[int, torch.Tensor] = {}
+
+    def once(tensor: torch.Tensor) -> torch.Tensor:
+        if id(tensor) not in mapped:
+            mapped[id(tensor)] = function(tensor)
+        return mapped[id(tensor)]
+
+    return _rebuild(structure, once)
+
+
+def _rebuild(value: object, function: TensorFunction) -> object:
+    match value:
+        case torch.Tensor():
+            return function(value)
+        case PackedSequence():
+            # Its other tensors are lengths and orders, which have to stay as they are.
+            return value._replace(data=function(value.data))
+        case Mapping():
+            return _rebuild_mapping(value, function)
+        case tuple() if not isinstance(value, torch.Size):
+            items = [_rebuild(item, function) for item in value]
+            make = getattr(value, "_make", tuple)  # a namedtuple's constructor takes no iterable
+            return make(items)
+        case list():
+            return [_rebuild(item, function) for item in value]
+        case _ if is_dataclass(value) and not isinstance(value, type):
+            return _rebuild_dataclass(value, function)
+        case _:
+            return value
+
+
+def _rebuild_mapping(value: Mapping[object, object], function: TensorFunction) -> object:
+    items = {key: _rebuild(item, function) for key, item in value.items()}
+    if type(value) is dict or not isinstance(value, MutableMapping):
+        return items
+    # A shallow copy keeps what a `BatchEncoding` or a `defaultdict` holds beside its items.
+    rebuilt = copy.copy(value)
+    for key, item in items.items():
+        rebuilt[key] = item
+    return rebuilt
+
+
+def _rebuild_dataclass(value: object, function: TensorFunction) -> object:
+    rebuilt = copy.copy(value)
+    for field in fields(value):  # type: ignore[arg-type]  # the caller has checked
+        item = _rebuild(getattr(value, field.name), function)
+        # Frozen dataclasses refuse setattr, and replace() refuses fields that are not in __init__.
+        object.__setattr__(rebuilt, field.name, item)
+    return rebuilt
+
+
+def named_tensors(value: object, name: str) -> Iterator[tuple[str, torch.Tensor]]:
+    """Yield every tensor of nested containers with the expression that reaches it.
+
+    `name` is what the whole structure is called, as `output`.
+    """
+    if isinstance(value, torch.Tensor):
+        yield name, value
+        return
+    for path, item in _items(value):
+        yield from named_tensors(item, name + path)
+
+
+def _items(value: object) -> Iterator[tuple[str, object]]:
+    match value:
+        case PackedSequence():
+            yield ".data", value.data
+        case Mapping():
+            is_output_class = is_dataclass(value)
+            for key, item in value.items():
+                yield f".{key}" if is_output_class else f"[{key!r}]", item
+        case tuple() | list():
+            names = getattr(value, "_fields", None)
+            for place, item in enumerate(value):
+                yield f".{names[place]}" if names else f"[{place}]", item
+        case _ if is_dataclass(value) and not isinstance(value, type):
+            for field in fields(value):
+                yield f".{field.name}", getattr(value, field.name)
+
+
+def describe_tensor(tensor: torch.Tensor) -> str:
+    """Type and shape, as `float32[8,10]`."""
+    dims = ",".join(str(size) for size in tensor.shape)
+    return f"{str(tensor.dtype).removeprefix('torch.')}[{dims}]"
+
+
+def describe(value: object) -> str:
+    """The tensors of a batch or output, as `float32[8,10], int64[8]`; else the type's name.
+
+    Tensors that are reached by a name are given it: `input_ids int64[2,16]`.
+    """
+    tensors = [
+        f"{_label(path)}{describe_tensor(tensor)}" for path, tensor in named_tensors(value, "")
+    ]
+    return ", ".join(tensors) if tensors else type(value).__name__
+
+
+def _label(path: str) -> str:
+    label = path.strip(".[]'\"")
+    return f"{label} " if label.isidentifier() else ""

@@ -1,0 +1,142 @@
+"""Finds the loss and the optimizer: on the command line, in the setup, under the file's names."""
+
+import inspect
+from collections.abc import Mapping
+
+import torch
+from torch import nn
+
+from gradscope.errors import GradscopeError
+from gradscope.target.batches import read_batch
+from gradscope.target.calling import positional_names, signature_of
+from gradscope.target.importing import Source
+from gradscope.target.objectives import (
+    LOSS_NAMES,
+    ComputeLoss,
+    GivenGradient,
+    LossFunction,
+    LossName,
+    NamedLoss,
+    Objective,
+    OwnLoss,
+)
+from gradscope.target.options import TargetOptions
+from gradscope.target.spec import parse_expression
+from gradscope.target.structures import describe, named_tensors
+from gradscope.target.user_code import UserCode
+from gradscope.target.values import build, evaluate, required_parameters
+
+
+def find_objective(
+    source: Source, setup: Mapping[str, object], options: TargetOptions
+) -> Objective:
+    """The way to the loss; `--loss` and `--grad-output` win over what the file offers.
+
+    Raises:
+        GradscopeError: What is offered cannot be called as a loss.
+    """
+    if options.loss is not None and options.grad_output is not None:
+        raise GradscopeError(
+            "--loss and --grad-output exclude each other",
+            cause="backward starts either from a loss or from the output itself",
+        )
+    if options.grad_output is not None:
+        return GivenGradient(vector=_vector(options.grad_output), seed=options.seed)
+    if options.loss is None:
+        return _offered_objective(source, setup, allow_synthetic=options.allow_synthetic_loss)
+    if options.loss in LOSS_NAMES:
+        return NamedLoss(name=LossName(options.loss))
+    function = evaluate(source, parse_expression(options.loss))
+    return to_objective(function, options.loss, source.location)
+
+
+def _offered_objective(
+    source: Source, setup: Mapping[str, object], *, allow_synthetic: bool
+) -> Objective:
+    for name in ("compute_loss", "loss_fn"):
+        if name in setup:
+            return to_objective(setup[name], name, source.location)
+    for name in ("compute_loss", "loss_fn", "criterion"):
+        function = getattr(source.module, name, None)
+        if function is not None and not inspect.ismodule(function):
+            return to_objective(function, name, source.location)
+    return OwnLoss(allow_synthetic=allow_synthetic)
+
+
+def to_objective(function: object, name: str, location: str) -> Objective:
+    """How a loss of the user's is called.
+
+    A function named `compute_loss`, or whose first parameter is `model`, gets the model and the
+    batch; any other gets the output, and its second parameter decides what else.
+
+    Raises:
+        GradscopeError: It cannot be called, or needs more than gradscope has to give.
+    """
+    if inspect.isclass(function) and issubclass(function, nn.Module):
+        function = build(function, name, location)
+    if not callable(function):
+        raise GradscopeError(
+            f"'{location}:{name}' is {type(function).__name__}, expected a function "
+            "of (output, target), (output, batch) or (model, batch)"
+        )
+    called = function.forward if isinstance(function, nn.Module) else function
+    parameters = positional_names(signature_of(called))
+    if name == "compute_loss" or parameters[:1] == ["model"]:
+        return ComputeLoss(function=function, name=name)
+    needed = [parameter.name for parameter in required_parameters(called)]
+    if len(needed) > 2:
+        raise GradscopeError(
+            f"{name} needs {len(needed)} arguments: {', '.join(needed)}",
+            cause="a loss function gets the output and the target, or the output and the batch",
+            help="write in the file:  def compute_loss(model, batch): return loss",
+        )
+    return LossFunction(function=function, name=name)
+
+
+def find_optimizer(
+    source: Source, setup: Mapping[str, object], model: nn.Module
+) -> torch.optim.Optimizer | None:
+    """The optimizer: of the setup, `build_optimizer(model)`, or `optimizer` if it has the model's.
+
+    A module-level `optimizer` that holds none of the model's parameters belongs to another model.
+
+    Raises:
+        GradscopeError: It is no optimizer.
+        UserCodeError: Building it raised.
+    """
+    if "optimizer" in setup:
+        return _to_optimizer(setup["optimizer"], "optimizer", model)
+    factory = getattr(source.module, "build_optimizer", None)
+    if callable(factory):
+        return _to_optimizer(factory, "build_optimizer", model)
+    optimizer = getattr(source.module, "optimizer", None)
+    if not isinstance(optimizer, torch.optim.Optimizer):
+        return None
+    held = {id(tensor) for group in optimizer.param_groups for tensor in group["params"]}
+    is_ours = any(id(parameter) in held for parameter in model.parameters())
+    return optimizer if is_ours else None
+
+
+def _to_optimizer(value: object, name: str, model: nn.Module) -> torch.optim.Optimizer:
+    if callable(value) and not isinstance(value, torch.optim.Optimizer):
+        with UserCode(f"{name}(model) failed"):
+            value = value(model)
+        name = f"{name}(model)"
+    if not isinstance(value, torch.optim.Optimizer):
+        raise GradscopeError(
+            f"{name} is {type(value).__name__}, expected torch.optim.Optimizer",
+            help="end it with: return optimizer" if value is None else None,
+        )
+    return value
+
+
+def _vector(text: str) -> torch.Tensor | str:
+    if text in ("ones", "randn"):
+        return text
+    content = read_batch(text)
+    tensors = [tensor for _, tensor in named_tensors(content, "")]
+    if len(tensors) != 1:
+        raise GradscopeError(
+            f"--grad-output {text!r} has to hold one tensor", cause=f"it holds {describe(content)}"
+        )
+    return tensors[0]

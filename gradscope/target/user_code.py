@@ -1,0 +1,71 @@
+"""The boundary at which exceptions of the user's code become errors of the target."""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from types import TracebackType
+
+from gradscope.errors import GradscopeError, UserCodeError
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Advice:
+    """Why user code failed and what to try, as far as that is known."""
+
+    cause: str | None = None
+    help: str | None = None
+
+
+class UserCode:
+    """Context in which only code of the user's runs; what it raises becomes a `UserCodeError`.
+
+    A context manager and not an `except` clause: the wrapped exception may be anything a user can
+    raise, `SystemExit` included. Ctrl-C passes through.
+
+    Args:
+        what: What was being done, as `while importing 'model.py'`; the exception is added to it.
+        explain: Looks at the exception and says more.
+    """
+
+    def __init__(self, what: str, explain: Callable[[BaseException], Advice] | None = None) -> None:
+        self._what = what
+        self._explain = explain
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        if not isinstance(error, Exception | SystemExit) or isinstance(error, GradscopeError):
+            return
+        advice = self._explain(error) if self._explain is not None else Advice()
+        raise UserCodeError(
+            f"{self._what}: {summary(error)}", cause=advice.cause, help=advice.help
+        ) from error
+
+
+def summary(error: BaseException) -> str:
+    """The exception in one line: its type and the first line of its message."""
+    if isinstance(error, SystemExit):
+        return f"it called sys.exit({'' if error.code is None else repr(error.code)})"
+    lines = str(error).strip().splitlines()
+    name = type(error).__name__
+    return f"{name}: {lines[0]}" if lines else name
+
+
+def nearest(name: str, choices: Iterable[str]) -> str | None:
+    """The choice most like the name; None where nothing is close."""
+    # Deferred: only errors need it.
+    from difflib import get_close_matches
+
+    found = get_close_matches(name, list(choices), n=1)
+    return found[0] if found else None
+
+
+def did_you_mean(name: str, choices: Iterable[str]) -> str | None:
+    """The help line that offers the choice most like the name; None where nothing is close."""
+    found = nearest(name, choices)
+    return None if found is None else f"did you mean {found!r}?"
