@@ -50,14 +50,19 @@ def find_model(source: Source) -> FoundModel:
     candidates = instances or usable
     if len(candidates) == 1:
         found = candidates[0]
-        kind = "instance" if instances else "class that needs no arguments"
         return FoundModel(
             model=to_model(found.value, found.name, source.location),
-            note=f"the model is {found.name}, the only nn.Module {kind} of {source.location!r}",
+            note=_note(found.name, source.location, is_class=not instances),
         )
     if candidates:
         raise _several(candidates, outline)
     raise _none(source, classes)
+
+
+def _note(name: str, location: str, *, is_class: bool) -> str:
+    if is_class:
+        return f"the model is {name}, the only nn.Module class of {location!r} without arguments"
+    return f"the model is {name}, the only nn.Module of {location!r}"
 
 
 def to_model(value: object, name: str, location: str) -> nn.Module:

@@ -1,0 +1,51 @@
+"""The command line: one module a command, all of them listed here."""
+
+import sys
+from typing import Annotated
+
+import typer
+
+from gradscope import __version__
+from gradscope.cli.errors import BugReport, show_error
+from gradscope.cli.inspect import inspect
+from gradscope.cli.streams import seal_stdout
+from gradscope.errors import ExitCode, GradscopeError
+
+COMMANDS = (("inspect", inspect),)
+
+app = typer.Typer(
+    name="gradscope",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+for _name, _command in COMMANDS:
+    app.command(_name, no_args_is_help=True)(_command)
+
+
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"gradscope {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def options(
+    version: Annotated[
+        bool,
+        typer.Option("-V", "--version", callback=_show_version, is_eager=True, help="The version."),
+    ] = False,
+) -> None:
+    """The debugger for gradients in PyTorch."""
+
+
+def main() -> None:
+    """Run the command line and exit."""
+    with BugReport():
+        try:
+            app()
+        except GradscopeError as error:
+            show_error(error)
+            sys.exit(ExitCode.CANNOT_JUDGE)
+        finally:
+            seal_stdout()

@@ -1,0 +1,54 @@
+"""Builds the one rich console of a stream, with colour or without."""
+
+import os
+from collections.abc import Mapping
+from typing import Literal, TextIO
+
+from rich.console import Console
+
+ColorChoice = Literal["auto", "always", "never"]
+
+WIDTH_OFF_TERMINAL = 120
+
+
+def wants_color(choice: ColorChoice, stream: TextIO, environment: Mapping[str, str]) -> bool:
+    """Whether to write colour: `--color`, then NO_COLOR, FORCE_COLOR, then a capable terminal.
+
+    The variables count when they are not empty.
+    """
+    if choice != "auto":
+        return choice == "always"
+    if environment.get("NO_COLOR"):
+        return False
+    if environment.get("FORCE_COLOR"):
+        return True
+    return stream.isatty() and environment.get("TERM") != "dumb"
+
+
+def make_console(stream: TextIO, choice: ColorChoice) -> Console:
+    """A console for one stream; names are printed on it as they are, never as markup."""
+    has_color = wants_color(choice, stream, os.environ)
+    is_terminal = stream.isatty()
+    console = Console(
+        file=stream,
+        # rich alone would still write bold escapes under FORCE_COLOR together with NO_COLOR.
+        color_system="auto" if has_color else None,
+        force_terminal=has_color,
+        no_color=not has_color,
+        markup=False,
+        highlight=False,
+        emoji=False,
+        width=None if is_terminal or os.environ.get("COLUMNS") else WIDTH_OFF_TERMINAL,
+    )
+    if has_color and console.color_system is None:
+        return Console(
+            file=stream,
+            color_system="standard",
+            force_terminal=True,
+            no_color=False,
+            markup=False,
+            highlight=False,
+            emoji=False,
+            width=console.width,
+        )
+    return console

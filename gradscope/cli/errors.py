@@ -1,0 +1,99 @@
+"""Shows errors on stderr: the user's in full, gradscope's own as what they are."""
+
+import logging
+import sys
+import sysconfig
+from pathlib import Path
+from traceback import FrameSummary, StackSummary, TracebackException, print_exception
+from types import TracebackType
+
+from gradscope.errors import ExitCode, GradscopeError, UserCodeError
+
+LOGGER = logging.getLogger("gradscope")
+"""Its level is how much the user wants to know: `-v` sets DEBUG, `-q` ERROR."""
+
+_OWN_FOLDER = str(Path(__file__).resolve().parents[1])
+
+
+def show_error(error: GradscopeError) -> None:
+    """Print an error in up to three lines, after the traceback of user code that raised."""
+    if isinstance(error, UserCodeError) and error.__cause__ is not None:
+        is_verbose = LOGGER.isEnabledFor(logging.DEBUG)
+        sys.stderr.write(printable(user_traceback(error.__cause__, is_full=is_verbose)))
+    write_line(f"error: {error.what}")
+    if error.cause is not None:
+        write_line(f"  cause: {error.cause}")
+    if error.help is not None:
+        write_line(f"  help: {error.help}")
+    sys.stderr.flush()
+
+
+def show_note(text: str) -> None:
+    """Print something worth knowing, unless the user wants to hear of errors only."""
+    if LOGGER.isEnabledFor(logging.WARNING):
+        write_line(f"note: {text}")
+
+
+def write_line(text: str) -> None:
+    """Print one line on stderr, whatever the names in it are made of."""
+    line = " ".join(text.splitlines())
+    sys.stderr.write(printable(line) + "\n")
+
+
+def printable(text: str) -> str:
+    """The text with control characters, which could rule the terminal, as escapes."""
+    return "".join(
+        letter if letter.isprintable() or letter in "\n\t" else repr(letter)[1:-1]
+        for letter in text
+    )
+
+
+def user_traceback(error: BaseException, *, is_full: bool) -> str:
+    """The traceback of an exception and of those it came from.
+
+    Frames of gradscope, torch and the import machinery are left out, unless it is to be full.
+    """
+    told = TracebackException.from_exception(error)
+    if not is_full:
+        _trim(told)
+    return "".join(told.format())
+
+
+def _trim(told: TracebackException) -> None:
+    told.stack = StackSummary.from_list([frame for frame in told.stack if _is_users(frame)])
+    for other in (told.__cause__, told.__context__, *(told.exceptions or ())):
+        if other is not None:
+            _trim(other)
+
+
+def _is_users(frame: FrameSummary) -> bool:
+    if frame.filename.startswith("<frozen"):
+        return False
+    packages = (sysconfig.get_path("purelib"), sysconfig.get_path("platlib"))
+    hidden = [_OWN_FOLDER, *(str(Path(packages_folder, "torch")) for packages_folder in packages)]
+    hidden.append(str(Path(sysconfig.get_path("stdlib"), "importlib")))
+    return not any(frame.filename.startswith(f"{folder}/") for folder in hidden)
+
+
+class BugReport:
+    """Context in which an exception is a bug in gradscope: said so, shown in full, exit code 2.
+
+    Python's own exit code would be 1, which means findings.
+    """
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        if isinstance(error, KeyboardInterrupt):
+            raise SystemExit(ExitCode.INTERRUPTED) from None
+        if not isinstance(error, Exception):
+            return
+        write_line("error: this is a bug in gradscope; please report it with the lines below")
+        print_exception(error, file=sys.stderr)
+        raise SystemExit(ExitCode.CANNOT_JUDGE) from None

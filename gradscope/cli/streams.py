@@ -1,0 +1,73 @@
+"""Keeps stdout for the report while user code prints to stderr."""
+
+import ctypes
+import io
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, redirect_stdout
+from typing import TextIO
+
+_STDOUT = 1
+_STDERR = 2
+
+
+@contextmanager
+def reserved_stdout() -> Iterator[TextIO]:
+    """Yield a stream to the real stdout; everything else written to stdout goes to stderr.
+
+    File descriptor 1 itself is pointed at stderr, so that C code and child processes are covered.
+    Where `sys.stdout` is no longer descriptor 1 (replaced or captured), that object is yielded.
+    """
+    real = sys.stdout
+    with ExitStack() as undo:
+        undo.enter_context(redirect_stdout(sys.stderr))
+        if not (_is_open(_STDOUT) and _is_open(_STDERR)):
+            yield real or io.StringIO()
+            return
+        _flush(real)
+        saved = os.dup(_STDOUT)
+        undo.callback(os.close, saved)
+        os.dup2(_STDERR, _STDOUT)
+        # What user code left in the buffers has to leave them before stdout is back.
+        undo.callback(os.dup2, saved, _STDOUT)
+        undo.callback(_flush, real)
+        if not _writes_to(real, _STDOUT):
+            yield real
+            return
+        encoding = real.encoding
+        stream = open(saved, "w", encoding=encoding, errors="backslashreplace", closefd=False)  # noqa: SIM115 - a descriptor, closed by the next line
+        yield undo.enter_context(stream)
+
+
+def seal_stdout() -> None:
+    """Point stdout at stderr for the rest of the process: user code may print as it exits."""
+    if _is_open(_STDOUT) and _is_open(_STDERR) and _writes_to(sys.stdout, _STDOUT):
+        _flush(sys.stdout)
+        os.dup2(_STDERR, _STDOUT)
+
+
+def _flush(stream: TextIO | None) -> None:
+    """Empty Python's buffer and that of C's stdio."""
+    if stream is not None and not stream.closed:
+        stream.flush()
+    if os.name == "posix":
+        ctypes.CDLL(None).fflush(None)
+
+
+def _is_open(descriptor: int) -> bool:
+    try:
+        os.fstat(descriptor)
+    except OSError:
+        return False
+    return True
+
+
+def _writes_to(stream: TextIO | None, descriptor: int) -> bool:
+    if stream is None or stream.closed:
+        return False
+    try:
+        return stream.fileno() == descriptor
+    except (OSError, ValueError, AttributeError):
+        # io.UnsupportedOperation is an OSError: streams in memory have no descriptor.
+        return False
