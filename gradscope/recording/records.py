@@ -135,7 +135,8 @@ class GradientStat:
     """The numbers of one gradient.
 
     `norm` and `absolute_maximum` are exact (every element, float64 sums of float32 or wider);
-    `zero_share` and `magnitudes` come from a strided sample where `sampled` is true.
+    `zero_share` comes from a strided sample where `sampled` is true, `magnitudes` from one of at most
+    1,024 elements.
     """
 
     numel: int
@@ -149,8 +150,9 @@ class GradientStat:
     sampled: bool
     lowest_exponent: int = 0
     magnitudes: tuple[int, ...] = ()
-    """Histogram of the finite, non-zero magnitudes in octaves: entry `i` counts elements with
-    `2**(lowest_exponent + i) <= abs(g) < 2**(lowest_exponent + i + 1)`."""
+    """Histogram of a sample's finite magnitudes in octaves: entry `i` counts elements with
+    `2**(lowest_exponent + i) <= abs(g) < 2**(lowest_exponent + i + 1)`. Zeros and numbers too small
+    to be normal are in no octave."""
 
     @property
     def rms(self) -> float:

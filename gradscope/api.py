@@ -1,0 +1,51 @@
+"""The Python interface: the same inspection on objects that are there already."""
+
+from collections.abc import Callable
+
+import torch
+from torch import nn
+
+from gradscope.inspection import record
+from gradscope.report.model import Report
+from gradscope.target.objects import target_from_objects
+from gradscope.target.target import Target
+
+
+def inspect(
+    model: nn.Module,
+    batch: object,
+    loss_fn: Callable[..., object] | None = None,
+    *,
+    optimizer: torch.optim.Optimizer | None = None,
+    grad_output: torch.Tensor | str | None = None,
+    probe_steps: int = 3,
+) -> Report:
+    """Run one forward and backward, and report the gradient of every parameter and tensor.
+
+    The model, its gradients, the optimizer and every random state are left as they were.
+
+    Args:
+        model: Any module; it runs in the mode, train or eval, that it is in.
+        batch: What the model is called with: a tensor, a tuple, a mapping of keyword arguments, or
+            a pair of inputs and target when there is a `loss_fn`.
+        loss_fn: Called with the output and the target (or the batch), or with the model and the
+            batch if its first parameter is called `model`. Without one the output's own loss is
+            taken.
+        optimizer: Measures how far its step would move every parameter.
+        grad_output: For outputs that are no scalar and without a loss: where backward starts.
+        probe_steps: Optimizer steps to try on a snapshot, which tell lasting trouble from that of
+            the first step; 0 for none.
+
+    Raises:
+        GradscopeError: When there is no way from the model to a loss.
+    """
+    target = target_from_objects(
+        model, batch, loss_fn, optimizer=optimizer, grad_output=grad_output
+    )
+    return inspect_target(target, probe_steps=probe_steps, eager=False, command="inspect")
+
+
+def inspect_target(target: Target, *, probe_steps: int, eager: bool, command: str) -> Report:
+    """Run a target once under watch and report on it."""
+    recording = record(target, probe_steps=probe_steps, eager=eager, command=command)
+    return Report.from_recording(recording)

@@ -1,0 +1,202 @@
+"""From what was captured, step by step, to the records of a recording."""
+
+import math
+import time
+from collections import Counter
+from collections.abc import Iterator, Sequence
+
+from gradscope.capture.graph_records import GraphRecords
+from gradscope.capture.naming import NamedModel
+from gradscope.capture.session import Measurements, StepCapture
+from gradscope.recording.records import (
+    Environment,
+    EventRecord,
+    ParameterRecord,
+    ParameterStat,
+    Reach,
+    Recording,
+    Skipped,
+    StepKind,
+    StepRecord,
+    TargetRecord,
+    TensorStat,
+)
+
+
+class Assembler:
+    """Gathers the records of one recording.
+
+    Args:
+        named: The model's parameters and modules; captures must have been made with these.
+        version: Of gradscope.
+        command: What was run, for the record.
+        environment: Where.
+    """
+
+    def __init__(
+        self, named: NamedModel, *, version: str, command: str, environment: Environment
+    ) -> None:
+        self._named = named
+        self._version, self._command, self._environment = version, command, environment
+        self._began = time.perf_counter()
+        self._graphs = GraphRecords(named)
+        self._steps: list[StepRecord] = []
+        self._events: list[EventRecord] = []
+        self._parameter_stats: list[ParameterStat] = []
+        self._tensor_stats: list[TensorStat] = []
+        self._skipped: list[Skipped] = []
+
+    def skip(self, what: str, reason: str) -> None:
+        """Note what could not be measured."""
+        note = Skipped(what=what, reason=reason)
+        if note not in self._skipped:
+            self._skipped.append(note)
+
+    def add_step(
+        self,
+        kind: StepKind,
+        capture: StepCapture,
+        measured: Measurements,
+        *,
+        loss: float | None,
+        optimizer: str | None = None,
+        update_norms: Sequence[float] | None = None,
+    ) -> None:
+        """Add one forward and backward, and what an optimizer step then did to the parameters.
+
+        Args:
+            kind: Whether the step is the target's own.
+            capture: The capture that watched it.
+            measured: What its backward delivered.
+            loss: The loss, None where backward started from a non-scalar.
+            optimizer: The optimizer that made a step of these gradients.
+            update_norms: The norms of the changes it made, by parameter.
+        """
+        step = len(self._steps)
+        known = len(self._graphs)
+        graph, first = self._graphs.add(capture)
+        if graph == known:
+            for note in self._graphs.hidden(capture):
+                self.skip(note.what, note.reason)
+        self._steps.append(
+            StepRecord(index=step, kind=kind, graph=graph, loss=loss, optimizer=optimizer)
+        )
+        called = {call.module for call in capture.modules.calls}
+        for record in self._named.parameter_records:
+            was_called = self._named.modules[record.module] in called
+            norm = None if update_norms is None else update_norms[record.index]
+            self._parameter_stats.append(_parameter_stat(step, record, measured, was_called, norm))
+        self._tensor_stats += _tensor_stats(step, capture, measured, first)
+        self._note_unmeasured(measured)
+        self._note_times(step, capture)
+
+    def _note_unmeasured(self, measured: Measurements) -> None:
+        for reason, count in Counter(measured.unmeasured.values()).items():
+            self.skip(f"the gradients of {count} tensors", reason)
+
+    def _note_times(self, step: int, capture: StepCapture) -> None:
+        times = (("forward", capture.forward_at), ("backward", capture.backward_at))
+        for order, (kind, at) in enumerate(times):
+            if at is not None:
+                self._events.append(
+                    EventRecord(
+                        step=step,
+                        order=order,
+                        kind=kind,
+                        seconds=at - self._began,
+                        site=None,
+                        numbers=(),
+                    )
+                )
+
+    def finish(self, target: TargetRecord) -> Recording:
+        """Return the recording of the steps so far."""
+        return Recording(
+            version=self._version,
+            command=self._command,
+            environment=self._environment,
+            target=target,
+            parameters=self._named.parameter_records,
+            modules=tuple(self._graphs.modules),
+            calls=tuple(self._graphs.calls),
+            sites=tuple(self._graphs.sites),
+            nodes=tuple(self._graphs.nodes),
+            edges=tuple(self._graphs.edges),
+            steps=tuple(self._steps),
+            events=tuple(self._events),
+            parameter_stats=tuple(self._parameter_stats),
+            tensor_stats=tuple(self._tensor_stats),
+            skipped=tuple(self._skipped),
+        )
+
+
+def _parameter_stat(
+    step: int,
+    record: ParameterRecord,
+    measured: Measurements,
+    was_called: bool,
+    update_norm: float | None,
+) -> ParameterStat:
+    place = record.index
+    gradient = measured.parameter(place)
+    reach: Reach
+    reason = None
+    if gradient is not None:
+        is_zero = gradient.norm == 0 and not gradient.nonfinite
+        reach = "zero" if is_zero else "gradient"
+    elif place in measured.unmeasured_parameters:
+        reach, reason = "gradient", measured.unmeasured_parameters[place]
+    elif not record.requires_grad:
+        reach, reason = "frozen", "it does not require grad"
+    else:
+        reach, reason = "none", _why_unreached(place in measured.reached, was_called)
+    weight_norm = measured.weights[place]
+    return ParameterStat(
+        step=step,
+        parameter=place,
+        reach=reach,
+        gradient=gradient,
+        reason=reason,
+        weight_norm=weight_norm,
+        update_norm=None if update_norm is None or math.isnan(weight_norm) else update_norm,
+    )
+
+
+def _why_unreached(was_reached: bool, was_called: bool) -> str:
+    if was_reached:
+        return "backward came to it with an undefined gradient"
+    if was_called:
+        return "its module was called, but no path leads from the loss to it"
+    return "no path leads from the loss to it, and its module was never called"
+
+
+def _tensor_stats(
+    step: int, capture: StepCapture, measured: Measurements, first: int
+) -> Iterator[TensorStat]:
+    """Yield the numbers of every distinct tensor but parameters.
+
+    Args:
+        step: The step.
+        capture: The capture that watched it.
+        measured: What its backward delivered.
+        first: The index of the graph's first node in the recording.
+    """
+    graph = capture.graph
+    apart = set(graph.shared_gradients()) | set(capture.parameter_nodes().values())
+    order = {slot: place for place, slot in enumerate(measured.arrived)}
+    slots = {edge for edges in graph.successors for edge in edges} | {(0, 0)} | set(order)
+    for slot in sorted(slots):
+        if slot[0] in apart:
+            continue
+        gradient = measured.tensors.get(slot)
+        reason = None
+        if gradient is None:
+            reason = measured.unmeasured.get(slot, "backward delivered no gradient here")
+        yield TensorStat(
+            step=step,
+            node=first + slot[0],
+            slot=slot[1],
+            order=order.get(slot),
+            gradient=gradient,
+            reason=reason,
+        )

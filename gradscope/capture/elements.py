@@ -1,0 +1,74 @@
+"""The stored elements of a tensor of any layout."""
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+_COMPRESSED = (torch.sparse_csr, torch.sparse_csc, torch.sparse_bsr, torch.sparse_bsc)
+
+
+class NotMeasurable(Exception):  # noqa: N818 - a verdict on a tensor, not a failure
+    """The tensor has no elements that could be read; the message says why."""
+
+
+class Elements(NamedTuple):
+    """The elements of a tensor, each stored once."""
+
+    values: Tensor
+    """Real and floating, of any shape; the moduli of complex ones."""
+    repeats: int
+    """How many elements of the tensor share each stored one (expanded dimensions)."""
+    numel: int
+    """Elements of the tensor; a sparse layout leaves out zeros, so that these can be more than
+    `values.numel() * repeats`."""
+
+
+def elements(tensor: Tensor) -> Elements:
+    """Return the stored elements of a tensor of any layout, without copying where possible.
+
+    Raises:
+        NotMeasurable: For meta tensors and subclasses whose elements are not reachable.
+    """
+    numel = tensor.numel()
+    stored = _strided(tensor.detach() if type(tensor) is Tensor else _unwrap(tensor.detach()))
+    if stored.is_meta:
+        raise NotMeasurable("a meta tensor has no elements")
+    if stored.is_complex():
+        stored = stored.abs()
+    repeats = 1
+    for dim, stride in enumerate(stored.stride()):
+        if stride == 0 and stored.shape[dim] > 1:
+            repeats *= stored.shape[dim]
+            stored = stored.narrow(dim, 0, 1)
+    return Elements(stored, repeats, numel)
+
+
+def _strided(tensor: Tensor) -> Tensor:
+    if tensor.layout is torch.strided:
+        return tensor
+    if tensor.layout is torch.sparse_coo:
+        return tensor.coalesce().values()
+    if tensor.layout in _COMPRESSED:
+        return tensor.values()
+    return tensor.to_dense()
+
+
+def _unwrap(tensor: Tensor) -> Tensor:
+    for attribute in ("_local_tensor", "_values"):
+        inner = getattr(tensor, attribute, None)
+        if isinstance(inner, Tensor):
+            return inner
+    if isinstance(tensor, torch.nn.Parameter):
+        return tensor.data
+    raise NotMeasurable(f"a `{type(tensor).__name__}` does not show its elements")
+
+
+def in_memory_order(tensor: Tensor) -> Tensor:
+    """Flatten without a copy where the elements lie densely, in whatever order of dimensions."""
+    if tensor.is_contiguous():
+        return tensor.view(-1)
+    strides = tensor.stride()
+    order = sorted(range(tensor.dim()), key=strides.__getitem__, reverse=True)
+    permuted = tensor.permute(order)
+    return permuted.view(-1) if permuted.is_contiguous() else tensor.reshape(-1)

@@ -1,0 +1,57 @@
+"""Sees every gradient as backward delivers it: a prehook on each node of the graph."""
+
+from functools import partial
+
+from torch import Tensor
+from torch.utils.hooks import RemovableHandle
+
+from gradscope.capture.graph import Graph
+from gradscope.capture.statistics import Measurer
+
+Slot = tuple[int, int]
+"""A tensor of the graph: (node, output slot)."""
+
+
+class GradientCollector:
+    """Measures the gradient with respect to every distinct tensor of a graph.
+
+    A prehook of a node gets the gradients with respect to the node's outputs, summed over all their
+    uses. It is the one kind of hook that sees functional and in-place operations and any container
+    of outputs, and leaves the numbers bit for bit as they are.
+
+    Args:
+        graph: The graph whose backward is about to run.
+        skip: Nodes that get no hook: views, and leaves whose gradient is read after backward.
+        measurer: Takes the gradients, under their `Slot`.
+    """
+
+    def __init__(self, graph: Graph, skip: set[int], measurer: Measurer) -> None:
+        self._graph = graph
+        self._skip = skip
+        self._measurer = measurer
+        self._handles: list[RemovableHandle] = []
+        self.arrived: list[Slot] = []
+        """Tensors in the order in which their gradients were delivered."""
+
+    def install(self) -> None:
+        """Register the hooks."""
+        self._handles = [
+            node.register_prehook(partial(self._arrive, number))
+            for number, node in enumerate(self._graph.nodes)
+            if number not in self._skip
+        ]
+
+    def remove(self) -> None:
+        """Remove the hooks."""
+        for handle in self._handles:
+            handle.remove()
+        self._handles = []
+
+    def _arrive(self, number: int, gradients: tuple[Tensor | None, ...]) -> None:
+        slot = 0
+        for gradient in gradients:
+            if gradient is not None:
+                key = (number, slot)
+                self.arrived.append(key)
+                self._measurer.add(key, gradient)
+            slot += 1  # noqa: SIM113 - this runs for every node: enumerate costs more

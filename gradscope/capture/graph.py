@@ -1,0 +1,89 @@
+"""Walks the backward graph: nodes, edges, leaves."""
+
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor
+from torch.autograd.graph import Node
+
+VIEW_OPERATIONS = frozenset(
+    {
+        "AliasBackward0",
+        "PermuteBackward0",
+        "ReshapeAliasBackward0",
+        "SqueezeBackward0",
+        "SqueezeBackward1",
+        "SqueezeBackward2",
+        "TBackward0",
+        "TransposeBackward0",
+        "UnsafeViewBackward0",
+        "UnsqueezeBackward0",
+        "ViewBackward0",
+    }
+)
+"""Nodes whose input and output share every element: the gradient of one is that of the other."""
+
+_ACCUMULATE = "AccumulateGrad"
+_UNNAMED = frozenset({"CppFunction", "Node", "object"})
+"""Python classes of nodes that only their `name()` tells apart."""
+
+
+@dataclass(slots=True)
+class Graph:
+    """A backward graph, its nodes numbered in the order in which a walk from the loss met them."""
+
+    nodes: list[Node] = field(default_factory=list)
+    """Held only until the capture ends: the Python face of a node stays the same object as long as
+    somebody holds it."""
+    index: dict[Node, int] = field(default_factory=dict)
+    operations: list[str] = field(default_factory=list)
+    successors: list[tuple[tuple[int, int], ...]] = field(default_factory=list)
+    """By node: where its gradients go, as (node, output slot of that node)."""
+    leaves: dict[int, Tensor] = field(default_factory=dict)
+    """By node: the tensor that an `AccumulateGrad` accumulates into."""
+
+    met_again: set[int] = field(default_factory=set)
+    """Nodes that get gradients from more than one place."""
+
+    def shared_gradients(self) -> dict[int, tuple[int, int]]:
+        """Return the view nodes whose gradient is that of another tensor, and of which.
+
+        A view hands its gradient on unchanged but for the shape. Where it alone hands one to the
+        tensor that it views, both have the same.
+        """
+        return {
+            node: self.successors[node][0]
+            for node, operation in enumerate(self.operations)
+            if operation in VIEW_OPERATIONS
+            and len(self.successors[node]) == 1
+            and self.successors[node][0][0] not in self.met_again
+        }
+
+
+def walk(root: Tensor) -> Graph:
+    """Follow `next_functions` from a tensor's node to the leaves."""
+    graph = Graph()
+    index, nodes, operations = graph.index, graph.nodes, graph.operations
+    first = torch.autograd.graph.get_gradient_edge(root).node
+    index[first] = 0
+    nodes.append(first)
+    for node in nodes:  # which grows while it is walked
+        successors = []
+        for following, slot in node.next_functions:
+            if following is None:
+                continue
+            number = index.get(following)
+            if number is None:
+                number = index[following] = len(nodes)
+                nodes.append(following)
+            else:
+                graph.met_again.add(number)
+            successors.append((number, slot))
+        graph.successors.append(tuple(successors))
+        operation = type(node).__name__
+        if operation in _UNNAMED:
+            operation = node.name().rpartition("::")[2]
+        if operation == _ACCUMULATE:
+            graph.leaves[len(operations)] = node.variable  # type: ignore[attr-defined]
+        operations.append(operation)
+    return graph

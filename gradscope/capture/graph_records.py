@@ -1,0 +1,221 @@
+"""From live graphs to records: nodes, edges, module calls and lines."""
+
+import linecache
+from collections import Counter
+from collections.abc import Iterator
+
+from torch import nn
+from torch.autograd.graph import Node
+
+from gradscope.capture.graph import VIEW_OPERATIONS, Graph
+from gradscope.capture.modules import Edge
+from gradscope.capture.naming import NamedModel, dtype_name
+from gradscope.capture.session import StepCapture
+from gradscope.capture.sites import Line
+from gradscope.recording.records import (
+    EdgeRecord,
+    ModuleCallRecord,
+    ModuleRecord,
+    NodeKind,
+    NodeRecord,
+    Shape,
+    Site,
+    Skipped,
+    TensorRef,
+)
+
+_FUSED = "a fused recurrent layer is one node: no gradient by time step"
+_HIDING = {
+    "CheckpointFunctionBackward": "a reentrant checkpoint keeps its inside out of the graph; "
+    "use_reentrant=False shows it",
+    "CompiledFunctionBackward": "a compiled region is one node; --eager shows its inside",
+    "CudnnRnnBackward0": _FUSED,
+    "MiopenRnnBackward0": _FUSED,
+    "MkldnnRnnLayerBackward0": _FUSED,
+}
+"""Nodes that stand for many operations, and what that hides."""
+
+_NO_SEQUENCE = 2**64 - 1
+"""The creation number of nodes that were not numbered: leaves."""
+
+
+class GraphRecords:
+    """The records of the distinct graphs of a recording.
+
+    Args:
+        named: The model's modules and parameters.
+    """
+
+    def __init__(self, named: NamedModel) -> None:
+        self._known: list[tuple[list[str], list[tuple[tuple[int, int], ...]], int]] = []
+        self._sites: dict[Site, int] = {}
+        self._module_places = {module: place for place, module in enumerate(named.modules)}
+        self.modules: list[ModuleRecord] = list(named.module_records)
+        self.calls: list[ModuleCallRecord] = []
+        self.nodes: list[NodeRecord] = []
+        self.edges: list[EdgeRecord] = []
+
+    def __len__(self) -> int:
+        """Return how many distinct graphs there are."""
+        return len(self._known)
+
+    @property
+    def sites(self) -> tuple[Site, ...]:
+        """The distinct lines."""
+        return tuple(self._sites)
+
+    def add(self, capture: StepCapture) -> tuple[int, int]:
+        """Add a graph unless one like it is there.
+
+        Returns:
+            The graph's number, and the index of its first node.
+        """
+        graph = capture.graph
+        for number, (operations, successors, first) in enumerate(self._known):
+            if operations == graph.operations and successors == graph.successors:
+                return number, first
+        number, first = len(self._known), len(self.nodes)
+        self._known.append((graph.operations, graph.successors, first))
+        first_call = len(self.calls)
+        self._add_calls(capture, number, first)
+        self._add_nodes(capture, number, first, first_call)
+        self.edges += [
+            EdgeRecord(source=first + source, target=first + target, slot=slot)
+            for source, successors in enumerate(graph.successors)
+            for target, slot in successors
+        ]
+        return number, first
+
+    def hidden(self, capture: StepCapture) -> Iterator[Skipped]:
+        """Yield what the graph of a capture does not show."""
+        counts = Counter(name for name in capture.graph.operations if name in _HIDING)
+        for name, count in counts.items():
+            yield Skipped(what=f"the inside of {count} x {name}", reason=_HIDING[name])
+
+    def _add_nodes(self, capture: StepCapture, number: int, first: int, first_call: int) -> None:
+        graph = capture.graph
+        depths = _longest_paths(graph)
+        shared = graph.shared_gradients()
+        owners = {node: place for place, node in capture.parameter_nodes().items()}
+        innermost = capture.modules.innermost()
+        for index, node in enumerate(graph.nodes):
+            created: int = node._sequence_nr()
+            sequence = None if created == _NO_SEQUENCE else created
+            call = None if sequence is None else innermost.find(sequence)
+            line = None if sequence is None else capture.sites.find(sequence)
+            if line is None and call is not None:
+                line = capture.modules.calls[call].line
+            same = shared.get(index)
+            self.nodes.append(
+                NodeRecord(
+                    index=first + index,
+                    graph=number,
+                    operation=graph.operations[index],
+                    kind=_kind(graph, index, owners),
+                    depth=depths[index],
+                    sequence=sequence,
+                    module_call=None if call is None else first_call + call,
+                    site=self._site(line),
+                    outputs=_output_shapes(node),
+                    parameter=owners.get(index),
+                    same_as=None if same is None else TensorRef(node=first + same[0], slot=same[1]),
+                )
+            )
+
+    def _add_calls(self, capture: StepCapture, number: int, first: int) -> None:
+        counts: Counter[int] = Counter()
+        offset = len(self.calls)
+        leaves = {id(leaf): node for node, leaf in capture.graph.leaves.items()}
+        for call in capture.modules.calls:
+            module = self._module(call.module)
+            self.calls.append(
+                ModuleCallRecord(
+                    index=len(self.calls),
+                    graph=number,
+                    module=module,
+                    call=counts[module],
+                    parent=None if call.parent is None else offset + call.parent,
+                    site=self._site(call.line),
+                    inputs=_references(call.inputs, capture.graph, leaves, first),
+                    outputs=_references(call.outputs, capture.graph, leaves, first),
+                )
+            )
+            counts[module] += 1
+
+    def _module(self, module: nn.Module) -> int:
+        """Return the index of a module's record, made now if it lies outside the model."""
+        place = self._module_places.get(module)
+        if place is None:
+            place = self._module_places[module] = len(self.modules)
+            name = type(module).__name__
+            taken = sum(m.class_name == name and not m.in_model for m in self.modules)
+            self.modules.append(
+                ModuleRecord(
+                    index=place,
+                    path=f"{name}#{taken + 1}" if taken else name,
+                    aliases=(),
+                    class_name=name,
+                    parent=None,
+                    in_model=False,
+                    training=module.training,
+                )
+            )
+        return place
+
+    def _site(self, line: Line | None) -> int | None:
+        if line is None:
+            return None
+        file = line.code.co_filename
+        site = Site(
+            file=file,
+            line=line.number,
+            function=line.code.co_qualname,
+            source=linecache.getline(file, line.number).strip(),
+        )
+        return self._sites.setdefault(site, len(self._sites))
+
+
+def _kind(graph: Graph, node: int, owners: dict[int, int]) -> NodeKind:
+    if node in graph.leaves:
+        return "parameter" if node in owners else "leaf"
+    return "view" if graph.operations[node] in VIEW_OPERATIONS else "operation"
+
+
+def _output_shapes(node: Node) -> tuple[Shape | None, ...]:
+    """Return shape and type of a node's outputs, None for those that are not differentiable."""
+    return tuple(
+        None
+        if metadata.is_nested_tensor
+        else Shape(dims=tuple(metadata.shape), dtype=dtype_name(metadata.dtype))
+        for metadata in node._input_metadata
+    )
+
+
+def _references(
+    edges: list[Edge], graph: Graph, leaves: dict[int, int], first: int
+) -> tuple[TensorRef, ...]:
+    """Return the tensors that are part of the graph."""
+    found = []
+    for edge in edges:
+        node = leaves.get(id(edge.leaf)) if edge.node is None else graph.index.get(edge.node)
+        if node is not None:
+            found.append(TensorRef(node=first + node, slot=edge.slot))
+    return tuple(found)
+
+
+def _longest_paths(graph: Graph) -> list[int]:
+    """Return the number of edges on the longest path from the loss to each node."""
+    waiting = [0] * len(graph.nodes)
+    for successors in graph.successors:
+        for node, _ in successors:
+            waiting[node] += 1
+    depths = [0] * len(graph.nodes)
+    ready = [0]
+    while ready:
+        node = ready.pop()
+        for following, _ in graph.successors[node]:
+            depths[following] = max(depths[following], depths[node] + 1)
+            waiting[following] -= 1
+            if not waiting[following]:
+                ready.append(following)
+    return depths

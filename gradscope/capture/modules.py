@@ -1,0 +1,168 @@
+"""Module calls as spans of autograd's sequence counter.
+
+Global forward hooks see every module that is called; nothing is stored on a module. A node belongs
+to the innermost call whose span holds its number.
+"""
+
+import dataclasses
+import sys
+import threading
+from bisect import bisect_right
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from torch import Tensor, nn
+from torch._C import DisableTorchFunction
+from torch.autograd.graph import Node
+from torch.nn.modules.module import (
+    register_module_forward_hook,
+    register_module_forward_pre_hook,
+)
+from torch.utils.hooks import RemovableHandle
+
+from gradscope.capture.sites import Caller, Line, sequence_number
+
+
+class Edge(NamedTuple):
+    """A tensor that requires grad, as autograd knows it: an output of a node, or a leaf."""
+
+    node: Node | None
+    slot: int
+    leaf: Tensor | None
+
+
+@dataclass(slots=True)
+class ModuleCall:
+    """One call of a module."""
+
+    module: nn.Module
+    parent: int | None
+    line: Line | None
+    start: int
+    inputs: list[Edge]
+    end: int | None = None
+    outputs: list[Edge] = field(default_factory=list)
+
+
+class ModuleTracker:
+    """Notes every module call of this thread between `start` and `stop`."""
+
+    def __init__(self, caller: Caller) -> None:
+        self._caller = caller
+        self._thread = threading.get_ident()
+        self._handles: list[RemovableHandle] = []
+        self._open: list[int] = []
+        self.calls: list[ModuleCall] = []
+
+    def start(self) -> None:
+        """Begin to watch."""
+        self._handles = [
+            register_module_forward_pre_hook(self._enter),
+            register_module_forward_hook(self._leave, with_kwargs=True, always_call=True),
+        ]
+
+    def stop(self) -> None:
+        """Remove every hook."""
+        for handle in self._handles:
+            handle.remove()
+        self._handles = []
+
+    def _enter(self, module: nn.Module, args: tuple[object, ...]) -> None:
+        if threading.get_ident() != self._thread:
+            return
+        parent = self._open[-1] if self._open else None
+        line = self._caller.line(sys._getframe(1))
+        self._open.append(len(self.calls))
+        self.calls.append(ModuleCall(module, parent, line, sequence_number(), edges(args)))
+
+    def _leave(
+        self,
+        module: nn.Module,
+        args: tuple[object, ...],
+        kwargs: Mapping[str, object],
+        output: object,
+    ) -> None:
+        if threading.get_ident() != self._thread:
+            return
+        # A forward that was left by an exception may not have come here: its call is closed with
+        # the next outer one.
+        while self._open:
+            call = self.calls[self._open.pop()]
+            call.end = sequence_number()
+            if call.module is module:
+                # Positional inputs were read on entry, before the module could write into them.
+                if kwargs:
+                    call.inputs += edges(tuple(kwargs.values()))
+                call.outputs = edges(output)
+                return
+
+    def innermost(self) -> "InnermostCall":
+        """Return the look-up from a node's number to the innermost call around it."""
+        return InnermostCall(self.calls)
+
+
+class InnermostCall:
+    """Looks up the innermost call whose span holds a number."""
+
+    def __init__(self, calls: list[ModuleCall]) -> None:
+        self._starts: list[int] = []
+        self._owners: list[int | None] = []
+        self._open: list[int] = []
+        for number, call in enumerate(calls):
+            self._close(calls, call.start)
+            self._begin(call.start, number)
+            self._open.append(number)
+        self._close(calls, None)
+
+    def _close(self, calls: list[ModuleCall], until: int | None) -> None:
+        """End the open calls that ended before a new one starts."""
+        while self._open:
+            end = calls[self._open[-1]].end
+            if end is None or (until is not None and end > until):
+                return
+            self._open.pop()
+            self._begin(end, self._open[-1] if self._open else None)
+
+    def _begin(self, start: int, owner: int | None) -> None:
+        if self._starts and self._starts[-1] == start:
+            self._owners[-1] = owner
+        else:
+            self._starts.append(start)
+            self._owners.append(owner)
+
+    def find(self, sequence: int) -> int | None:
+        """Return the innermost call around the node with this number."""
+        place = bisect_right(self._starts, sequence) - 1
+        return self._owners[place] if place >= 0 else None
+
+
+def edges(value: object) -> list[Edge]:
+    """Return the tensors that require grad in a value, containers of any kind included."""
+    if type(value) is tuple and len(value) == 1:
+        value = value[0]
+    # A tensor's attributes are torch functions too; no mode that is active needs to see these.
+    with DisableTorchFunction():
+        if type(value) is Tensor:
+            return [_edge(value)] if value.requires_grad else []
+        return [_edge(tensor) for tensor in tensors(value) if tensor.requires_grad]
+
+
+def _edge(tensor: Tensor) -> Edge:
+    node = tensor.grad_fn
+    return Edge(None, 0, tensor) if node is None else Edge(node, tensor.output_nr, None)
+
+
+def tensors(value: object) -> Iterator[Tensor]:
+    """Yield the tensors in nested tuples, lists, mappings and dataclasses."""
+    if isinstance(value, Tensor):
+        yield value
+    elif isinstance(value, tuple | list):
+        for item in value:
+            yield from tensors(item)
+    elif isinstance(value, Mapping):
+        for item in value.values():
+            yield from tensors(item)
+    elif dataclasses.is_dataclass(value) and not isinstance(value, type):
+        for item in dataclasses.fields(value):
+            yield from tensors(getattr(value, item.name, None))

@@ -1,0 +1,116 @@
+"""The parameters and modules of a model, each once, with all their names."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from gradscope.recording.records import ModuleRecord, ParameterRecord, Shape
+
+_COMPILED = "_orig_mod"
+"""The attribute under which a compiled module keeps the module that it was made of."""
+
+
+@dataclass(frozen=True, slots=True)
+class NamedModel:
+    """The tensors and modules of a model in the order of its records."""
+
+    parameters: list[nn.Parameter]
+    modules: list[nn.Module]
+    parameter_records: tuple[ParameterRecord, ...]
+    module_records: tuple[ModuleRecord, ...]
+
+
+def name_model(model: nn.Module, optimizer: torch.optim.Optimizer | None) -> NamedModel:
+    """List a model's parameters and modules, each once, with its first name and its aliases."""
+    modules: dict[nn.Module, list[str]] = {}
+    for name, module in model.named_modules(remove_duplicate=False):
+        if not hasattr(module, _COMPILED):  # which is a wrapper, of the module that comes next
+            modules.setdefault(module, []).append(_without_compiled(name))
+    parameters: dict[int, tuple[nn.Parameter, list[str]]] = {}
+    owners: dict[int, int] = {}
+    for place, (module, names) in enumerate(modules.items()):
+        for local, parameter in module.named_parameters(recurse=False):
+            known = parameters.setdefault(id(parameter), (parameter, []))[1]
+            known += [f"{name}.{local}" if name else local for name in names]
+            owners.setdefault(id(parameter), place)
+    groups = _groups(optimizer)
+    return NamedModel(
+        [parameter for parameter, _ in parameters.values()],
+        list(modules),
+        tuple(
+            _parameter_record(index, parameter, names, owners[key], groups.get(key))
+            for index, (key, (parameter, names)) in enumerate(parameters.items())
+        ),
+        _module_records(modules),
+    )
+
+
+def shape_of(tensor: Tensor) -> Shape:
+    """Return a tensor's shape and type."""
+    return Shape(dims=tuple(tensor.shape), dtype=dtype_name(tensor.dtype))
+
+
+def dtype_name(dtype: torch.dtype) -> str:
+    """Return a type's name as torch writes it, without the prefix."""
+    return str(dtype).removeprefix("torch.")
+
+
+def _without_compiled(name: str) -> str:
+    return ".".join(part for part in name.split(".") if part != _COMPILED)
+
+
+def _groups(optimizer: torch.optim.Optimizer | None) -> dict[int, int]:
+    if optimizer is None:
+        return {}
+    return {
+        id(parameter): number
+        for number, group in enumerate(optimizer.param_groups)
+        for parameter in group["params"]
+    }
+
+
+def _parameter_record(
+    index: int, parameter: nn.Parameter, names: list[str], owner: int, group: int | None
+) -> ParameterRecord:
+    unique = list(dict.fromkeys(names))
+    return ParameterRecord(
+        index=index,
+        name=unique[0],
+        aliases=tuple(unique[1:]),
+        module=owner,
+        shape=shape_of(parameter),
+        device=str(parameter.device),
+        numel=parameter.numel(),
+        requires_grad=parameter.requires_grad,
+        optimizer_group=group,
+    )
+
+
+def _module_records(modules: dict[nn.Module, list[str]]) -> tuple[ModuleRecord, ...]:
+    by_path = {name: place for place, names in enumerate(modules.values()) for name in names}
+    records = []
+    for index, (module, names) in enumerate(modules.items()):
+        unique = list(dict.fromkeys(names))
+        path = unique[0]
+        parent = by_path.get(path.rpartition(".")[0]) if path else None
+        records.append(
+            ModuleRecord(
+                index=index,
+                path=path,
+                aliases=tuple(unique[1:]),
+                class_name=type(module).__name__,
+                parent=parent,
+                in_model=True,
+                training=module.training,
+            )
+        )
+    return tuple(records)
+
+
+def is_compiled(modules: Iterable[nn.Module]) -> bool:
+    """Return whether `torch.compile` was used on any of the modules."""
+    return any(
+        hasattr(module, _COMPILED) or module._compiled_call_impl is not None for module in modules
+    )

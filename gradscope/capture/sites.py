@@ -1,0 +1,114 @@
+"""Which line of code made which part of the graph.
+
+autograd numbers its nodes as it makes them. Around every call of a torch function the counter is
+read: the nodes with the numbers in between come from that call, and the innermost frame outside
+torch is the line that made it.
+"""
+
+import contextlib
+import functools
+import os
+import sys
+from bisect import bisect_right
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from types import CodeType, FrameType
+from typing import NamedTuple
+
+import torch
+from torch.overrides import TorchFunctionMode
+
+_LIBRARIES = (
+    str(Path(torch.__file__).parent) + os.sep,
+    str(Path(__file__).parents[1]) + os.sep,
+    contextlib.__file__,
+    functools.__file__,
+)
+_APPLY = torch.autograd.Function.apply.__func__.__code__  # type: ignore[attr-defined]
+
+sequence_number: Callable[[], int] = torch._C._autograd._get_sequence_nr
+"""The number that the next node of this thread will get."""
+
+
+class Line(NamedTuple):
+    """A line of code that is running or ran."""
+
+    code: CodeType
+    number: int
+
+
+class Caller:
+    """Finds the line that called into torch."""
+
+    def __init__(self) -> None:
+        self._is_library: dict[str, bool] = {}
+
+    def line(self, frame: FrameType | None) -> Line | None:
+        """Return the innermost line outside torch and gradscope, seen from `frame`."""
+        verdicts = self._is_library
+        while frame is not None:
+            code = frame.f_code
+            file = code.co_filename
+            is_library = verdicts.get(file)
+            if is_library is None:
+                is_library = verdicts[file] = file.startswith(_LIBRARIES)
+            if not is_library:
+                return Line(code, frame.f_lineno)
+            frame = frame.f_back
+        return None
+
+    def line_of_apply(self, frame: FrameType | None) -> Line | None:
+        """Return the line that called the custom function whose forward is running, if one is."""
+        while frame is not None:
+            if frame.f_code is _APPLY:
+                return self.line(frame)
+            frame = frame.f_back
+        return None
+
+
+class SiteMode(TorchFunctionMode):
+    """Notes the line of every torch call that makes nodes.
+
+    Calls that torch functions make among themselves are seen as one, the outermost. Nodes made
+    without a torch function, as by a custom function whose forward calls none, have no line here.
+    """
+
+    def __init__(self, caller: Caller) -> None:
+        super().__init__()
+        self._caller = caller
+        self._next = sequence_number()
+        self.starts: list[int] = []
+        """First number of each span, ascending."""
+        self.ends: list[int] = []
+        self.lines: list[Line | None] = []
+
+    def __torch_function__(
+        self,
+        func: Callable[..., object],
+        types: Iterable[type],
+        args: tuple[object, ...] = (),
+        kwargs: Mapping[str, object] | None = None,
+    ) -> object:
+        """Call the function, and note its line if autograd has counted on meanwhile."""
+        start = sequence_number()
+        if start != self._next:
+            self._note(self._next, start, self._caller.line_of_apply(sys._getframe(1)))
+            self._next = start
+        result = func(*args, **kwargs) if kwargs else func(*args)
+        end = sequence_number()
+        if end != start:
+            self._note(start, end, self._caller.line(sys._getframe(1)))
+            self._next = end
+        return result
+
+    def _note(self, start: int, end: int, line: Line | None) -> None:
+        self.starts.append(start)
+        self.ends.append(end)
+        self.lines.append(line)
+
+    def find(self, sequence: int) -> Line | None:
+        """Return the line that made the node with this number."""
+        place = bisect_right(self.starts, sequence) - 1
+        if place < 0 or sequence >= self.ends[place]:
+            return None
+        return self.lines[place]

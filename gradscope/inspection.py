@@ -1,0 +1,159 @@
+"""One forward and backward of a target, and a few probing steps, as a recording."""
+
+import platform
+from pathlib import Path
+
+import torch
+from torch import nn
+
+from gradscope import __version__
+from gradscope.capture.assemble import Assembler
+from gradscope.capture.modules import tensors
+from gradscope.capture.naming import NamedModel, is_compiled, name_model, shape_of
+from gradscope.capture.session import Measurements, StepCapture
+from gradscope.errors import GradscopeError, UserCodeError
+from gradscope.probes.optimizer_steps import OptimizerProbe, describe_optimizer
+from gradscope.probes.snapshot import preserved
+from gradscope.recording.records import Environment, Recording, TargetRecord
+from gradscope.target.target import Outcome, Target
+
+
+def record(target: Target, *, probe_steps: int, eager: bool, command: str) -> Recording:
+    """Run a target once under watch, probe it, put everything back, and return what was seen.
+
+    Args:
+        target: What to run.
+        probe_steps: Optimizer steps to make on a snapshot, each followed by a watched backward.
+        eager: Whether the target runs compiled code eagerly.
+        command: What was run, for the record.
+    """
+    named = name_model(target.model, target.optimizer)
+    assembler = Assembler(
+        named,
+        version=__version__,
+        command=command,
+        environment=_environment(named),
+    )
+    for note in target.notes:
+        assembler.skip("a part of the batch", note)
+    watch = _Watch(target, named, assembler, opaque=is_compiled(named.modules) and not eager)
+    with preserved(target.model, target.optimizer, target.batch):
+        outcome = watch.run(probe_steps)
+    return assembler.finish(_describe(target, outcome))
+
+
+class _Watch:
+    """The steps of one inspection."""
+
+    def __init__(
+        self, target: Target, named: NamedModel, assembler: Assembler, *, opaque: bool
+    ) -> None:
+        self._target = target
+        self._named = named
+        self._assembler = assembler
+        self._opaque = opaque
+        if opaque:
+            assembler.skip(
+                "lines and module calls",
+                "the model is compiled, and its inside runs out of sight; --eager shows it",
+            )
+
+    def run(self, probe_steps: int) -> Outcome:
+        """Make the target's step and the probing ones; return how the first forward ended."""
+        target, assembler = self._target, self._assembler
+        capture, outcome, measured = self._backward()
+        loss = _scalar(outcome)
+        probe = OptimizerProbe(self._named.parameters, target.optimizer)
+        is_stepping = (probe.is_users or probe_steps > 0) and self._can_step(probe)
+        updates = probe.step() if is_stepping else None
+        assembler.add_step(
+            "step",
+            capture,
+            measured,
+            loss=loss,
+            optimizer=describe_optimizer(target.optimizer) if target.optimizer else None,
+            update_norms=updates if probe.is_users else None,
+        )
+        if is_stepping:
+            self._probe(probe, probe_steps)
+        return outcome
+
+    def _can_step(self, probe: OptimizerProbe) -> bool:
+        if probe.obstacle is None:
+            return True
+        self._assembler.skip("update norms and probing steps", probe.obstacle)
+        return False
+
+    def _probe(self, probe: OptimizerProbe, steps: int) -> None:
+        for number in range(1, steps + 1):
+            try:
+                capture, outcome, measured = self._backward()
+            except (UserCodeError, RuntimeError) as error:
+                self._assembler.skip(f"probing from step {number} on", str(error).splitlines()[0])
+                return
+            self._assembler.add_step(
+                "probe",
+                capture,
+                measured,
+                loss=_scalar(outcome),
+                optimizer=probe.description,
+            )
+            if number < steps:
+                probe.step()
+
+    def _backward(self) -> tuple[StepCapture, Outcome, Measurements]:
+        for parameter in self._named.parameters:
+            parameter.grad = None
+        capture = StepCapture(self._named.parameters, opaque=self._opaque)
+        with torch.enable_grad(), capture.forward():
+            outcome = self._target.forward()
+        with torch.enable_grad():
+            measured = _measured(capture, outcome)
+        return capture, outcome, measured
+
+
+def _measured(capture: StepCapture, outcome: Outcome) -> Measurements:
+    try:
+        return capture.backward(outcome.loss, outcome.grad_output)
+    except GradscopeError:
+        raise
+    except Exception as error:
+        raise UserCodeError("backward raised an exception") from error
+
+
+def _scalar(outcome: Outcome) -> float | None:
+    return float(outcome.loss.detach()) if outcome.loss.numel() == 1 else None
+
+
+def _environment(named: NamedModel) -> Environment:
+    devices = dict.fromkeys(str(parameter.device) for parameter in named.parameters)
+    return Environment(
+        python=platform.python_version(),
+        torch=str(torch.__version__),
+        platform=f"{platform.system()} {platform.machine()}",
+        device=", ".join(devices) or "cpu",
+        threads=torch.get_num_threads(),
+    )
+
+
+def _describe(target: Target, outcome: Outcome) -> TargetRecord:
+    return TargetRecord(
+        name=target.name,
+        model=_class_name(target.model),
+        batch=_batch_text(target.batch),
+        loss=outcome.description,
+        optimizer=describe_optimizer(target.optimizer) if target.optimizer else None,
+        mode="train" if target.model.training else "eval",
+        seed=target.seed,
+        synthetic_loss=outcome.synthetic,
+        root=str(Path.cwd()),
+    )
+
+
+def _class_name(model: nn.Module) -> str:
+    return type(getattr(model, "_orig_mod", model)).__name__
+
+
+def _batch_text(batch: object) -> str:
+    shapes = [shape_of(tensor) for tensor in tensors(batch)]
+    return ", ".join(f"{shape.dtype}{list(shape.dims)}" for shape in shapes) or type(batch).__name__
