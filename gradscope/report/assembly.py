@@ -64,10 +64,14 @@ def first_step(recording: Recording) -> StepView:
 
 def parameter_rows(view: StepView) -> tuple[ParameterRow, ...]:
     """Return a row for each parameter of the model."""
-    return tuple(_parameter_row(view, parameter) for parameter in view.recording.parameters)
+    depths = {node.parameter: node.depth for node in view.nodes if node.parameter is not None}
+    return tuple(
+        _parameter_row(view, parameter, depths.get(parameter.index))
+        for parameter in view.recording.parameters
+    )
 
 
-def _parameter_row(view: StepView, parameter: ParameterRecord) -> ParameterRow:
+def _parameter_row(view: StepView, parameter: ParameterRecord, depth: int | None) -> ParameterRow:
     stat = view.parameter_stats.get(parameter.index)
     unseen: Reach = "none" if parameter.requires_grad else "frozen"
     return ParameterRow(
@@ -86,6 +90,7 @@ def _parameter_row(view: StepView, parameter: ParameterRecord) -> ParameterRow:
         weight_norm=stat.weight_norm if stat else None,
         update_norm=stat.update_norm if stat else None,
         optimizer_group=parameter.optimizer_group,
+        depth=depth,
     )
 
 

@@ -31,6 +31,8 @@ class ParameterRow:
     update_norm: float | None
     """Norm of the change that an optimizer step made."""
     optimizer_group: int | None
+    depth: int | None
+    """Edges on the longest path from the loss to it; None where backward does not lead to it."""
 
     @property
     def grad_to_weight(self) -> float | None:

@@ -1,0 +1,176 @@
+"""How values are written into cells that a person can read in the sqlite3 shell."""
+
+import json
+import math
+import re
+from collections.abc import Iterable, Sequence
+
+from gradscope.recording.records import GradientStat, Shape, TensorRef
+
+_NAN = "NaN"
+_SHAPE = re.compile(r"(\w+)\[([\d, ]*)\]")
+_UNKNOWN = "?"
+
+Cell = str | float | None
+
+
+def write_text(text: str) -> str:
+    """Return text that UTF-8 can hold: half of a surrogate pair, as in odd paths, is escaped."""
+    return text.encode("utf-8", "backslashreplace").decode()
+
+
+def spell(value: float) -> float | str:
+    """Return a number as JSON can hold it: non-finite ones by name, as `float` reads them again."""
+    if math.isfinite(value):
+        return value
+    if math.isnan(value):
+        return _NAN
+    return "Infinity" if value > 0 else "-Infinity"
+
+
+def write_float(value: float | None) -> float | str | None:
+    """Return a cell for a number. SQLite turns NaN into NULL, which must stay None: NaN is text."""
+    return _NAN if value is not None and math.isnan(value) else value
+
+
+def read_float(cell: float | str) -> float:
+    """Return the number in a cell that is never NULL."""
+    return math.nan if cell == _NAN else float(cell)
+
+
+def read_optional_float(cell: Cell) -> float | None:
+    """Return the number in a cell, None for NULL."""
+    return None if cell is None else read_float(cell)
+
+
+def write_shape(shape: Shape | None) -> str:
+    """Return `float32[4, 8]`, `?` without a shape."""
+    if shape is None:
+        return _UNKNOWN
+    return f"{shape.dtype}[{', '.join(map(str, shape.dims))}]"
+
+
+def read_shape(cell: str) -> Shape:
+    """Return the shape that a cell holds.
+
+    Raises:
+        ValueError: It holds none.
+    """
+    match = _SHAPE.fullmatch(cell)
+    if match is None:
+        raise ValueError(f"`{cell}` is not a shape")
+    dims = tuple(int(size) for size in match[2].split(",") if size.strip())
+    return Shape(dtype=match[1], dims=dims)
+
+
+def write_shapes(shapes: Iterable[Shape | None]) -> str:
+    """Return `float32[4, 8]; ?`."""
+    return "; ".join(map(write_shape, shapes))
+
+
+def read_shapes(cell: str) -> tuple[Shape | None, ...]:
+    """Return the shapes that a cell holds."""
+    return tuple(
+        None if text == _UNKNOWN else read_shape(text) for text in cell.split("; ") if text
+    )
+
+
+def write_ref(ref: TensorRef | None) -> str | None:
+    """Return `node:slot`."""
+    return None if ref is None else f"{ref.node}:{ref.slot}"
+
+
+def read_ref(cell: str) -> TensorRef:
+    """Return the tensor that a cell names."""
+    node, slot = cell.split(":")
+    return TensorRef(node=int(node), slot=int(slot))
+
+
+def write_refs(refs: Iterable[TensorRef]) -> str:
+    """Return `node:slot node:slot`."""
+    return " ".join(f"{ref.node}:{ref.slot}" for ref in refs)
+
+
+def read_refs(cell: str) -> tuple[TensorRef, ...]:
+    """Return the tensors that a cell names."""
+    return tuple(map(read_ref, cell.split()))
+
+
+def write_names(names: Iterable[str]) -> str:
+    """Return a JSON list: a name may hold any separator."""
+    return json.dumps(list(names))
+
+
+def read_names(cell: str) -> tuple[str, ...]:
+    """Return the names that a cell lists."""
+    return tuple(json.loads(cell))
+
+
+def write_numbers(numbers: Iterable[tuple[str, float]]) -> str:
+    """Return a JSON object, non-finite numbers as the strings `NaN`, `Infinity`, `-Infinity`."""
+    return json.dumps({name: spell(value) for name, value in numbers}, allow_nan=False)
+
+
+def read_numbers(cell: str) -> tuple[tuple[str, float], ...]:
+    """Return the numbers that a cell holds by name."""
+    return tuple((name, float(value)) for name, value in json.loads(cell).items())
+
+
+GRADIENT_COLUMNS = (
+    "numel INTEGER",
+    "norm REAL",
+    "absolute_maximum REAL",
+    "zero_share REAL",
+    "nonfinite INTEGER",
+    "sampled INTEGER",
+    "lowest_exponent INTEGER",
+    "magnitudes TEXT",
+)
+"""All NULL where there is no gradient."""
+
+_NO_GRADIENT = (None,) * len(GRADIENT_COLUMNS)
+
+
+def write_gradient(gradient: GradientStat | None) -> tuple[Cell, ...]:
+    """Return the cells of a gradient's numbers."""
+    if gradient is None:
+        return _NO_GRADIENT
+    return (
+        gradient.numel,
+        write_float(gradient.norm),
+        write_float(gradient.absolute_maximum),
+        write_float(gradient.zero_share),
+        gradient.nonfinite,
+        gradient.sampled,
+        gradient.lowest_exponent,
+        " ".join(map(str, gradient.magnitudes)),
+    )
+
+
+def read_gradient(cells: Sequence[Cell]) -> GradientStat | None:
+    """Return the numbers that the cells hold."""
+    numel, norm, maximum, zero_share, nonfinite, sampled, exponent, magnitudes = cells
+    if norm is None:
+        return None
+    return GradientStat(
+        numel=_whole(numel),
+        norm=read_float(norm),
+        absolute_maximum=_number(maximum),
+        zero_share=_number(zero_share),
+        nonfinite=_whole(nonfinite),
+        sampled=bool(sampled),
+        lowest_exponent=_whole(exponent),
+        magnitudes=tuple(map(int, str(magnitudes).split())),
+    )
+
+
+def _whole(cell: Cell) -> int:
+    if not isinstance(cell, int):
+        raise ValueError(f"`{cell}` is not a whole number")
+    return cell
+
+
+def _number(cell: Cell) -> float:
+    if cell is None:
+        raise ValueError("a number is missing")
+    return read_float(cell)

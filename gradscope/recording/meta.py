@@ -1,0 +1,92 @@
+"""The `meta` table: what was recorded, where and by which version, as names and texts."""
+
+from dataclasses import dataclass
+
+from gradscope.recording.encoding import write_text
+from gradscope.recording.records import Environment, Recording, TargetRecord
+
+Texts = dict[str, str | None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Header:
+    """What is known before the first step."""
+
+    version: str
+    """Of gradscope."""
+    command: str
+    environment: Environment
+    target: TargetRecord
+
+
+def header_of(recording: Recording) -> Header:
+    """Return the recording's header."""
+    return Header(
+        version=recording.version,
+        command=recording.command,
+        environment=recording.environment,
+        target=recording.target,
+    )
+
+
+def write_header(header: Header) -> Texts:
+    """Return the header as texts by name; None stays None."""
+    environment, target = header.environment, header.target
+    texts = {
+        "version": header.version,
+        "command": header.command,
+        "environment.python": environment.python,
+        "environment.torch": environment.torch,
+        "environment.platform": environment.platform,
+        "environment.device": environment.device,
+        "environment.threads": str(environment.threads),
+        "target.name": target.name,
+        "target.model": target.model,
+        "target.batch": target.batch,
+        "target.loss": target.loss,
+        "target.optimizer": target.optimizer,
+        "target.mode": target.mode,
+        # As text: a seed may need all of 64 bits, one more than SQLite's integers have.
+        "target.seed": None if target.seed is None else str(target.seed),
+        "target.synthetic_loss": "true" if target.synthetic_loss else "false",
+        "target.root": target.root,
+    }
+    return {name: None if text is None else write_text(text) for name, text in texts.items()}
+
+
+def read_header(texts: Texts) -> Header:
+    """Return the header that the texts hold.
+
+    Raises:
+        ValueError: One is missing or unreadable.
+    """
+
+    def text(name: str) -> str:
+        value = texts.get(name)
+        if value is None:
+            raise ValueError(f"`{name}` is missing in the table `meta`")
+        return value
+
+    seed = texts.get("target.seed")
+    return Header(
+        version=text("version"),
+        command=text("command"),
+        environment=Environment(
+            python=text("environment.python"),
+            torch=text("environment.torch"),
+            platform=text("environment.platform"),
+            device=text("environment.device"),
+            threads=int(text("environment.threads")),
+        ),
+        target=TargetRecord(
+            name=text("target.name"),
+            model=text("target.model"),
+            batch=text("target.batch"),
+            loss=text("target.loss"),
+            optimizer=texts.get("target.optimizer"),
+            mode=text("target.mode"),
+            seed=None if seed is None else int(seed),
+            synthetic_loss=text("target.synthetic_loss") == "true",
+            root=text("target.root"),
+        ),
+    )

@@ -1,0 +1,179 @@
+"""Tables of what happened and was measured, step by step."""
+
+from gradscope.recording.encoding import (
+    GRADIENT_COLUMNS,
+    read_float,
+    read_gradient,
+    read_numbers,
+    read_optional_float,
+    write_float,
+    write_gradient,
+    write_numbers,
+    write_text,
+)
+from gradscope.recording.records import (
+    EventRecord,
+    ParameterStat,
+    Skipped,
+    StepRecord,
+    TensorStat,
+)
+from gradscope.recording.table import Cells, Row, Table
+
+
+def _optional_text(text: str | None) -> str | None:
+    return None if text is None else write_text(text)
+
+
+def _write_step(record: StepRecord) -> Cells:
+    optimizer = _optional_text(record.optimizer)
+    return (record.index, record.kind, record.graph, write_float(record.loss), optimizer)
+
+
+def _read_step(row: Row) -> StepRecord:
+    _, step, kind, graph, loss, optimizer = row
+    return StepRecord(
+        index=step,
+        kind=kind,
+        graph=graph,
+        loss=read_optional_float(loss),
+        optimizer=optimizer,
+    )
+
+
+STEPS = Table[StepRecord](
+    name="step",
+    columns=("step INTEGER", "kind TEXT", "graph INTEGER", "loss REAL", "optimizer TEXT"),
+    write=_write_step,
+    read=_read_step,
+)
+
+
+def _write_event(record: EventRecord) -> Cells:
+    return (
+        record.step,
+        record.order,
+        record.kind,
+        write_float(record.seconds),
+        record.site,
+        write_numbers(record.numbers),
+    )
+
+
+def _read_event(row: Row) -> EventRecord:
+    _, step, order, kind, seconds, site, numbers = row
+    return EventRecord(
+        step=step,
+        order=order,
+        kind=kind,
+        seconds=read_float(seconds),
+        site=site,
+        numbers=read_numbers(numbers),
+    )
+
+
+EVENTS = Table[EventRecord](
+    name="event",
+    columns=(
+        "step INTEGER",
+        "place INTEGER",
+        "kind TEXT",
+        "seconds REAL",
+        "site INTEGER",
+        "numbers TEXT",
+    ),
+    write=_write_event,
+    read=_read_event,
+)
+
+
+def _write_parameter_stat(record: ParameterStat) -> Cells:
+    return (
+        record.step,
+        record.parameter,
+        record.reach,
+        _optional_text(record.reason),
+        write_float(record.weight_norm),
+        write_float(record.update_norm),
+        *write_gradient(record.gradient),
+    )
+
+
+def _read_parameter_stat(row: Row) -> ParameterStat:
+    _, step, parameter, reach, reason, weight_norm, update_norm, *gradient = row
+    return ParameterStat(
+        step=step,
+        parameter=parameter,
+        reach=reach,
+        gradient=read_gradient(gradient),
+        reason=reason,
+        weight_norm=read_float(weight_norm),
+        update_norm=read_optional_float(update_norm),
+    )
+
+
+PARAMETER_STATS = Table[ParameterStat](
+    name="parameter_stat",
+    columns=(
+        "step INTEGER",
+        "parameter INTEGER",
+        "reach TEXT",
+        "reason TEXT",
+        "weight_norm REAL",
+        "update_norm REAL",
+        *GRADIENT_COLUMNS,
+    ),
+    write=_write_parameter_stat,
+    read=_read_parameter_stat,
+)
+
+
+def _write_tensor_stat(record: TensorStat) -> Cells:
+    return (
+        record.step,
+        record.node,
+        record.slot,
+        record.order,
+        _optional_text(record.reason),
+        *write_gradient(record.gradient),
+    )
+
+
+def _read_tensor_stat(row: Row) -> TensorStat:
+    _, step, node, slot, order, reason, *gradient = row
+    return TensorStat(
+        step=step,
+        node=node,
+        slot=slot,
+        order=order,
+        gradient=read_gradient(gradient),
+        reason=reason,
+    )
+
+
+TENSOR_STATS = Table[TensorStat](
+    name="tensor_stat",
+    columns=(
+        "step INTEGER",
+        "node INTEGER",
+        "slot INTEGER",
+        "place INTEGER",
+        "reason TEXT",
+        *GRADIENT_COLUMNS,
+    ),
+    write=_write_tensor_stat,
+    read=_read_tensor_stat,
+)
+
+
+def _read_skipped(row: Row) -> Skipped:
+    _, what, reason = row
+    return Skipped(what=what, reason=reason)
+
+
+SKIPPED = Table[Skipped](
+    name="skipped",
+    columns=("what TEXT", "reason TEXT"),
+    write=lambda record: (write_text(record.what), write_text(record.reason)),
+    read=_read_skipped,
+)

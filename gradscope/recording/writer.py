@@ -1,0 +1,175 @@
+"""Writes a recording's file, step by step; what was committed survives a killed process."""
+
+import sqlite3
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from os import PathLike
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from gradscope.errors import GradscopeError
+from gradscope.recording.meta import Header, write_header
+from gradscope.recording.step_tables import (
+    EVENTS,
+    PARAMETER_STATS,
+    SKIPPED,
+    STEPS,
+    TENSOR_STATS,
+)
+from gradscope.recording.structure_tables import (
+    CALLS,
+    EDGES,
+    MODULES,
+    NODES,
+    PARAMETERS,
+    SITES,
+)
+from gradscope.recording.table import Record, Table
+
+APPLICATION_ID = 0x47726164
+"""`Grad`: what `file` and gradscope know a recording by among SQLite files."""
+FORMAT = 1
+"""In `user_version`. Grows when an older gradscope could no longer read the file."""
+
+_DEFINITIONS = (
+    "CREATE TABLE meta (name TEXT PRIMARY KEY, value TEXT) WITHOUT ROWID",
+    PARAMETERS.definition,
+    MODULES.definition,
+    CALLS.definition,
+    SITES.definition,
+    NODES.definition,
+    EDGES.definition,
+    STEPS.definition,
+    EVENTS.definition,
+    PARAMETER_STATS.definition,
+    TENSOR_STATS.definition,
+    SKIPPED.definition,
+    # For people at the sqlite3 prompt; gradscope itself reads the tables.
+    """CREATE VIEW parameter_gradient AS
+       SELECT step, parameter.name, reach, norm, absolute_maximum, weight_norm, update_norm, reason
+       FROM parameter_stat JOIN parameter ON parameter.id = parameter_stat.parameter""",
+    """CREATE VIEW tensor_gradient AS
+       SELECT step, module.path AS module, operation, file, line, norm, absolute_maximum, reason
+       FROM tensor_stat JOIN node ON node.id = tensor_stat.node
+       LEFT JOIN module_call ON module_call.id = node.module_call
+       LEFT JOIN module ON module.id = module_call.module
+       LEFT JOIN site ON site.id = node.site""",
+)
+
+
+class RecordingWriter:
+    """A recording's file, open for adding.
+
+    ```
+    with RecordingWriter("run.gradscope", header) as writer:
+        with writer.transaction():
+            writer.add(STEPS, [step])
+            writer.add(PARAMETER_STATS, stats)
+    ```
+
+    Args:
+        path: The file, made anew.
+        header: What is recorded.
+        force: Write over a file that exists.
+
+    Raises:
+        GradscopeError: The file exists and `force` is not set, or it cannot be written.
+    """
+
+    def __init__(self, path: str | PathLike[str], header: Header, *, force: bool = False) -> None:
+        self.path = Path(path)
+        check_free(self.path, force=force)
+        self._places: dict[str, int] = {}
+        """How many rows each table has."""
+        try:
+            self.path.unlink(missing_ok=True)
+            remove_logs(self.path)
+            self._connection = _create(self.path, header)
+        except (OSError, sqlite3.Error) as error:
+            raise unwritable(self.path, str(error)) from error
+
+    @contextmanager
+    def transaction(self) -> Iterator[None]:
+        """Commit what is added inside as one: all of it is in the file afterwards, or nothing.
+
+        Raises:
+            GradscopeError: The file cannot be written any more, as on a full disk.
+        """
+        places = dict(self._places)
+        self._connection.execute("BEGIN")
+        try:
+            yield
+            self._connection.execute("COMMIT")
+        except sqlite3.Error as error:
+            raise unwritable(self.path, str(error)) from error
+        finally:
+            if self._connection.in_transaction:
+                self._connection.execute("ROLLBACK")
+                self._places = places
+
+    def add(self, table: Table[Record], records: Iterable[Record]) -> None:
+        """Add records after those that the table holds; inside a transaction."""
+        start = self._places.get(table.name, 0)
+        rows = ((place, *table.write(record)) for place, record in enumerate(records, start))
+        cursor = self._connection.executemany(table.insertion, rows)
+        self._places[table.name] = start + max(cursor.rowcount, 0)
+
+    def close(self) -> None:
+        """Finish the file: nothing but the one file is left."""
+        # Out of WAL mode, the file can be read from where nothing can be written.
+        self._connection.execute("PRAGMA journal_mode = DELETE")
+        self._connection.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+
+def check_free(path: Path, *, force: bool) -> None:
+    """Make sure that a recording may be written to a path.
+
+    Raises:
+        GradscopeError: Something is there, and `force` is not set or it is no file.
+    """
+    if path.is_dir():
+        raise GradscopeError(f"cannot write `{path}`: it is a directory")
+    if path.exists() and not force:
+        raise GradscopeError(
+            f"`{path}` exists", help="choose another name, or write over it with --force"
+        )
+
+
+def remove_logs(path: Path) -> None:
+    """Remove what a killed process left beside a file: SQLite would take it for the next one's."""
+    for suffix in ("-wal", "-shm"):
+        path.with_name(path.name + suffix).unlink(missing_ok=True)
+
+
+def unwritable(path: Path, reason: str) -> GradscopeError:
+    """Return the error of a recording that cannot be written."""
+    return GradscopeError(f"cannot write `{path}`: {reason}")
+
+
+def _create(path: Path, header: Header) -> sqlite3.Connection:
+    connection = sqlite3.connect(path, isolation_level=None)
+    connection.execute("BEGIN")
+    connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+    connection.execute(f"PRAGMA user_version = {FORMAT}")
+    for definition in _DEFINITIONS:
+        connection.execute(definition)
+    texts = write_header(header)
+    connection.executemany("INSERT INTO meta VALUES (?, ?)", texts.items())
+    connection.execute("COMMIT")
+    # The tables are there before the log is: whoever opens the file from now on knows it by them.
+    connection.execute("PRAGMA journal_mode = WAL")
+    # Survives a killed process; after a power cut, the last steps may be missing.
+    connection.execute("PRAGMA synchronous = NORMAL")
+    return connection

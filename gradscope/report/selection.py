@@ -1,0 +1,181 @@
+"""What of a report is worth looking at: broken, missing and zero gradients, and the extremes."""
+
+import math
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from difflib import get_close_matches
+from typing import Generic, Literal, TypeVar
+
+from gradscope.errors import GradscopeError
+from gradscope.report.model import Report
+from gradscope.report.names import printable
+from gradscope.report.render import SortKey, ViewOptions
+from gradscope.report.rows import ParameterRow, TensorRow
+
+Row = TypeVar("Row", ParameterRow, TensorRow)
+GroupKind = Literal["non-finite", "none", "zero", "largest", "smallest"]
+_Key = Callable[[Row], tuple[float | str, ...]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Group(Generic[Row]):
+    """Rows worth looking at for one reason."""
+
+    kind: GroupKind
+    rows: tuple[Row, ...]
+    total: int
+    """How many there are; `rows` holds the first of them."""
+
+    @property
+    def folded(self) -> int:
+        """How many are left out of `rows`."""
+        return self.total - len(self.rows)
+
+
+def select_parameters(report: Report, view: ViewOptions) -> tuple[Group[ParameterRow], ...]:
+    """Return the groups that are not empty, worst first; no row is in two of them.
+
+    The extremes are those of the gradient norm, or of gradient over weight norm when the view sorts
+    by ratio. Frozen parameters are in no group.
+    """
+    rows = [row for row in parameters_below(report, view) if row.reach != "frozen"]
+    return _groups(rows, view, parameter_key(view.sort), _parameter_rank(view.sort))
+
+
+def select_tensors(report: Report, view: ViewOptions) -> tuple[Group[TensorRow], ...]:
+    """Return the groups that are not empty, worst first; no row is in two of them."""
+    return _groups(tensors_below(report, view), view, tensor_key(view.sort), _norm)
+
+
+def parameters_below(report: Report, view: ViewOptions) -> list[ParameterRow]:
+    """Return the parameters that the view's module holds under any of their names, sorted.
+
+    Raises:
+        GradscopeError: The view's module is not in the report.
+    """
+    module = _module(report, view)
+    rows = [
+        row
+        for row in report.parameters
+        if module is None or any(_lies_in(name, module) for name in (row.name, *row.aliases))
+    ]
+    return sorted(rows, key=parameter_key(view.sort))
+
+
+def tensors_below(report: Report, view: ViewOptions) -> list[TensorRow]:
+    """Return the tensors made in calls of the view's module and of those below it, sorted.
+
+    Raises:
+        GradscopeError: The view's module is not in the report.
+    """
+    module = _module(report, view)
+    rows = [
+        row
+        for row in report.tensors
+        if module is None or (row.module is not None and _lies_in(row.module, module))
+    ]
+    return sorted(rows, key=tensor_key(view.sort))
+
+
+def _module(report: Report, view: ViewOptions) -> str | None:
+    """Return the path of the view's module as the report knows it, None for the whole model."""
+    if not view.module:
+        return None
+    for row in report.modules:
+        if view.module == row.path or view.module in row.aliases:
+            return row.path
+    paths = [row.path for row in report.modules if row.path]
+    close = get_close_matches(view.module, paths, n=1)
+    raise GradscopeError(
+        f"no module `{printable(view.module)}` in {printable(report.target.model)}",
+        help=f"did you mean `{printable(close[0])}`?" if close else None,
+    )
+
+
+def _lies_in(path: str, module: str) -> bool:
+    return path == module or path.startswith(f"{module}.")
+
+
+def parameter_key(sort: SortKey) -> _Key[ParameterRow]:
+    """Return the sort key of parameters; `order` is that of registration.
+
+    Numbers descend, NaN before all and None after all.
+    """
+    match sort:
+        case "order":
+            return lambda row: (row.index,)
+        case "name":
+            return lambda row: (row.name,)
+        case "norm":
+            return lambda row: (*_descending(_norm(row)), row.index)
+        case "ratio":
+            return lambda row: (*_descending(row.grad_to_weight), row.index)
+        case "depth":
+            return lambda row: (math.inf if row.depth is None else row.depth, row.index)
+
+
+def tensor_key(sort: SortKey) -> _Key[TensorRow]:
+    """Return the sort key of tensors, whose `ratio` is their norm: they have no weight.
+
+    A sort is stable: rows that are equal by it stay in the order of the forward.
+    """
+    match sort:
+        case "order":
+            return lambda row: ()
+        case "name":
+            return lambda row: (row.module or "", row.operation)
+        case "norm" | "ratio":
+            return lambda row: _descending(_norm(row))
+        case "depth":
+            return lambda row: (row.depth,)
+
+
+def _norm(row: ParameterRow | TensorRow) -> float | None:
+    return None if row.grad is None else row.grad.norm
+
+
+def _descending(value: float | None) -> tuple[float, float]:
+    if value is None:
+        return (2.0, 0.0)
+    return (0.0, 0.0) if math.isnan(value) else (1.0, -value)
+
+
+def _parameter_rank(sort: SortKey) -> Callable[[ParameterRow], float | None]:
+    if sort != "ratio":
+        return _norm
+    return lambda row: row.grad_to_weight
+
+
+def _groups(
+    rows: list[Row], view: ViewOptions, key: _Key[Row], rank: Callable[[Row], float | None]
+) -> tuple[Group[Row], ...]:
+    kinds: dict[GroupKind | None, list[Row]] = {}
+    for row in rows:
+        kinds.setdefault(_trouble(row), []).append(row)
+    ranked = sorted(
+        (row for row in kinds.pop(None, []) if rank(row) is not None),
+        key=lambda row: _descending(rank(row)),
+    )
+    # Where there are few, none is both among the largest and among the smallest.
+    half = min(view.top, (len(ranked) + 1) // 2)
+    groups = [_group(kind, kinds.get(kind, []), view.top) for kind in _TROUBLES]
+    groups.append(Group(kind="largest", rows=tuple(ranked[:half]), total=len(ranked[:half])))
+    smallest = ranked[max(half, len(ranked) - view.top) :][::-1]
+    groups.append(Group(kind="smallest", rows=tuple(smallest), total=len(smallest)))
+    return tuple(group for group in groups if group.total)
+
+
+_TROUBLES: tuple[GroupKind, ...] = ("non-finite", "none", "zero")
+
+
+def _trouble(row: ParameterRow | TensorRow) -> GroupKind | None:
+    if row.grad is None:
+        return "none"
+    if row.grad.nonfinite or not math.isfinite(row.grad.norm):
+        return "non-finite"
+    return "zero" if row.grad.absolute_maximum == 0.0 else None
+
+
+def _group(kind: GroupKind, rows: Iterable[Row], top: int) -> Group[Row]:
+    found = tuple(rows)
+    return Group(kind=kind, rows=found[:top], total=len(found))
