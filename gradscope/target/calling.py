@@ -194,6 +194,8 @@ def _leaves_last(items: list[object], forward: inspect.Signature, second: Second
     first = items[0]
     if len(items) == 2 and isinstance(first, Mapping):
         return any(key in forward.parameters for key in first) or not can_take(forward, 2)
+    if len(items) == 2 and isinstance(first, tuple) and can_take(forward, len(first)):
+        return True
     fits_without = len(items) == 2 or can_take(forward, len(items) - 1)
     if second.wanted == "target":
         return can_take(forward, 1) if len(items) == 2 else fits_without

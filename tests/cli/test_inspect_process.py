@@ -1,0 +1,209 @@
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from textwrap import dedent
+
+import pytest
+
+HEADER = "import torch\nfrom torch import nn\n"
+GOOD = """
+model = nn.Sequential(nn.Linear(3, 4), nn.ReLU(), nn.Linear(4, 2))
+batch = (torch.ones(8, 3), torch.zeros(8, dtype=torch.long))
+criterion = nn.CrossEntropyLoss()
+"""
+
+
+def gradscope(folder: Path, *arguments: str, **environment: str) -> subprocess.CompletedProcess:
+    variables = {
+        **os.environ,
+        "OMP_NUM_THREADS": "1",
+        "_TYPER_FORCE_DISABLE_TERMINAL": "1",
+        **environment,
+    }
+    return subprocess.run(
+        [sys.executable, "-m", "gradscope", *arguments],
+        cwd=folder,
+        env=variables,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+
+
+def write(folder: Path, text: str, name: str = "model.py") -> None:
+    (folder / name).write_text(HEADER + dedent(text))
+
+
+def test_nothing_the_users_code_prints_reaches_the_report(tmp_path):
+    write(
+        tmp_path,
+        """
+        import atexit, ctypes, os, subprocess, sys
+        print("at import")
+        os.write(1, b"by descriptor\\n")
+        ctypes.CDLL(None).puts(b"by stdio")
+        subprocess.run([sys.executable, "-c", "print('by a child')"])
+        atexit.register(print, "at exit")
+        class Net(nn.Linear):
+            def forward(self, x):
+                print("in forward")
+                return super().forward(x)
+        model = Net(3, 1)
+        batch = torch.ones(2, 3)
+        """,
+    )
+    done = gradscope(tmp_path, "inspect", "model.py", "--output-format", "json")
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["schema_version"] == "1.0"
+    for text in (
+        "at import",
+        "by descriptor",
+        "by stdio",
+        "by a child",
+        "at exit",
+        "in forward",
+    ):
+        assert text in done.stderr
+
+
+def test_output_file_leaves_stdout_empty(tmp_path):
+    write(tmp_path, GOOD)
+    done = gradscope(
+        tmp_path, "inspect", "model.py", "--output-format", "json", "-o", "report.json",
+        "--save", "run.gradscope",
+    )  # fmt: skip
+    assert (done.returncode, done.stdout) == (0, ""), done.stderr
+    assert json.loads((tmp_path / "report.json").read_text())["target"]["name"] == "model.py"
+    assert (tmp_path / "run.gradscope").stat().st_size > 0
+    assert "note: wrote report.json" in done.stderr
+
+
+def test_existing_recording_is_kept_without_force(tmp_path):
+    write(tmp_path, GOOD)
+    (tmp_path / "run.gradscope").write_text("precious")
+    done = gradscope(tmp_path, "inspect", "model.py", "--save", "run.gradscope")
+    assert done.returncode == 2
+    assert "error: 'run.gradscope' exists already" in done.stderr
+    assert (tmp_path / "run.gradscope").read_text() == "precious"
+    done = gradscope(tmp_path, "inspect", "model.py", "--save", "run.gradscope", "--force")
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "run.gradscope").read_bytes()[:6] == b"SQLite"
+
+
+def test_format_comes_from_the_environment(tmp_path):
+    write(tmp_path, GOOD)
+    done = gradscope(tmp_path, "inspect", "model.py", GRADSCOPE_OUTPUT_FORMAT="json")
+    assert json.loads(done.stdout)["target"]["loss"] == "criterion(output, target)"
+
+
+def test_missing_file_ends_with_three_lines(tmp_path):
+    write(tmp_path, GOOD)
+    done = gradscope(tmp_path, "inspect", "modle.py")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == (
+        "error: cannot open 'modle.py'\n"
+        "  cause: there is no such file\n"
+        "  help: did you mean 'model.py'?\n"
+    )
+
+
+def test_hostile_names_are_shown_as_they_are(tmp_path):
+    done = gradscope(tmp_path, "inspect", "[/x]\x1b[31m.py")
+    assert done.returncode == 2
+    assert "'[/x]\\x1b[31m.py'" in done.stderr
+    assert "\x1b" not in done.stderr
+
+
+def test_hostile_message_cannot_rule_the_terminal(tmp_path):
+    write(tmp_path, "raise ValueError('[/x] \\x1b[31mred')\n")
+    done = gradscope(tmp_path, "inspect", "model.py")
+    assert done.returncode == 2
+    assert "[/x] \\x1b[31mred" in done.stderr
+    assert "\x1b" not in done.stderr
+
+
+def test_failed_forward_shows_the_users_frames_only(tmp_path):
+    write(
+        tmp_path,
+        """
+        class Net(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.layer = nn.Linear(3, 1)
+            def forward(self, x):
+                return self.layer(x)  # here
+        model = Net()
+        batch = torch.ones(2, 4)
+        """,
+    )
+    done = gradscope(tmp_path, "inspect", "model.py")
+    assert done.returncode == 2
+    assert "# here" in done.stderr
+    assert "_call_impl" not in done.stderr.partition("Traceback")[2]
+    assert "gradscope/" not in done.stderr.partition("Traceback")[2]
+    assert "first layer Linear(3, 1) expects 3 features" in done.stderr
+    full = gradscope(tmp_path, "inspect", "model.py", "-v")
+    assert "_call_impl" in full.stderr
+    assert full.stderr.endswith(done.stderr[done.stderr.index("error:") :])
+
+
+def test_arguments_after_two_dashes_are_the_files(tmp_path):
+    write(tmp_path, "import sys\nassert sys.argv[1:] == ['--lr', '1'], sys.argv\n" + GOOD)
+    arguments = ("inspect", "model.py", "-o", "out.txt", "--output-format", "json")
+    assert gradscope(tmp_path, *arguments, "--", "--lr", "1").returncode == 0
+    done = gradscope(tmp_path, *arguments, "other.py")
+    assert done.returncode == 2
+    assert "one TARGET at a time" in done.stderr
+
+
+def test_missing_folder_is_told_before_anything_runs(tmp_path):
+    write(tmp_path, "raise SystemExit(9)\n")
+    done = gradscope(tmp_path, "inspect", "model.py", "-o", "nowhere/report.txt")
+    assert done.returncode == 2
+    assert "there is no directory 'nowhere'" in done.stderr
+
+
+def test_interrupt_gives_130(tmp_path):
+    write(tmp_path, "raise KeyboardInterrupt\n")
+    assert gradscope(tmp_path, "inspect", "model.py").returncode == 130
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["-h"], ["inspect", "-h"], ["-V"], []])
+def test_help_and_version_do_not_import_torch(tmp_path, arguments):
+    code = (
+        "import sys\nfrom gradscope.cli import main\n"
+        f"sys.argv = ['gradscope', *{arguments}]\n"
+        "try:\n    main()\nfinally:\n    assert 'torch' not in sys.modules\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, cwd=tmp_path, check=False
+    )
+    assert "AssertionError" not in done.stderr
+    assert done.returncode == (0 if arguments else 2)
+    assert "gradscope" in done.stdout
+
+
+def test_closed_stdout_does_no_harm(tmp_path):
+    write(tmp_path, GOOD)
+    command = f"{sys.executable} -m gradscope inspect model.py -o r.json --output-format json >&-"
+    done = subprocess.run(
+        ["sh", "-c", command], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "r.json").exists()
+
+
+def test_reader_that_stops_early_does_no_harm(tmp_path):
+    write(tmp_path, GOOD)
+    command = (
+        f"{sys.executable} -m gradscope inspect model.py --output-format json | true; echo done"
+    )
+    done = subprocess.run(
+        ["bash", "-c", f"set -o pipefail; {command}"],
+        cwd=tmp_path, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert "Traceback" not in done.stderr
+    assert "Broken" not in done.stderr

@@ -1,0 +1,113 @@
+import pytest
+import torch
+
+from gradscope.errors import UserCodeError
+
+NET = "model = nn.Linear(3, 1)\n"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "def build_batch(): return torch.full((2, 3), 5.0)\nbatch = torch.zeros(1)\n",
+        "batch = torch.full((2, 3), 5.0)\nexample_inputs = torch.zeros(1)\n",
+        "example_inputs = torch.full((2, 3), 5.0)\ndataloader = []\n",
+        "dataloader = torch.utils.data.DataLoader(torch.full((4, 3), 5.0), batch_size=2)\n",
+        "train_loader = iter([torch.full((2, 3), 5.0)])\n",
+        "def train_dataloader():\n    yield torch.full((2, 3), 5.0)\n",
+        "def gradscope_setup(): return dict(batch=torch.full((2, 3), 5.0))\nbatch = 1\n",
+    ],
+)
+def test_batch_is_found_by_its_names_in_order(workplace, text):
+    target = workplace.load(NET + text)
+    assert torch.equal(target.batch, torch.full((2, 3), 5.0))
+
+
+def test_command_line_wins_over_the_file(workplace):
+    text = NET + "batch = torch.zeros(9, 3)\nother = torch.ones(4, 3)\n"
+    torch.save(torch.ones(6, 3), "saved.pt")
+    assert workplace.load(text, inputs=("5,3",)).batch.shape == (5, 3)
+    assert workplace.load(text, batch="other").batch.shape == (4, 3)
+    assert workplace.load(text, batch="saved.pt").batch.shape == (6, 3)
+
+
+def test_batch_given_twice_is_an_error(workplace):
+    assert "twice" in workplace.error(NET, batch="b", inputs=("1",)).what
+
+
+def test_empty_loader_is_told(workplace):
+    error = workplace.error(NET + "train_loader = iter([])\n")
+    assert error.what == "'train_loader' of 'model.py' is empty: it gives no batch"
+
+
+def test_loader_that_raises_keeps_the_users_exception(workplace):
+    error = workplace.error(NET + "def dataloader():\n    yield 1 / 0\n")
+    assert isinstance(error, UserCodeError)
+    assert isinstance(error.__cause__, ZeroDivisionError)
+
+
+@pytest.mark.parametrize(
+    ("layer", "guess"),
+    [
+        ("nn.Conv2d(3, 8, 3)", "1,3,224,224"),
+        ("nn.Conv2d(1, 8, 3)", "1,1,28,28"),
+        ("nn.Conv2d(3, 8, 3), nn.BatchNorm2d(8)", "2,3,224,224"),
+        ("nn.Conv1d(4, 8, 3)", "1,4,128"),
+        ("nn.Linear(10, 2)", "8,10"),
+        ("nn.Embedding(50, 2)", "int64[0,50]:2,16"),
+        ("nn.GRU(6, 2)", "2,16,6"),
+    ],
+)
+def test_no_batch_gives_a_guess_that_runs(workplace, layer, guess):
+    text = f"model = nn.Sequential({layer})\n"
+    error = workplace.error(text)
+    assert error.what == "no batch for Sequential.forward(self, input)"
+    assert error.help == f"--input {guess}"
+    assert workplace.load(text, inputs=(guess,)).forward().loss.isfinite()
+
+
+def test_no_batch_names_every_input(workplace):
+    error = workplace.error(
+        """
+        class Net(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.e = nn.Embedding(7, 2)
+            def forward(self, ids, mask, scale=1.0): ...
+        """
+    )
+    assert error.what == "no batch for Net.forward(self, ids, mask, scale=1.0)"
+    assert error.help == "--input ids=int64[0,7]:2,16 --input mask=SHAPE"
+
+
+def test_language_models_learn_from_their_own_example(workplace):
+    pytest.importorskip("transformers")
+    target = workplace.load(
+        """
+        from transformers import GPT2Config, GPT2LMHeadModel
+        model = GPT2LMHeadModel(GPT2Config(n_layer=1, n_head=2, n_embd=8, vocab_size=32))
+        """
+    )
+    outcome = target.forward()
+    assert outcome.description == "output.loss"
+    assert not outcome.synthetic
+
+
+def test_model_without_an_example_of_its_own_kind_needs_a_batch(workplace):
+    pytest.importorskip("transformers")
+    error = workplace.error(
+        """
+        from transformers import ViTConfig, ViTModel
+        model = ViTModel(ViTConfig(hidden_size=8, num_hidden_layers=1, num_attention_heads=1,
+                                   intermediate_size=8))
+        """
+    )
+    assert error.what.startswith("no batch for ViTModel.forward(self, pixel_values")
+
+
+def test_dropped_keys_are_noted(workplace):
+    target = workplace.load(
+        "class Net(nn.Linear):\n    def forward(self, x): return super().forward(x)\n"
+        "model = Net(3, 1)\nbatch = dict(x=torch.ones(2, 3), name=['a', 'b'])\n"
+    )
+    assert target.notes == ("batch key 'name' is left out: Net.forward(self, x) does not take it",)

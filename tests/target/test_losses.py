@@ -1,0 +1,239 @@
+import pytest
+import torch
+from torch.nn import functional
+
+from gradscope.errors import UserCodeError
+
+NET = "model = nn.Linear(3, 4)\nbatch = torch.ones(8, 3)\n"
+PAIR = "model = nn.Linear(3, 4)\nbatch = (torch.ones(8, 3), torch.zeros(8, dtype=torch.long))\n"
+
+
+def outcome_of(workplace, text, **options):
+    return workplace.load(text, **options).forward()
+
+
+@pytest.mark.parametrize(
+    ("text", "description"),
+    [
+        ("def compute_loss(model, batch): return model(batch[0]).sum()\ndef loss_fn(o): ...\n",
+         "compute_loss(model, batch)"),
+        ("loss_fn = F.cross_entropy\ncriterion = None\n", "loss_fn(output, target)"),
+        ("def loss_fn(output, batch): return F.cross_entropy(output, batch[1])\n",
+         "loss_fn(output, batch)"),
+        ("def loss_fn(output): return output.sum()\n", "loss_fn(output)"),
+        ("criterion = nn.CrossEntropyLoss()\n", "criterion(output, target)"),
+        ("criterion = nn.CrossEntropyLoss\n", "criterion(output, target)"),
+        ("def loss_fn(model, batch): return model(batch[0]).sum()\n", "loss_fn(model, batch)"),
+        ("def gradscope_setup(): return dict(loss_fn=F.cross_entropy)\ncriterion = 1\n",
+         "loss_fn(output, target)"),
+    ],
+)  # fmt: skip
+def test_loss_is_found_by_its_names_in_order(workplace, text, description):
+    outcome = outcome_of(workplace, PAIR + text)
+    assert outcome.description == description
+    assert not outcome.synthetic
+    outcome.loss.backward()
+
+
+OUTPUTS = """
+from dataclasses import dataclass
+@dataclass
+class Output:
+    logits: torch.Tensor
+    loss: torch.Tensor | None = None
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.l = nn.Linear(3, 4)
+    def forward(self, x):
+        y = self.l(x)
+        return {value}
+batch = torch.ones(8, 3)
+"""
+
+
+@pytest.mark.parametrize(
+    ("value", "description", "synthetic"),
+    [
+        ("y.sum()", "output", False),
+        ("dict(loss=y.sum(), logits=y)", "output['loss']", False),
+        ("Output(y, y.sum())", "output.loss", False),
+        ("(y, y.sum())", "output[1]", False),
+        ("y", "mean of squares of output", True),
+        ("Output(y)", "mean of squares of output.logits", True),
+        ("dict(n=3, mask=x > 0, logits=y)", "mean of squares of output['logits']", True),
+        ("(x, [y])", "mean of squares of output[1][0]", True),
+        ("torch.complex(y, y)", "mean of squares of output", True),
+    ],
+)
+def test_loss_in_the_output_is_found(workplace, value, description, synthetic):
+    outcome = outcome_of(workplace, OUTPUTS.format(value=value))
+    assert (outcome.description, outcome.synthetic) == (description, synthetic)
+    outcome.loss.backward()
+
+
+def test_model_output_of_transformers_gives_its_loss(workplace):
+    pytest.importorskip("transformers")
+    value = "ModelOutput(loss=y.sum(), logits=y)"
+    text = "from transformers.utils import ModelOutput\n" + OUTPUTS.format(value=value)
+    assert outcome_of(workplace, text).description == "output.loss"
+
+
+def test_synthetic_loss_equals_its_formula(workplace):
+    target = workplace.load(NET)
+    expected = target.model(target.batch).float().square().mean()
+    assert torch.equal(target.forward().loss, expected)
+
+
+def test_gate_refuses_a_synthetic_loss(workplace):
+    error = workplace.error(NET, allow_synthetic_loss=False)
+    assert error.what == "output is float32[8,4], not a scalar, and no loss was found"
+    assert error.help.startswith("--loss cross-entropy")
+    assert "def loss_fn(output, batch)" in error.help
+
+
+@pytest.mark.parametrize(
+    ("name", "formula"),
+    [
+        ("mean", lambda output, target: output.mean()),
+        ("sum-squares", lambda output, target: output.square().sum()),
+        ("cross-entropy", functional.cross_entropy),
+    ],
+)
+def test_named_loss_equals_its_formula_and_wins_over_the_file(workplace, name, formula):
+    target = workplace.load(PAIR + "def loss_fn(output, target): ...\n", loss=name)
+    output = target.model(target.batch[0])
+    assert torch.equal(target.forward().loss, formula(output, target.batch[1]))
+
+
+def test_mse_equals_torchs_and_refuses_to_broadcast(workplace):
+    text = "model = nn.Linear(3, 1)\nbatch = (torch.ones(8, 3), torch.arange(8.0){})\n"
+    target = workplace.load(text.format("[:, None]"), loss="mse")
+    expected = functional.mse_loss(target.model(target.batch[0]), target.batch[1])
+    assert torch.equal(target.forward().loss, expected)
+    error = workplace.error(text.format(""), loss="mse")
+    assert error.cause == "the output is float32[8,1], the target float32[8]"
+
+
+def test_cross_entropy_of_a_sequence_counts_every_token(workplace):
+    text = (
+        "model = nn.Embedding(5, 5)\n"
+        "batch = (torch.arange(4).reshape(2, 2), torch.zeros(2, 2, dtype=torch.long))\n"
+    )
+    target = workplace.load(text, loss="cross-entropy")
+    output = target.model(target.batch[0])
+    expected = functional.cross_entropy(output.transpose(1, 2), target.batch[1])
+    assert target.forward().loss.item() == pytest.approx(expected.item())
+
+
+def test_cross_entropy_without_target_shows_the_input_to_add(workplace):
+    error = workplace.error(NET, loss="cross-entropy")
+    assert error.what == "--loss cross-entropy needs a target, and the batch has none"
+    assert error.help.endswith("--input int64[0,4]:8")
+
+
+def test_chosen_loss_function_wins(workplace):
+    text = PAIR + "def loss_fn(o, t): ...\ndef mine(output): return output.sum()\n"
+    assert outcome_of(workplace, text, loss="mine").description == "mine(output)"
+
+
+def test_batch_is_its_own_target_only_in_its_shape(workplace):
+    text = "model = nn.Linear(3, {})\nbatch = torch.ones(8, 3)\ncriterion = nn.MSELoss()\n"
+    assert outcome_of(workplace, text.format(3)).description == "criterion(output, batch)"
+    error = workplace.error(text.format(4))
+    assert error.what == "criterion needs a target, and the batch has none"
+
+
+def test_weights_of_a_criterion_follow_the_dtype(workplace):
+    text = PAIR + "criterion = nn.CrossEntropyLoss(weight=torch.ones(4))\n"
+    assert outcome_of(workplace, text, dtype="float64").loss.dtype is torch.float64
+
+
+@pytest.mark.parametrize("vector", ["ones", "randn"])
+def test_grad_output_has_the_shape_of_the_output_and_repeats(workplace, vector):
+    target = workplace.load(NET, grad_output=vector)
+    first, second = target.forward(), target.forward()
+    assert first.grad_output.shape == first.loss.shape == (8, 4)
+    assert torch.equal(first.grad_output, second.grad_output)
+    assert first.description == f"output with grad_output {vector}"
+
+
+def test_grad_output_from_a_file_has_to_fit(workplace):
+    torch.save(torch.full((8, 4), 2.0), "v.pt")
+    torch.save(torch.ones(4), "small.pt")
+    assert torch.equal(
+        outcome_of(workplace, NET, grad_output="v.pt").grad_output, torch.full((8, 4), 2.0)
+    )
+    error = workplace.error(NET, grad_output="small.pt")
+    assert error.what == "--grad-output is float32[4], but output is float32[8,4]"
+
+
+def test_loss_and_grad_output_exclude_each_other(workplace):
+    assert "exclude" in workplace.error(NET, loss="mean", grad_output="ones").what
+
+
+@pytest.mark.parametrize(
+    ("body", "what", "help_"),
+    [
+        ("return output", "loss_fn(output) is float32[8,4], not a scalar", "reduce it"),
+        ("return output.sum().item()", "loss_fn(output) is float, expected a tensor", "loss.item"),
+        ("output.sum()", "loss_fn(output) is NoneType, expected a tensor", "return loss"),
+        ("return output.detach().sum()", "loss_fn(output) has no grad_fn", "detach()"),
+        ("return output.sum() * 1j", "loss_fn(output) is complex64[], and", "make it real"),
+    ],
+)
+def test_each_bad_loss_has_its_own_line(workplace, body, what, help_):
+    error = workplace.error(NET + f"def loss_fn(output):\n    {body}\n")
+    assert error.what.startswith(what)
+    assert help_ in error.help
+
+
+def test_loss_in_a_dict_is_taken(workplace):
+    text = NET + "def compute_loss(model, batch): return dict(loss=model(batch).sum(), n=1)\n"
+    assert outcome_of(workplace, text).loss.dim() == 0
+
+
+def test_nan_loss_is_no_error(workplace):
+    text = NET + "def loss_fn(output): return output.sum() * float('nan')\n"
+    assert outcome_of(workplace, text).loss.isnan()
+
+
+def test_frozen_model_is_told_by_its_count(workplace):
+    error = workplace.error(NET + "model.requires_grad_(False)\n")
+    assert error.what == "0 of 2 parameters require grad"
+
+
+def test_model_without_parameters_is_told(workplace):
+    error = workplace.error("model = nn.ReLU()\nbatch = torch.ones(2)\n")
+    assert error.what == "ReLU has no parameters"
+    assert "nn.ModuleList" in error.help
+
+
+def test_unregistered_parameters_still_train(workplace):
+    text = """
+    class Net(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.layers = [nn.Linear(3, 1)]
+        def forward(self, x): return self.layers[0](x)
+    batch = torch.ones(2, 3)
+    """
+    assert outcome_of(workplace, text).loss.requires_grad
+
+
+def test_gradients_switched_off_are_the_cause(workplace):
+    with torch.no_grad():
+        error = workplace.error(NET + "def loss_fn(output): return output.sum()\n")
+    assert error.cause.startswith("gradients are switched off")
+
+
+def test_loss_that_raises_is_told_with_its_inputs(workplace):
+    error = workplace.error(PAIR + "def loss_fn(output, target): return output @ target\n")
+    assert isinstance(error, UserCodeError)
+    assert error.what.startswith("loss_fn(output, target) failed with float32[8,4], int64[8]")
+
+
+def test_loss_with_more_arguments_is_pointed_to_compute_loss(workplace):
+    error = workplace.error(NET + "criterion = nn.TripletMarginLoss()\n")
+    assert error.what == "criterion needs 3 arguments: anchor, positive, negative"
+    assert "compute_loss" in error.help
