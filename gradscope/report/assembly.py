@@ -9,6 +9,7 @@ from gradscope.recording.records import (
     ParameterStat,
     Reach,
     Recording,
+    Site,
     StepRecord,
     TensorRef,
     TensorStat,
@@ -65,13 +66,45 @@ def first_step(recording: Recording) -> StepView:
 def parameter_rows(view: StepView) -> tuple[ParameterRow, ...]:
     """Return a row for each parameter of the model."""
     depths = {node.parameter: node.depth for node in view.nodes if node.parameter is not None}
+    uses, calls = _first_uses(view), _first_calls(view)
     return tuple(
-        _parameter_row(view, parameter, depths.get(parameter.index))
+        _parameter_row(
+            view,
+            parameter,
+            depth=depths.get(parameter.index),
+            site=uses.get(parameter.index, calls.get(parameter.module)),
+        )
         for parameter in view.recording.parameters
     )
 
 
-def _parameter_row(view: StepView, parameter: ParameterRecord, depth: int | None) -> ParameterRow:
+def _first_uses(view: StepView) -> dict[int, Site]:
+    """Return, by parameter, the line of the first operation of the forward that took it."""
+    recording, members = view.recording, {node.index for node in view.nodes}
+    uses = [
+        (created(source), parameter, recording.sites[source.site])
+        for edge in recording.edges
+        if edge.source in members
+        and (parameter := recording.nodes[edge.target].parameter) is not None
+        and (source := recording.nodes[edge.source]).site is not None
+    ]
+    uses.sort(key=lambda use: use[0], reverse=True)
+    return {parameter: site for _, parameter, site in uses}
+
+
+def _first_calls(view: StepView) -> dict[int, Site]:
+    """Return, by module, the line that called it first."""
+    graph = view.step.graph if view.step else None
+    return {
+        call.module: view.recording.sites[call.site]
+        for call in reversed(view.recording.calls)
+        if call.graph == graph and call.site is not None
+    }
+
+
+def _parameter_row(
+    view: StepView, parameter: ParameterRecord, *, depth: int | None, site: Site | None
+) -> ParameterRow:
     stat = view.parameter_stats.get(parameter.index)
     unseen: Reach = "none" if parameter.requires_grad else "frozen"
     return ParameterRow(
@@ -79,6 +112,7 @@ def _parameter_row(view: StepView, parameter: ParameterRecord, depth: int | None
         name=parameter.name,
         aliases=parameter.aliases,
         module=view.recording.modules[parameter.module].path,
+        site=site,
         shape=parameter.shape.dims,
         dtype=parameter.shape.dtype,
         device=parameter.device,
@@ -106,11 +140,12 @@ def tensor_rows(view: StepView) -> tuple[TensorRow, ...]:
         if nodes[stat.node].kind != "parameter" and nodes[stat.node].same_as is None
     ]
     # A leaf has no creation number: the farthest from the loss is where the forward began.
-    rows.sort(key=lambda row: (_created(nodes[row.node]), -row.depth, row.node, row.slot))
+    rows.sort(key=lambda row: (created(nodes[row.node]), -row.depth, row.node, row.slot))
     return tuple(rows)
 
 
-def _created(node: NodeRecord) -> int:
+def created(node: NodeRecord) -> int:
+    """Return when the forward made a node; leaves were there before."""
     return -1 if node.sequence is None else node.sequence
 
 

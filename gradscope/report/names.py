@@ -1,4 +1,6 @@
-"""How names are written: those of modules and parameters may hold any character."""
+"""How names and shapes are written. Names of modules and parameters may hold any character."""
+
+from gradscope.report.rows import ParameterRow, TensorRow
 
 
 def printable(name: str) -> str:
@@ -8,3 +10,16 @@ def printable(name: str) -> str:
     return "".join(
         sign if sign.isprintable() else sign.encode("unicode_escape").decode() for sign in name
     )
+
+
+def shape_text(row: ParameterRow | TensorRow) -> str:
+    """Return `float32[4, 8]`, `-` where the shape is not known."""
+    return "-" if row.shape is None else f"{row.dtype}[{', '.join(map(str, row.shape))}]"
+
+
+def tensor_text(row: TensorRow) -> str:
+    """Return `AddmmBackward0 in blocks.0.mlp`, with the call's number after a module's first."""
+    if row.module is None:
+        return row.operation
+    call = f" (call {row.call})" if row.call else ""
+    return f"{row.operation} in {row.module or 'the model'}{call}"

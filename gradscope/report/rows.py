@@ -18,6 +18,8 @@ class ParameterRow:
     """The other names of the same tensor."""
     module: str
     """Path of the module that owns it under its first name."""
+    site: Site | None
+    """The line of the first operation that used it; else the first call of its module."""
     shape: tuple[int, ...]
     dtype: str
     device: str

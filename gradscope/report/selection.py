@@ -27,6 +27,11 @@ class Group(Generic[Row]):
     """How many there are; `rows` holds the first of them."""
 
     @property
+    def title(self) -> str:
+        """What the rows have in common, in words."""
+        return "no gradient" if self.kind == "none" else f"{self.kind} gradient"
+
+    @property
     def folded(self) -> int:
         """How many are left out of `rows`."""
         return self.total - len(self.rows)

@@ -1,0 +1,76 @@
+"""A report in single lines that begin with `file:line:`, for editors and grep."""
+
+from collections.abc import Iterator
+
+from gradscope.recording.records import Site
+from gradscope.report.finding import Finding
+from gradscope.report.model import Report
+from gradscope.report.names import printable, shape_text, tensor_text
+from gradscope.report.numbers import number
+from gradscope.report.paths import shown_site
+from gradscope.report.render import ViewOptions
+from gradscope.report.rows import ParameterRow, TensorRow
+from gradscope.report.selection import select_parameters, select_tensors, tensors_below
+
+
+def render_concise(report: Report, view: ViewOptions) -> str:
+    """Return a line a finding; without findings, a line for each row worth looking at."""
+    if report.findings:
+        lines = [_line(report, finding.location, _finding(finding)) for finding in report.findings]
+    else:
+        lines = [*_parameters(report, view), *_tensors(report, view)]
+    return "\n".join([*lines, _closing(report)])
+
+
+def _line(report: Report, site: Site | None, text: str) -> str:
+    place = shown_site(site, report.target.root) or report.target.name
+    return printable(f"{place}: {text}")
+
+
+def _finding(finding: Finding) -> str:
+    return f"{finding.rule} {finding.severity}: {finding.message}"
+
+
+def _parameters(report: Report, view: ViewOptions) -> Iterator[str]:
+    for group in select_parameters(report, view):
+        for row in group.rows:
+            yield _line(report, row.site, f"{group.title}: {row.name} {_parameter(row)}")
+        if group.folded:
+            yield f"{group.title}: {group.folded} more"
+
+
+def _parameter(row: ParameterRow) -> str:
+    words = [f"{shape_text(row)}"]
+    if row.grad is not None:
+        words.append(f"norm {number(row.grad.norm)}")
+        words.append(f"gradient/weight {number(row.grad_to_weight)}")
+    if row.reason:
+        words.append(row.reason)
+    return ", ".join(words)
+
+
+def _tensors(report: Report, view: ViewOptions) -> Iterator[str]:
+    if view.tensors == "all":
+        for row in tensors_below(report, view):
+            yield _line(report, row.site, f"tensor: {_tensor(row)}")
+    if view.tensors != "top":
+        return
+    for group in select_tensors(report, view):
+        for row in group.rows:
+            yield _line(report, row.site, f"{group.title}: {_tensor(row)}")
+        if group.folded:
+            yield f"{group.title}: {group.folded} more tensors"
+
+
+def _tensor(row: TensorRow) -> str:
+    norm = f"norm {number(row.grad.norm)}" if row.grad else row.reason or "not measured"
+    return f"{tensor_text(row)} {shape_text(row)}, {norm}"
+
+
+def _closing(report: Report) -> str:
+    summary, count = report.summary, len(report.findings)
+    found = f"Found {count} {'finding' if count == 1 else 'findings'}" if count else "No findings"
+    return (
+        f"{found}: {summary.parameters} parameters, {summary.tensors} tensors, "
+        f"loss {number(summary.loss)}, global gradient norm {number(summary.grad_norm)}."
+    )

@@ -1,0 +1,36 @@
+"""A report as JSON lines: one object a line, which `kind` names."""
+
+import json
+from collections.abc import Iterator
+
+from gradscope.report import objects
+from gradscope.report.model import Report
+from gradscope.report.objects import Object
+
+
+def render_jsonl(report: Report) -> str:
+    """Return the parts of the JSON report, each object on a line of its own."""
+    return "\n".join(
+        json.dumps(objects.finite({"kind": kind, **part}), allow_nan=False)
+        for kind, part in _lines(report)
+    )
+
+
+def _lines(report: Report) -> Iterator[tuple[str, Object]]:
+    yield "meta", objects.meta_object(report)
+    yield "summary", objects.summary_object(report)
+    yield "graph", objects.graph_object(report)
+    for parameter in report.parameters:
+        yield "parameter", objects.parameter_object(parameter, report)
+    for module in report.modules:
+        yield "module", objects.module_object(module, report)
+    for tensor in report.tensors:
+        yield "tensor", objects.tensor_object(tensor, report)
+    for event in report.events:
+        yield "event", objects.event_object(event, report)
+    for probe in report.probes:
+        yield "probe", objects.probe_object(probe, report)
+    for item in report.skipped:
+        yield "skipped", {"what": item.what, "reason": item.reason}
+    for finding in report.findings:
+        yield "finding", objects.finding_object(finding, report)
