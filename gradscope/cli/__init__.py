@@ -8,10 +8,11 @@ import typer
 from gradscope import __version__
 from gradscope.cli.errors import BugReport, show_error
 from gradscope.cli.inspect import inspect
+from gradscope.cli.report import report
 from gradscope.cli.streams import seal_stdout
 from gradscope.errors import ExitCode, GradscopeError
 
-COMMANDS = (("inspect", inspect),)
+COMMANDS = (("inspect", inspect), ("report", report))
 
 app = typer.Typer(
     name="gradscope",

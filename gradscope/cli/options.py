@@ -51,8 +51,8 @@ InputOption = Annotated[
     typer.Option(
         "--input",
         metavar="SPEC",
-        help="Random input, \\[name=]\\[dtype\\[low,high]:]sizes: 8,3,32,32 or ids=int64[0,100]:2,16. "
-        "Once for each input.",
+        help="Random input, \\[name=]\\[dtype\\[low,high]:]sizes: 8,3,32,32 "
+        "or ids=int64[0,100]:2,16. Once for each input.",
         rich_help_panel=_TARGET,
     ),
 ]

@@ -8,8 +8,8 @@ from pathlib import Path
 import torch
 
 from gradscope.errors import GradscopeError
+from gradscope.target.files import require_file
 from gradscope.target.structures import map_tensors
-from gradscope.target.user_code import did_you_mean
 
 
 def is_batch_file(text: str) -> bool:
@@ -29,20 +29,12 @@ def read_batch(text: str) -> object:
     Raises:
         GradscopeError: The file cannot be opened or read.
     """
-    path = Path(text)
-    reader = _READERS.get(path.suffix)
+    reader = _READERS.get(Path(text).suffix)
     if reader is None:
         raise GradscopeError(
             f"cannot read {text!r} as a batch", help=f"use one of {', '.join(_READERS)}"
         )
-    if not path.is_file():
-        names = [entry.name for entry in path.parent.glob("*")] if path.parent.is_dir() else []
-        raise GradscopeError(
-            f"cannot open {text!r}",
-            cause="there is no such file",
-            help=did_you_mean(path.name, names),
-        )
-    return reader(path)
+    return reader(require_file(text))
 
 
 def copy_batch(batch: object) -> object:

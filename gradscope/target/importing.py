@@ -12,7 +12,8 @@ from pathlib import Path
 from types import ModuleType
 
 from gradscope.errors import GradscopeError, UserCodeError
-from gradscope.target.user_code import Advice, UserCode, nearest
+from gradscope.target.files import exists, require_file
+from gradscope.target.user_code import Advice, UserCode, did_you_mean
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,33 +57,21 @@ def import_source(location: str) -> Source:
 def _find_file(location: str) -> Path | None:
     """The file that a location means, or None where it is a module's name."""
     path = Path(location)
-    if path.is_dir() and path.suffix != ".py":
+    if exists(path) and path.is_dir():
         return _entry_file(path)
-    if path.is_file():
-        return _readable(path)
     is_module_name = all(part.isidentifier() for part in location.split("."))
-    if is_module_name and path.suffix not in {".py", ".ipynb"}:
+    if is_module_name and not exists(path) and path.suffix not in {".py", ".ipynb"}:
         return None
-    raise GradscopeError(
-        f"cannot open {location!r}", cause="there is no such file", help=_similar(path)
-    )
-
-
-def _readable(path: Path) -> Path:
     if path.suffix == ".gradscope":
         raise GradscopeError(
-            f"{str(path)!r} is a recording, not a target", help=f"gradscope report {path}"
+            f"{location!r} is a recording, not a target", help=f"gradscope report {location}"
         )
     if path.suffix == ".ipynb":
         raise GradscopeError(
-            f"{str(path)!r} is a notebook, not a Python file",
+            f"{location!r} is a notebook, not a Python file",
             help="in the notebook: gradscope.inspect(model, batch, loss_fn)",
         )
-    try:
-        path.open("rb").close()
-    except OSError as error:
-        raise GradscopeError(f"cannot open {str(path)!r}", cause=error.strerror) from None
-    return path
+    return require_file(location, ".py")
 
 
 def _entry_file(directory: Path) -> Path:
@@ -94,14 +83,6 @@ def _entry_file(directory: Path) -> Path:
         f"{str(directory)!r} is a directory without hubconf.py or __init__.py",
         help=f"name the file: {scripts[0] if scripts else directory / 'model.py'}",
     )
-
-
-def _similar(path: Path) -> str | None:
-    folder = path.parent
-    if not folder.is_dir():
-        return f"there is no directory {str(folder)!r}"
-    found = nearest(path.name, (entry.name for entry in folder.iterdir() if entry.suffix == ".py"))
-    return None if found is None else f"did you mean {str(folder / found)!r}?"
 
 
 def _import_file(path: Path) -> ModuleType:
@@ -156,13 +137,18 @@ def _import_module(name: str) -> ModuleType:
     except ModuleNotFoundError as error:
         if error.name is None or not f"{name}.".startswith(f"{error.name}."):
             raise
-        candidate = Path(*name.split(".")).with_suffix(".py")
-        exists = candidate.is_file()
         raise GradscopeError(
             f"no module named {error.name!r}",
             cause=None if name == error.name else f"needed for the target {name!r}",
-            help=f"did you mean {str(candidate)!r}?" if exists else _similar(candidate),
+            help=_file_instead(name),
         ) from None
+
+
+def _file_instead(name: str) -> str | None:
+    """The Python file in the working directory that a module's name may have meant."""
+    wanted = Path(*name.split(".")).with_suffix(".py")
+    files = [str(path) for path in Path().glob(f"{'*/' * name.count('.')}*.py")]
+    return did_you_mean(str(wanted), files)
 
 
 def _search(folder: Path) -> None:

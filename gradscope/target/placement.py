@@ -1,13 +1,13 @@
 """Puts a model where and how the user wants it: weights, device, type, mode."""
 
 from collections.abc import Mapping
-from pathlib import Path
 
 import torch
 from torch import nn
 
 from gradscope.errors import GradscopeError
 from gradscope.target.batches import read_safetensors, read_torch
+from gradscope.target.files import require_file
 from gradscope.target.user_code import did_you_mean
 
 _FLOATING = {
@@ -60,14 +60,7 @@ def load_checkpoint(model: nn.Module, text: str) -> None:
     Raises:
         GradscopeError: The file cannot be read, or its weights are not this model's.
     """
-    path = Path(text)
-    if not path.is_file():
-        names = [entry.name for entry in path.parent.glob("*")] if path.parent.is_dir() else []
-        raise GradscopeError(
-            f"cannot open {text!r}",
-            cause="there is no such file",
-            help=did_you_mean(path.name, names),
-        )
+    path = require_file(text)
     content = read_safetensors(path) if path.suffix == ".safetensors" else read_torch(path)
     weights = _state_dict(content, text)
     expected = model.state_dict()

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from gradscope.errors import GradscopeError
+from gradscope.target.files import exists
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,7 +45,7 @@ def parse_target(text: str) -> TargetSpec:
     Raises:
         GradscopeError: What stands behind the separator is no EXPR.
     """
-    if Path(text).exists():
+    if exists(Path(text)):
         return TargetSpec(text=text, location=text, expression=None)
     separators = [place for place, letter in enumerate(text) if letter == ":" and place > 1]
     for place in reversed(separators):

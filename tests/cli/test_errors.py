@@ -43,9 +43,9 @@ def test_interrupts_are_not_user_errors():
 
 
 def test_exit_in_user_code_is_told():
-    with pytest.raises(UserCodeError, match=r"build\(\) failed: it called sys.exit\(3\)"):
-        with UserCode("build() failed"):
-            raise SystemExit(3)
+    message = r"build\(\) failed: it called sys.exit\(3\)"
+    with pytest.raises(UserCodeError, match=message), UserCode("build() failed"):
+        raise SystemExit(3)
 
 
 def test_bug_is_called_a_bug_and_exits_with_two(capsys):

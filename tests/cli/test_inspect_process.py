@@ -93,6 +93,7 @@ def test_existing_recording_is_kept_without_force(tmp_path):
     assert (tmp_path / "run.gradscope").read_bytes()[:6] == b"SQLite"
 
 
+@pytest.mark.slow
 def test_format_comes_from_the_environment(tmp_path):
     write(tmp_path, GOOD)
     done = gradscope(tmp_path, "inspect", "model.py", GRADSCOPE_OUTPUT_FORMAT="json")
@@ -117,6 +118,7 @@ def test_hostile_names_are_shown_as_they_are(tmp_path):
     assert "\x1b" not in done.stderr
 
 
+@pytest.mark.slow
 def test_hostile_message_cannot_rule_the_terminal(tmp_path):
     write(tmp_path, "raise ValueError('[/x] \\x1b[31mred')\n")
     done = gradscope(tmp_path, "inspect", "model.py")
@@ -150,6 +152,7 @@ def test_failed_forward_shows_the_users_frames_only(tmp_path):
     assert full.stderr.endswith(done.stderr[done.stderr.index("error:") :])
 
 
+@pytest.mark.slow
 def test_arguments_after_two_dashes_are_the_files(tmp_path):
     write(tmp_path, "import sys\nassert sys.argv[1:] == ['--lr', '1'], sys.argv\n" + GOOD)
     arguments = ("inspect", "model.py", "-o", "out.txt", "--output-format", "json")
@@ -159,6 +162,7 @@ def test_arguments_after_two_dashes_are_the_files(tmp_path):
     assert "one TARGET at a time" in done.stderr
 
 
+@pytest.mark.slow
 def test_missing_folder_is_told_before_anything_runs(tmp_path):
     write(tmp_path, "raise SystemExit(9)\n")
     done = gradscope(tmp_path, "inspect", "model.py", "-o", "nowhere/report.txt")
@@ -166,6 +170,7 @@ def test_missing_folder_is_told_before_anything_runs(tmp_path):
     assert "there is no directory 'nowhere'" in done.stderr
 
 
+@pytest.mark.slow
 def test_interrupt_gives_130(tmp_path):
     write(tmp_path, "raise KeyboardInterrupt\n")
     assert gradscope(tmp_path, "inspect", "model.py").returncode == 130
@@ -186,6 +191,7 @@ def test_help_and_version_do_not_import_torch(tmp_path, arguments):
     assert "gradscope" in done.stdout
 
 
+@pytest.mark.slow
 def test_closed_stdout_does_no_harm(tmp_path):
     write(tmp_path, GOOD)
     command = f"{sys.executable} -m gradscope inspect model.py -o r.json --output-format json >&-"
@@ -196,6 +202,7 @@ def test_closed_stdout_does_no_harm(tmp_path):
     assert (tmp_path / "r.json").exists()
 
 
+@pytest.mark.slow
 def test_reader_that_stops_early_does_no_harm(tmp_path):
     write(tmp_path, GOOD)
     command = (

@@ -6,10 +6,10 @@ from gradscope.cli.streams import reserved_stdout
 
 def test_captured_stdout_gets_the_report_and_nothing_else(capfd):
     with reserved_stdout() as stdout:
-        print("from user code")
+        sys.stdout.write("from user code\n")
         os.write(1, b"from C code\n")
         stdout.write("the report\n")
-    print("afterwards")
+    sys.stdout.write("afterwards\n")
     captured = capfd.readouterr()
     assert captured.out == "the report\nafterwards\n"
     assert captured.err == "from user code\nfrom C code\n"
@@ -18,7 +18,7 @@ def test_captured_stdout_gets_the_report_and_nothing_else(capfd):
 def test_replaced_stdout_is_used_itself(capsys):
     replaced = sys.stdout
     with reserved_stdout() as stdout:
-        print("from user code")
+        sys.stdout.write("from user code\n")
         stdout.write("the report\n")
     assert sys.stdout is replaced
     captured = capsys.readouterr()

@@ -161,3 +161,13 @@ def test_recording_and_notebook_are_told_apart_from_targets(workplace):
     (workplace.folder / "a.ipynb").write_text("")
     assert workplace.error(spec="a.gradscope").help == "gradscope report a.gradscope"
     assert "notebook" in workplace.error(spec="a.ipynb").what
+
+
+@pytest.mark.parametrize("name", ["x" * 300 + ".py", "nul\0.py", "a/" + "y" * 200 + "/m.py"])
+def test_name_that_no_system_allows_is_an_error_like_any_other(workplace, name):
+    assert workplace.error(spec=name).what == f"cannot open {name!r}"
+
+
+def test_module_name_offers_the_file_that_was_meant(workplace):
+    workplace.write("model.py", NET)
+    assert workplace.error(spec="modell").help == "did you mean 'model.py'?"

@@ -1,6 +1,11 @@
+from contextlib import suppress
+
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from gradscope.errors import GradscopeError
+from gradscope.target.inputs import parse_input
 from gradscope.target.spec import parse_expression, parse_target
 
 
@@ -51,3 +56,10 @@ def test_anything_but_names_and_literal_calls_is_refused(text):
 def test_unreadable_expression_of_a_target_is_named():
     with pytest.raises(GradscopeError, match=r"cannot read 'Net\(hidden\)'"):
         parse_target("model.py:Net(hidden)")
+
+
+@given(st.text(alphabet=st.sampled_from("ab1.,:/\\=[]()'-_ \x00é"), max_size=30))
+def test_any_text_is_parsed_or_refused_in_words(text):
+    for parse in (parse_target, parse_expression, parse_input):
+        with suppress(GradscopeError):
+            parse(text)

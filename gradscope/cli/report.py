@@ -1,0 +1,86 @@
+"""`gradscope report`."""
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from gradscope.cli import options
+from gradscope.cli.output import check_destinations, set_verbosity, write_report
+from gradscope.errors import GradscopeError
+
+RecordingArguments = Annotated[
+    list[Path],
+    typer.Argument(
+        metavar="RECORDING...", help="Files that --save has written.", show_default=False
+    ),
+]
+ModuleOption = Annotated[
+    str | None,
+    typer.Option("--module", metavar="PATH", help="Only this module.", rich_help_panel="Report"),
+]
+DepthOption = Annotated[
+    int | None,
+    typer.Option(
+        "--depth",
+        min=0,
+        metavar="N",
+        help="Fold modules below this depth.",
+        rich_help_panel="Report",
+        show_default=False,
+    ),
+]
+
+
+def report(  # noqa: PLR0913 - the signature is the list of options
+    recordings: RecordingArguments,
+    tensors: options.TensorsOption = "top",
+    sort: options.SortOption = "order",
+    top: options.TopOption = 5,
+    module: ModuleOption = None,
+    depth: DepthOption = None,
+    output_format: options.OutputFormatOption = "full",
+    output_file: options.OutputFileOption = "-",
+    quiet: options.QuietOption = False,
+    color: options.ColorOption = "auto",
+) -> None:
+    """Render recordings again, in any format, without running anything."""
+    set_verbosity(quiet=quiet, verbose=False)
+    check_destinations(output_file, None, force=False)
+    check_count(recordings, output_format, output_file)
+    # sqlite3 is loaded for those who read a recording, not for --help.
+    from gradscope.recording.store import load_recording
+    from gradscope.report.model import Report
+    from gradscope.report.render import ViewOptions
+
+    view = ViewOptions(tensors=tensors, sort=sort, top=top, module=module, depth=depth)
+    for path in recordings:
+        write_report(
+            Report.from_recording(load_recording(path)),
+            output_format,
+            view,
+            output_file=output_file,
+            stdout=sys.stdout,
+            color=color,
+        )
+
+
+def check_count(recordings: list[Path], output_format: str, output_file: str) -> None:
+    """Make sure that the output can hold as many reports as there are recordings.
+
+    Raises:
+        GradscopeError: It holds one, and there are more.
+    """
+    if len(recordings) == 1:
+        return
+    if output_file != "-":
+        raise GradscopeError(
+            f"`{output_file}` can hold one report, and there are {len(recordings)} recordings",
+            help="give one recording, or leave --output-file out",
+        )
+    if output_format == "json":
+        raise GradscopeError(
+            f"`json` holds one report, and there are {len(recordings)} recordings",
+            help="give one recording, or --output-format jsonl",
+        )
