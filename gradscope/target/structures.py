@@ -9,6 +9,9 @@ from torch.nn.utils.rnn import PackedSequence
 
 TensorFunction = Callable[[torch.Tensor], torch.Tensor]
 
+_DESCRIBED = 8
+"""Tensors that a description lists before it only counts."""
+
 
 def map_tensors(structure: object, function: TensorFunction) -> object:
     """Rebuild nested containers with the function applied to every tensor in them.
@@ -110,6 +113,8 @@ def describe(value: object) -> str:
     tensors = [
         f"{_label(path)}{describe_tensor(tensor)}" for path, tensor in named_tensors(value, "")
     ]
+    if len(tensors) > _DESCRIBED:
+        tensors[_DESCRIBED:] = [f"and {len(tensors) - _DESCRIBED} more"]
     return ", ".join(tensors) if tensors else type(value).__name__
 
 

@@ -92,6 +92,7 @@ def test_description_names_what_has_a_name():
     batch = {"ids": torch.ones(2, 3, dtype=torch.int64), "rest": (torch.ones(4),)}
     assert describe(batch) == "ids int64[2,3], float32[4]"
     assert describe(None) == "NoneType"
+    assert describe([torch.ones(1)] * 11).endswith("float32[1], and 3 more")
 
 
 def test_files_of_each_kind_are_read(tmp_path):
