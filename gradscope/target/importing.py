@@ -9,9 +9,10 @@ from dataclasses import dataclass
 from functools import partial
 from importlib.machinery import SourceFileLoader
 from pathlib import Path
+from traceback import extract_tb
 from types import ModuleType
 
-from gradscope.errors import GradscopeError, UserCodeError
+from gradscope.errors import GradscopeError
 from gradscope.target.files import exists, require_file
 from gradscope.target.user_code import Advice, UserCode, did_you_mean
 
@@ -50,7 +51,7 @@ def import_source(location: str) -> Source:
         try:
             module = _import_module(location) if path is None else _import_file(path)
         except SystemExit as exit_request:
-            raise _exited(location, exit_request) from exit_request
+            raise _exited(location, path, exit_request) from None
     return Source(module=module, location=location)
 
 
@@ -164,10 +165,13 @@ def _search(folder: Path) -> None:
     importlib.invalidate_caches()
 
 
-def _exited(location: str, exit_request: SystemExit) -> UserCodeError:
+def _exited(location: str, path: Path | None, exit_request: SystemExit) -> GradscopeError:
     code = 0 if exit_request.code is None else exit_request.code
-    return UserCodeError(
+    frames = extract_tb(exit_request.__traceback__)
+    here = [frame for frame in frames if path is not None and frame.filename == str(path.resolve())]
+    return GradscopeError(
         f"{location!r} exited (code {code}) while being imported: it runs a CLI at top level",
+        cause=f"line {here[-1].lineno}: {here[-1].line}" if here else None,
         help='put it under  if __name__ == "__main__":, pass its args after --, '
         f"or use: gradscope run {location}",
     )

@@ -23,7 +23,7 @@ from gradscope.target.objectives import (
 from gradscope.target.options import TargetOptions
 from gradscope.target.spec import parse_expression
 from gradscope.target.structures import describe, named_tensors
-from gradscope.target.user_code import UserCode
+from gradscope.target.user_code import UserCode, did_you_mean
 from gradscope.target.values import build, evaluate, required_parameters
 
 
@@ -46,6 +46,9 @@ def find_objective(
         return _offered_objective(source, setup, allow_synthetic=options.allow_synthetic_loss)
     if options.loss in LOSS_NAMES:
         return NamedLoss(name=LossName(options.loss))
+    suggestion = did_you_mean(options.loss, LOSS_NAMES)
+    if suggestion is not None and not hasattr(source.module, options.loss):
+        raise GradscopeError(f"unknown --loss {options.loss!r}", help=suggestion)
     function = evaluate(source, parse_expression(options.loss))
     return to_objective(function, options.loss, source.location)
 

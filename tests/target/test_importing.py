@@ -91,6 +91,7 @@ def test_sibling_modules_can_be_imported(workplace):
 
 def test_exit_at_import_is_explained(workplace):
     error = workplace.error("import sys\nsys.exit(2)\n")
+    assert error.cause == "line 5: sys.exit(2)"
     assert error.what == (
         "'model.py' exited (code 2) while being imported: it runs a CLI at top level"
     )

@@ -237,3 +237,9 @@ def test_loss_with_more_arguments_is_pointed_to_compute_loss(workplace):
     error = workplace.error(NET + "criterion = nn.TripletMarginLoss()\n")
     assert error.what == "criterion needs 3 arguments: anchor, positive, negative"
     assert "compute_loss" in error.help
+
+
+def test_misspelled_loss_name_offers_the_nearest(workplace):
+    error = workplace.error(PAIR, loss="cross-entropi")
+    assert error.what == "unknown --loss 'cross-entropi'"
+    assert error.help == "did you mean 'cross-entropy'?"
