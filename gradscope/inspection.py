@@ -1,7 +1,9 @@
 """One forward and backward of a target, and a few probing steps, as a recording."""
 
 import platform
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Self
 
 import torch
 from torch import nn
@@ -38,8 +40,24 @@ def record(target: Target, *, probe_steps: int, eager: bool, command: str) -> Re
         assembler.skip("a part of the batch", note)
     watch = _Watch(target, named, assembler, opaque=is_compiled(named.modules) and not eager)
     with preserved(target.model, target.optimizer, target.batch):
-        outcome = watch.run(probe_steps)
-    return assembler.finish(_describe(target, outcome))
+        ending = watch.run(probe_steps)
+    return assembler.finish(_describe(target, ending))
+
+
+@dataclass(frozen=True, slots=True)
+class _Ending:
+    """What is worth knowing of an outcome once its tensors are gone."""
+
+    loss: float | None
+    description: str
+    synthetic: bool
+
+    @classmethod
+    def of(cls, outcome: Outcome) -> Self:
+        loss = outcome.loss.detach()
+        return cls(
+            float(loss) if loss.numel() == 1 else None, outcome.description, outcome.synthetic
+        )
 
 
 class _Watch:
@@ -58,25 +76,25 @@ class _Watch:
                 "the model is compiled, and its inside runs out of sight; --eager shows it",
             )
 
-    def run(self, probe_steps: int) -> Outcome:
+    def run(self, probe_steps: int) -> _Ending:
         """Make the target's step and the probing ones; return how the first forward ended."""
-        target, assembler = self._target, self._assembler
-        capture, outcome, measured = self._backward()
-        loss = _scalar(outcome)
+        target = self._target
+        capture, ending, measured = self._backward()
         probe = OptimizerProbe(self._named.parameters, target.optimizer)
         is_stepping = (probe.is_users or probe_steps > 0) and self._can_step(probe)
         updates = probe.step() if is_stepping else None
-        assembler.add_step(
+        self._assembler.add_step(
             "step",
             capture,
             measured,
-            loss=loss,
-            optimizer=describe_optimizer(target.optimizer) if target.optimizer else None,
+            loss=ending.loss,
+            optimizer=probe.description if probe.is_users else None,
             update_norms=updates if probe.is_users else None,
         )
+        capture.close()
         if is_stepping:
             self._probe(probe, probe_steps)
-        return outcome
+        return ending
 
     def _can_step(self, probe: OptimizerProbe) -> bool:
         if probe.obstacle is None:
@@ -87,7 +105,7 @@ class _Watch:
     def _probe(self, probe: OptimizerProbe, steps: int) -> None:
         for number in range(1, steps + 1):
             try:
-                capture, outcome, measured = self._backward()
+                capture, ending, measured = self._backward()
             except (UserCodeError, RuntimeError) as error:
                 self._assembler.skip(f"probing from step {number} on", str(error).splitlines()[0])
                 return
@@ -95,21 +113,22 @@ class _Watch:
                 "probe",
                 capture,
                 measured,
-                loss=_scalar(outcome),
+                loss=ending.loss,
                 optimizer=probe.description,
             )
+            capture.close()
             if number < steps:
                 probe.step()
 
-    def _backward(self) -> tuple[StepCapture, Outcome, Measurements]:
+    def _backward(self) -> tuple[StepCapture, _Ending, Measurements]:
         for parameter in self._named.parameters:
             parameter.grad = None
         capture = StepCapture(self._named.parameters, opaque=self._opaque)
-        with torch.enable_grad(), capture.forward():
-            outcome = self._target.forward()
         with torch.enable_grad():
+            with capture.forward():
+                outcome = self._target.forward()
             measured = _measured(capture, outcome)
-        return capture, outcome, measured
+        return capture, _Ending.of(outcome), measured
 
 
 def _measured(capture: StepCapture, outcome: Outcome) -> Measurements:
@@ -119,10 +138,6 @@ def _measured(capture: StepCapture, outcome: Outcome) -> Measurements:
         raise
     except Exception as error:
         raise UserCodeError("backward raised an exception") from error
-
-
-def _scalar(outcome: Outcome) -> float | None:
-    return float(outcome.loss.detach()) if outcome.loss.numel() == 1 else None
 
 
 def _environment(named: NamedModel) -> Environment:
@@ -136,16 +151,16 @@ def _environment(named: NamedModel) -> Environment:
     )
 
 
-def _describe(target: Target, outcome: Outcome) -> TargetRecord:
+def _describe(target: Target, ending: _Ending) -> TargetRecord:
     return TargetRecord(
         name=target.name,
         model=_class_name(target.model),
         batch=_batch_text(target.batch),
-        loss=outcome.description,
+        loss=ending.description,
         optimizer=describe_optimizer(target.optimizer) if target.optimizer else None,
         mode="train" if target.model.training else "eval",
         seed=target.seed,
-        synthetic_loss=outcome.synthetic,
+        synthetic_loss=ending.synthetic,
         root=str(Path.cwd()),
     )
 

@@ -1,5 +1,6 @@
 """One forward and backward under watch."""
 
+import gc
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -13,6 +14,7 @@ from gradscope.capture.graph import Graph, walk
 from gradscope.capture.modules import ModuleTracker
 from gradscope.capture.sites import Caller, SiteMode
 from gradscope.capture.statistics import Measurer, Numbers, norms
+from gradscope.capture.teardown import let_go
 from gradscope.recording.records import GradientStat
 
 
@@ -95,6 +97,10 @@ class StepCapture:
             loss: Where backward starts; of one element unless `grad_output` is given.
             grad_output: The gradient to start from, shaped as `loss`.
         """
+        with _no_garbage_collection():
+            return self._backward(loss, grad_output)
+
+    def _backward(self, loss: Tensor, grad_output: Tensor | None) -> Measurements:
         self.backward_at = time.perf_counter()
         self.graph = walk(loss)
         before = self._places_with_gradient()
@@ -113,6 +119,17 @@ class StepCapture:
             collector.remove()
         arrived = self._places_with_gradient() - before
         return self._measure(measurer, collector, nodes, set(nodes) | arrived)
+
+    def close(self) -> None:
+        """Let go of the graph.
+
+        A graph of many thousand nodes is freed only when the loss is gone too, here or at the next
+        `close`.
+        """
+        self.modules.calls.clear()
+        self.graph.index.clear()
+        self.graph.leaves.clear()
+        let_go(self.graph.nodes)
 
     def parameter_nodes(self) -> dict[int, int]:
         """Return the graph's `AccumulateGrad` nodes by the place of their parameter."""
@@ -147,3 +164,15 @@ class StepCapture:
             unmeasured=unmeasured,
             unmeasured_parameters={place: why for (place, _), why in measurer.unmeasured.items()},
         )
+
+
+@contextmanager
+def _no_garbage_collection() -> Iterator[None]:
+    """Keep the collector from going through the many objects of a graph again and again."""
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()

@@ -1,0 +1,139 @@
+"""Measures what gradscope costs: `python tests/benchmarks [steps] [growth] [memory] [startup]`.
+
+Everything is a ratio to the bare training step (forward, backward, optimizer step), the variants
+interleaved in one process on one thread, because machines are noisy and a ratio of medians is not.
+"""
+
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import torch
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+import peers
+from models import Step, gpt2_shape, small_mlp, unrolled_rnn
+
+from gradscope.capture.assemble import Assembler
+from gradscope.capture.naming import name_model
+from gradscope.capture.session import StepCapture
+from gradscope.recording.records import Environment
+
+ENVIRONMENT = Environment(python="", torch="", platform="", device="cpu", threads=1)
+
+
+def captured(step: Step) -> None:
+    """The step with every gradient, line and module captured, down to numbers."""
+    step.optimizer.zero_grad()
+    capture = StepCapture(list(step.model.parameters()))
+    with capture.forward():
+        loss = step.loss()
+    capture.backward(loss)
+    step.optimizer.step()
+    del loss
+    capture.close()
+
+
+def recorded(step: Step) -> None:
+    """The captured step, and its records besides: what `inspect` does once."""
+    step.optimizer.zero_grad()
+    named = name_model(step.model, step.optimizer)
+    capture = StepCapture(named.parameters)
+    with capture.forward():
+        loss = step.loss()
+    measured = capture.backward(loss)
+    assembler = Assembler(named, version="", command="", environment=ENVIRONMENT)
+    assembler.add_step("step", capture, measured, loss=float(loss.detach()))
+    step.optimizer.step()
+    del loss
+    capture.close()
+
+
+def interleaved(variants: dict[str, Callable[[], None]], seconds: float) -> dict[str, float]:
+    """Return the median time of each variant, in seconds."""
+    times: dict[str, list[float]] = {name: [] for name in variants}
+    for run in variants.values():
+        run()
+    end = time.perf_counter() + seconds
+    while time.perf_counter() < end or len(times["bare"]) < 5:
+        for name, run in variants.items():
+            start = time.perf_counter()
+            run()
+            times[name].append(time.perf_counter() - start)
+    return {name: statistics.median(values) for name, values in times.items()}
+
+
+def steps() -> None:
+    """Print the ratio to the bare step for captures and peers."""
+    for make in (gpt2_shape, small_mlp):
+        step = make()
+        variants = {
+            "bare": step.bare,
+            "full capture": lambda step=step: captured(step),
+            "full capture and records": lambda step=step: recorded(step),
+            **peers.variants(step),
+        }
+        medians = interleaved(variants, 60 if make is gpt2_shape else 15)
+        print(f"\n{step.name}: bare step {medians['bare'] * 1e3:.2f} ms")
+        for name, median in medians.items():
+            print(f"  {name:<28} {median / medians['bare']:6.3f}")
+
+
+def growth() -> None:
+    """Print the cost of a node as the graph grows."""
+    print("\nunrolled recurrent network: microseconds a node")
+    print(f"  {'nodes':>8} {'bare':>8} {'capture':>8} {'records':>8}")
+    for nodes in (1_000, 10_000, 50_000, 200_000):
+        step = unrolled_rnn(nodes)
+        variants = {
+            "bare": step.bare,
+            "capture": lambda step=step: captured(step),
+            "records": lambda step=step: recorded(step),
+        }
+        medians = interleaved(variants, 4)
+        bare = medians["bare"]
+        extra = [(medians[name] - bare) / nodes * 1e6 for name in ("capture", "records")]
+        print(f"  {nodes:>8} {bare / nodes * 1e6:8.2f} {extra[0]:8.2f} {extra[1]:8.2f}")
+
+
+def memory() -> None:
+    """Print the peak resident memory of the bare and of the captured step."""
+    print("\npeak memory (three steps in a process of their own)")
+    for make in ("gpt2_shape", "small_mlp"):
+        peaks = {}
+        for variant in ("bare", "captured"):
+            code = f"import memory_probe; memory_probe.report({make!r}, {variant!r})"
+            output = subprocess.run(
+                [sys.executable, "-c", code],
+                cwd=Path(__file__).parent,
+                capture_output=True,
+                text=True,
+                check=True,
+            ).stdout
+            peaks[variant] = float(output)
+        ratio = peaks["captured"] / peaks["bare"]
+        print(f"  {make:<12} bare {peaks['bare']:8.1f} MB   captured {ratio:.3f}")
+
+
+def startup() -> None:
+    """Print the time that commands without torch take."""
+    print("\nstart-up, best of five")
+    for arguments in (["--help"], ["--version"]):
+        times = []
+        for _ in range(5):
+            start = time.perf_counter()
+            command = [sys.executable, "-m", "gradscope", *arguments]
+            subprocess.run(command, capture_output=True, check=True)
+            times.append(time.perf_counter() - start)
+        print(f"  gradscope {' '.join(arguments):<12} {min(times):.3f} s")
+
+
+if __name__ == "__main__":
+    torch.set_num_threads(1)
+    tables = {"steps": steps, "growth": growth, "memory": memory, "startup": startup}
+    for name in sys.argv[1:] or tables:
+        tables[name]()

@@ -1,0 +1,32 @@
+"""One process, one variant: prints the peak resident memory of three steps, in MB."""
+
+import resource
+
+import models
+import torch
+
+from gradscope.capture.session import StepCapture
+
+
+def report(make: str, variant: str) -> None:
+    """Run three steps and print the process's peak resident memory.
+
+    Args:
+        make: Name of the function in `models` that makes the step.
+        variant: `bare` or `captured`.
+    """
+    torch.set_num_threads(1)
+    step: models.Step = getattr(models, make)()
+    for _ in range(3):
+        if variant == "bare":
+            step.bare()
+            continue
+        step.optimizer.zero_grad()
+        capture = StepCapture(list(step.model.parameters()))
+        with capture.forward():
+            loss = step.loss()
+        capture.backward(loss)
+        step.optimizer.step()
+        del loss
+        capture.close()
+    print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024)

@@ -1,0 +1,71 @@
+"""Other tools on the same step, as far as they are installed."""
+
+import importlib.util
+import tempfile
+from collections.abc import Callable
+
+import torch
+from models import Step
+
+
+def variants(step: Step) -> dict[str, Callable[[], None]]:
+    """Return what can be measured here, by name."""
+    found: dict[str, Callable[[], None]] = {
+        "clip_grad_norm_": lambda: _clipped(step),
+        "anomaly mode": lambda: _anomaly(step),
+    }
+    if importlib.util.find_spec("tensorboard"):
+        found["tensorboard histograms"] = _tensorboard(step)
+    if importlib.util.find_spec("wandb"):
+        found["wandb.watch"] = _wandb(step)
+    if importlib.util.find_spec("torchlens"):
+        found["torchlens trace"] = _torchlens(step)
+    return found
+
+
+def _clipped(step: Step) -> None:
+    step.optimizer.zero_grad()
+    step.loss().backward()
+    torch.nn.utils.clip_grad_norm_(step.model.parameters(), 1.0)
+    step.optimizer.step()
+
+
+def _anomaly(step: Step) -> None:
+    with torch.autograd.detect_anomaly(check_nan=True):
+        step.bare()
+
+
+def _tensorboard(step: Step) -> Callable[[], None]:
+    from torch.utils.tensorboard import SummaryWriter
+
+    writer = SummaryWriter(tempfile.mkdtemp())
+
+    def run() -> None:
+        step.bare()
+        for name, parameter in step.model.named_parameters():
+            writer.add_histogram(name, parameter.grad)
+
+    return run
+
+
+def _wandb(step: Step) -> Callable[[], None]:
+    import wandb
+
+    run_ = wandb.init(mode="offline", dir=tempfile.mkdtemp())
+
+    def run() -> None:
+        run_.watch(step.model, log="gradients", log_freq=1)
+        step.bare()
+        run_.log({})
+        run_.unwatch(step.model)
+
+    return run
+
+
+def _torchlens(step: Step) -> Callable[[], None]:
+    import torchlens
+
+    def run() -> None:
+        torchlens.log_forward_pass(step.model, [torch.zeros(4, 128, dtype=torch.long)])
+
+    return run
