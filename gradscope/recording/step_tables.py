@@ -41,7 +41,7 @@ def _read_step(row: Row) -> StepRecord:
     )
 
 
-STEPS = Table[StepRecord](
+STEPS: Table[StepRecord] = Table(
     name="step",
     columns=("step INTEGER", "kind TEXT", "graph INTEGER", "loss REAL", "optimizer TEXT"),
     write=_write_step,
@@ -72,7 +72,7 @@ def _read_event(row: Row) -> EventRecord:
     )
 
 
-EVENTS = Table[EventRecord](
+EVENTS: Table[EventRecord] = Table(
     name="event",
     columns=(
         "step INTEGER",
@@ -112,7 +112,7 @@ def _read_parameter_stat(row: Row) -> ParameterStat:
     )
 
 
-PARAMETER_STATS = Table[ParameterStat](
+PARAMETER_STATS: Table[ParameterStat] = Table(
     name="parameter_stat",
     columns=(
         "step INTEGER",
@@ -151,7 +151,7 @@ def _read_tensor_stat(row: Row) -> TensorStat:
     )
 
 
-TENSOR_STATS = Table[TensorStat](
+TENSOR_STATS: Table[TensorStat] = Table(
     name="tensor_stat",
     columns=(
         "step INTEGER",
@@ -171,7 +171,7 @@ def _read_skipped(row: Row) -> Skipped:
     return Skipped(what=what, reason=reason)
 
 
-SKIPPED = Table[Skipped](
+SKIPPED: Table[Skipped] = Table(
     name="skipped",
     columns=("what TEXT", "reason TEXT"),
     write=lambda record: (write_text(record.what), write_text(record.reason)),

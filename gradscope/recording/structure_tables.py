@@ -52,7 +52,7 @@ def _read_parameter(row: Row) -> ParameterRecord:
     )
 
 
-PARAMETERS = Table[ParameterRecord](
+PARAMETERS: Table[ParameterRecord] = Table(
     name="parameter",
     columns=(
         "name TEXT",
@@ -93,7 +93,7 @@ def _read_module(row: Row) -> ModuleRecord:
     )
 
 
-MODULES = Table[ModuleRecord](
+MODULES: Table[ModuleRecord] = Table(
     name="module",
     columns=(
         "path TEXT",
@@ -134,7 +134,7 @@ def _read_call(row: Row) -> ModuleCallRecord:
     )
 
 
-CALLS = Table[ModuleCallRecord](
+CALLS: Table[ModuleCallRecord] = Table(
     name="module_call",
     columns=(
         "graph INTEGER",
@@ -164,7 +164,7 @@ def _read_site(row: Row) -> Site:
     return Site(file=file, line=line, function=function, source=source)
 
 
-SITES = Table[Site](
+SITES: Table[Site] = Table(
     name="site",
     columns=("file TEXT", "line INTEGER", "function TEXT", "source TEXT"),
     write=_write_site,
@@ -204,7 +204,7 @@ def _read_node(row: Row) -> NodeRecord:
     )
 
 
-NODES = Table[NodeRecord](
+NODES: Table[NodeRecord] = Table(
     name="node",
     columns=(
         "graph INTEGER",
@@ -228,7 +228,7 @@ def _read_edge(row: Row) -> EdgeRecord:
     return EdgeRecord(source=source, target=target, slot=slot)
 
 
-EDGES = Table[EdgeRecord](
+EDGES: Table[EdgeRecord] = Table(
     name="edge",
     columns=("source INTEGER", "target INTEGER", "slot INTEGER"),
     write=lambda record: (record.source, record.target, record.slot),
