@@ -1,0 +1,86 @@
+import html
+import re
+
+import pytest
+
+from gradscope.report.finding import Finding
+from gradscope.report.markdown import render_markdown
+from gradscope.report.model import Report
+from gradscope.report.render import ViewOptions
+
+CELL_BORDER = re.compile(r"(?<!\\)\|")
+
+
+def cells(text):
+    """The rows of all tables, each a list of cells."""
+    return [
+        [cell.strip() for cell in CELL_BORDER.split(line)[1:-1]]
+        for line in text.splitlines()
+        if line.startswith("|")
+    ]
+
+
+def test_summary_and_tables_hold_the_numbers(report):
+    text = render_markdown(report, ViewOptions(top=1))
+    assert text.startswith("## gradscope: `Net`\n")
+    assert "Loss **1.5**, global gradient norm **13**" in text
+    assert [
+        "largest gradient",
+        "`last.weight`",
+        "`float32[2, 2]`",
+        "12",
+        "1.2",
+        "`model.py:12`",
+    ] in (cells(text))
+    assert ["largest gradient", "`ReluBackward0 in act`", "`float32[8, 2]`", "8",
+            "`/opt/elsewhere/act.py:3`"] in cells(text)  # fmt: skip
+
+
+def test_tensors_can_be_left_out_or_all_be_shown(report):
+    assert "Tensors" not in render_markdown(report, ViewOptions(tensors="none"))
+    text = render_markdown(report, ViewOptions(tensors="all"))
+    assert sum("Backward0" in row[1] for row in cells(text)) == 4
+
+
+@pytest.mark.parametrize("tensors", ["none", "top", "all"])
+def test_hostile_names_break_no_table_and_run_nothing(hostile_report, tensors):
+    text = render_markdown(hostile_report, ViewOptions(tensors=tensors, top=20))
+    assert all(sign.isprintable() or sign == "\n" for sign in text)
+    assert not re.search(r"<(?!/?code>)", text)
+    header = None
+    for line in text.splitlines():
+        count = len(CELL_BORDER.findall(line)) if line.startswith("|") else None
+        assert header is None or count is None or count == header, line
+        header = count
+
+
+def test_names_are_whole_whatever_they_hold(hostile_report):
+    shown = html.unescape(render_markdown(hostile_report, ViewOptions(top=20)))
+    for name in ("m[/x].weight", "m<script>alert(1)</script>.weight", "m`tick`|pipe|.weight"):
+        assert name in shown
+    assert "deep." * 40 in shown
+    assert r"m\x1b[31mred.weight" in shown
+
+
+def test_what_was_not_measured_is_listed_up_to_ten(hostile_report):
+    text = render_markdown(hostile_report, ViewOptions())
+    assert "### Not measured" in text
+    assert text.count("\n- ") == 11
+    assert text.endswith("- and 2 more")
+
+
+def test_findings_come_with_line_and_remedy(recording):
+    found = Finding(
+        rule="GS203",
+        name="unused-parameter",
+        severity="warning",
+        message="`a|b` is *never* used @all",
+        location=recording.sites[0],
+        remedy="use it",
+        fingerprint="f",
+    )
+    text = render_markdown(Report.from_recording(recording, (found,)), ViewOptions())
+    (row,) = [row for row in cells(text) if "GS203 unused-parameter" in row]
+    assert row[0] == "warning" and row[3:] == ["`model.py:12`", "use it"]
+    assert html.unescape(row[2]) == "`a|b` is *never* used @all"
+    assert "@" not in row[2] and "*" not in row[2]

@@ -1,0 +1,116 @@
+import json
+import subprocess
+import sys
+from time import perf_counter
+
+import pytest
+
+from gradscope.recording.store import save_recording
+from gradscope.report.model import Report
+
+FORMATS = ("full", "concise", "json", "jsonl", "markdown")
+
+
+def run(*arguments, **changes):
+    return subprocess.run(
+        [sys.executable, "-m", "gradscope", "report", *map(str, arguments)],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        **changes,
+    )
+
+
+@pytest.fixture
+def saved(recording, tmp_path):
+    path = tmp_path / "a.gradscope"
+    save_recording(recording, path)
+    return path
+
+
+@pytest.fixture
+def hostile(hostile_recording, tmp_path):
+    path = tmp_path / "hostile.gradscope"
+    save_recording(hostile_recording, path)
+    return path
+
+
+@pytest.mark.parametrize("output_format", FORMATS)
+def test_recording_is_rendered_in_every_format(saved, output_format):
+    done = run(saved, "--output-format", output_format)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "last.weight" in done.stdout
+
+
+@pytest.mark.parametrize("output_format", FORMATS)
+def test_hostile_recording_sends_no_escape_to_the_terminal(hostile, output_format):
+    done = run(hostile, "--output-format", output_format, "--tensors", "all", "--color", "never")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert all(sign.isprintable() or sign == "\n" for sign in done.stdout)
+
+
+def test_json_on_stdout_is_the_report(saved, report):
+    done = run(saved, "--output-format", "json")
+    assert done.stdout == report.to_json() + "\n"
+
+
+def test_torch_is_not_imported_in_any_format(saved):
+    script = (
+        "import sys\n"
+        "from gradscope.cli import app\n"
+        f"for output_format in {FORMATS}:\n"
+        f"    app(['report', {str(saved)!r}, '--output-format', output_format],\n"
+        "        standalone_mode=False)\n"
+        "    assert 'torch' not in sys.modules, output_format\n"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+
+
+def test_report_starts_within_its_budget(saved):
+    def seconds():
+        start = perf_counter()
+        run(saved, "--output-format", "concise", check=True)
+        return perf_counter() - start
+
+    assert min(seconds() for _ in range(3)) < 0.4
+
+
+def test_output_file_takes_the_report_and_stdout_stays_empty(saved, report, tmp_path):
+    done = run(saved, "--output-format", "json", "-o", tmp_path / "a.json")
+    assert done.stdout == ""
+    assert json.loads((tmp_path / "a.json").read_text()) == json.loads(report.to_json())
+
+
+def test_module_and_sort_reach_the_view(saved):
+    done = run(saved, "--output-format", "concise", "--module", "first")
+    assert "first.weight" in done.stdout and "last" not in done.stdout
+    done = run(saved, "--output-format", "concise", "--module", "frist")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "did you mean `first`?" in done.stderr
+
+
+def test_several_recordings_follow_each_other(saved, hostile):
+    done = run(saved, hostile, "--output-format", "concise")
+    assert done.stdout.count("No findings") == 2
+
+
+@pytest.mark.parametrize("options", [["--output-format", "json"], ["-o", "out.txt"]])
+def test_output_for_one_report_refuses_several(saved, hostile, options):
+    done = run(saved, hostile, *options)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "2 recordings" in done.stderr
+
+
+def test_bad_recording_is_an_error_of_one_line(tmp_path):
+    path = tmp_path / "notes.txt"
+    path.write_text("hello")
+    done = run(path)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == f"error: `{path}` is not a recording of gradscope\n"
+
+
+def test_saved_recording_renders_as_the_report_it_came_from(report, tmp_path):
+    report.save(tmp_path / "b.gradscope")
+    done = run(tmp_path / "b.gradscope", "--output-format", "json")
+    assert done.stdout == Report.from_recording(report.recording).to_json() + "\n"
