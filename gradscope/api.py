@@ -1,6 +1,7 @@
 """The Python interface: the same inspection on objects that are there already."""
 
 from collections.abc import Callable
+from contextlib import nullcontext
 
 import torch
 from torch import nn
@@ -19,6 +20,7 @@ def inspect(
     optimizer: torch.optim.Optimizer | None = None,
     grad_output: torch.Tensor | str | None = None,
     probe_steps: int = 3,
+    eager: bool = False,
 ) -> Report:
     """Run one forward and backward, and report the gradient of every parameter and tensor.
 
@@ -35,6 +37,7 @@ def inspect(
         grad_output: For outputs that are no scalar and without a loss: where backward starts.
         probe_steps: Optimizer steps to try on a snapshot, which tell lasting trouble from that of
             the first step; 0 for none.
+        eager: Run a compiled model eagerly, to see its inside.
 
     Raises:
         GradscopeError: When there is no way from the model to a loss.
@@ -42,7 +45,8 @@ def inspect(
     target = target_from_objects(
         model, batch, loss_fn, optimizer=optimizer, grad_output=grad_output
     )
-    return inspect_target(target, probe_steps=probe_steps, eager=False, command="inspect")
+    with torch.compiler.set_stance("force_eager") if eager else nullcontext():
+        return inspect_target(target, probe_steps=probe_steps, eager=eager, command="inspect")
 
 
 def inspect_target(target: Target, *, probe_steps: int, eager: bool, command: str) -> Report:

@@ -1,6 +1,7 @@
 """One forward and backward of a target, and a few probing steps, as a recording."""
 
 import platform
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
@@ -10,8 +11,9 @@ from torch import nn
 
 from gradscope import __version__
 from gradscope.capture.assemble import Assembler
+from gradscope.capture.compiled import eager_functions, is_compiled
 from gradscope.capture.modules import tensors
-from gradscope.capture.naming import NamedModel, is_compiled, name_model, shape_of
+from gradscope.capture.naming import NamedModel, name_model, shape_of
 from gradscope.capture.session import Measurements, StepCapture
 from gradscope.errors import GradscopeError, UserCodeError
 from gradscope.probes.optimizer_steps import OptimizerProbe, describe_optimizer
@@ -36,9 +38,7 @@ def record(target: Target, *, probe_steps: int, eager: bool, command: str) -> Re
         command=command,
         environment=_environment(named),
     )
-    for note in target.notes:
-        assembler.skip("a part of the batch", note)
-    watch = _Watch(target, named, assembler, opaque=is_compiled(named.modules) and not eager)
+    watch = _Watch(target, named, assembler, opaque=is_compiled(target.model) and not eager)
     with preserved(target.model, target.optimizer, target.batch):
         ending = watch.run(probe_steps)
     return assembler.finish(_describe(target, ending))
@@ -125,7 +125,7 @@ class _Watch:
             parameter.grad = None
         capture = StepCapture(self._named.parameters, opaque=self._opaque)
         with torch.enable_grad():
-            with capture.forward():
+            with nullcontext() if self._opaque else eager_functions(), capture.forward():
                 outcome = self._target.forward()
             measured = _measured(capture, outcome)
         return capture, _Ending.of(outcome), measured

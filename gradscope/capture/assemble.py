@@ -5,6 +5,7 @@ import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
+from gradscope.capture.garbage import no_garbage_collection
 from gradscope.capture.graph_records import GraphRecords
 from gradscope.capture.naming import NamedModel
 from gradscope.capture.session import Measurements, StepCapture
@@ -52,6 +53,7 @@ class Assembler:
         if note not in self._skipped:
             self._skipped.append(note)
 
+    @no_garbage_collection()
     def add_step(
         self,
         kind: StepKind,

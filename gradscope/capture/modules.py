@@ -10,7 +10,7 @@ import threading
 from bisect import bisect_right
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from torch import Tensor, nn
 from torch._C import DisableTorchFunction
@@ -80,8 +80,7 @@ class ModuleTracker:
         self,
         module: nn.Module,
         args: tuple[object, ...],
-        kwargs: Mapping[str, object],
-        output: object,
+        *kwargs_and_output: Any,  # noqa: ANN401
     ) -> None:
         if threading.get_ident() != self._thread:
             return
@@ -91,11 +90,15 @@ class ModuleTracker:
             call = self.calls[self._open.pop()]
             call.end = sequence_number()
             if call.module is module:
-                # Positional inputs were read on entry, before the module could write into them.
-                if kwargs:
-                    call.inputs += edges(tuple(kwargs.values()))
-                call.outputs = edges(output)
+                if len(kwargs_and_output) == 2:  # not so after an exception
+                    self._note_ends(call, *kwargs_and_output)
                 return
+
+    def _note_ends(self, call: ModuleCall, kwargs: Mapping[str, object], output: object) -> None:
+        # Positional inputs were read on entry, before the module could write into them.
+        if kwargs:
+            call.inputs += edges(tuple(kwargs.values()))
+        call.outputs = edges(output)
 
     def innermost(self) -> "InnermostCall":
         """Return the look-up from a node's number to the innermost call around it."""

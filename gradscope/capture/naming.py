@@ -1,6 +1,5 @@
 """The parameters and modules of a model, each once, with all their names."""
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 
 import torch
@@ -107,10 +106,3 @@ def _module_records(modules: dict[nn.Module, list[str]]) -> tuple[ModuleRecord, 
             )
         )
     return tuple(records)
-
-
-def is_compiled(modules: Iterable[nn.Module]) -> bool:
-    """Return whether `torch.compile` was used on any of the modules."""
-    return any(
-        hasattr(module, _COMPILED) or module._compiled_call_impl is not None for module in modules
-    )

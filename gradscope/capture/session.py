@@ -1,6 +1,5 @@
 """One forward and backward under watch."""
 
-import gc
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -9,6 +8,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
+from gradscope.capture.garbage import no_garbage_collection
 from gradscope.capture.gradients import GradientCollector, Slot
 from gradscope.capture.graph import Graph, walk
 from gradscope.capture.modules import ModuleTracker
@@ -88,6 +88,7 @@ class StepCapture:
         finally:
             self.modules.stop()
 
+    @no_garbage_collection()
     def backward(self, loss: Tensor, grad_output: Tensor | None = None) -> Measurements:
         """Run backward from the loss and measure every gradient.
 
@@ -97,10 +98,6 @@ class StepCapture:
             loss: Where backward starts; of one element unless `grad_output` is given.
             grad_output: The gradient to start from, shaped as `loss`.
         """
-        with _no_garbage_collection():
-            return self._backward(loss, grad_output)
-
-    def _backward(self, loss: Tensor, grad_output: Tensor | None) -> Measurements:
         self.backward_at = time.perf_counter()
         self.graph = walk(loss)
         before = self._places_with_gradient()
@@ -164,15 +161,3 @@ class StepCapture:
             unmeasured=unmeasured,
             unmeasured_parameters={place: why for (place, _), why in measurer.unmeasured.items()},
         )
-
-
-@contextmanager
-def _no_garbage_collection() -> Iterator[None]:
-    """Keep the collector from going through the many objects of a graph again and again."""
-    was_enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_enabled:
-            gc.enable()

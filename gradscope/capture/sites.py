@@ -18,12 +18,8 @@ from typing import NamedTuple
 import torch
 from torch.overrides import TorchFunctionMode
 
-_LIBRARIES = (
-    str(Path(torch.__file__).parent) + os.sep,
-    str(Path(__file__).parents[1]) + os.sep,
-    contextlib.__file__,
-    functools.__file__,
-)
+_LIBRARIES = (str(Path(torch.__file__).parent) + os.sep, contextlib.__file__, functools.__file__)
+_GRADSCOPE = str(Path(__file__).parents[1]) + os.sep
 _APPLY = torch.autograd.Function.apply.__func__.__code__  # type: ignore[attr-defined]
 
 sequence_number: Callable[[], int] = torch._C._autograd._get_sequence_nr
@@ -41,19 +37,22 @@ class Caller:
     """Finds the line that called into torch."""
 
     def __init__(self) -> None:
-        self._is_library: dict[str, bool] = {}
+        self._kinds: dict[str, int] = {}
+        """By file: 0 for other people's code, 1 for torch, 2 for gradscope."""
 
     def line(self, frame: FrameType | None) -> Line | None:
-        """Return the innermost line outside torch and gradscope, seen from `frame`."""
-        verdicts = self._is_library
+        """Return the innermost line outside torch, seen from `frame`; None for gradscope's own."""
+        kinds = self._kinds
         while frame is not None:
             code = frame.f_code
             file = code.co_filename
-            is_library = verdicts.get(file)
-            if is_library is None:
-                is_library = verdicts[file] = file.startswith(_LIBRARIES)
-            if not is_library:
+            kind = kinds.get(file)
+            if kind is None:
+                kind = kinds[file] = 2 * file.startswith(_GRADSCOPE) or file.startswith(_LIBRARIES)
+            if kind == 0:
                 return Line(code, frame.f_lineno)
+            if kind == 2:
+                return None
             frame = frame.f_back
         return None
 
