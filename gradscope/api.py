@@ -1,7 +1,6 @@
 """The Python interface: the same inspection on objects that are there already."""
 
 from collections.abc import Callable
-from contextlib import nullcontext
 
 import torch
 from torch import nn
@@ -45,8 +44,7 @@ def inspect(
     target = target_from_objects(
         model, batch, loss_fn, optimizer=optimizer, grad_output=grad_output
     )
-    with torch.compiler.set_stance("force_eager") if eager else nullcontext():
-        return inspect_target(target, probe_steps=probe_steps, eager=eager, command="inspect")
+    return inspect_target(target, probe_steps=probe_steps, eager=eager, command="inspect")
 
 
 def inspect_target(target: Target, *, probe_steps: int, eager: bool, command: str) -> Report:

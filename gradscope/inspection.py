@@ -11,7 +11,7 @@ from torch import nn
 
 from gradscope import __version__
 from gradscope.capture.assemble import Assembler
-from gradscope.capture.compiled import eager_functions, is_compiled
+from gradscope.capture.compiled import is_compiled, watchable
 from gradscope.capture.modules import tensors
 from gradscope.capture.naming import NamedModel, name_model, shape_of
 from gradscope.capture.session import Measurements, StepCapture
@@ -125,7 +125,7 @@ class _Watch:
             parameter.grad = None
         capture = StepCapture(self._named.parameters, opaque=self._opaque)
         with torch.enable_grad():
-            with nullcontext() if self._opaque else eager_functions(), capture.forward():
+            with nullcontext() if self._opaque else watchable(), capture.forward():
                 outcome = self._target.forward()
             measured = _measured(capture, outcome)
         return capture, _Ending.of(outcome), measured

@@ -1,7 +1,9 @@
 """What of a model is under `torch.compile`, where modes and hooks cannot follow."""
 
 import sys
-from contextlib import AbstractContextManager, nullcontext
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import torch
 from torch import nn
@@ -15,14 +17,18 @@ def is_compiled(model: nn.Module) -> bool:
     )
 
 
-def eager_functions() -> AbstractContextManager[object]:
-    """Make compiled functions run eagerly, if there can be any in this process.
+@contextmanager
+def watchable() -> Iterator[None]:
+    """Make what is compiled run eagerly, if there can be anything compiled in this process.
 
     The compiler would trace through the modes and hooks that watch the forward, warn of them, and
-    break the function up. Without compiled functions nothing is changed, nor imported.
+    break functions up. Without compiled code nothing is changed, nor imported.
     """
     frames = sys.modules.get("torch._dynamo.eval_frame")
     backends = {} if frames is None else frames.cached_backends
-    if any(backend is not None for backend in backends.values()):
-        return torch.compiler.set_stance("force_eager")
-    return nullcontext()
+    if all(backend is None for backend in backends.values()):
+        yield
+        return
+    with torch.compiler.set_stance("force_eager"), warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message=".*when there are global hooks on modules")
+        yield

@@ -16,12 +16,17 @@ from torch import Tensor, nn
 from torch._C import DisableTorchFunction
 from torch.autograd.graph import Node
 from torch.nn.modules.module import (
+    _global_forward_hooks_with_kwargs,
     register_module_forward_hook,
     register_module_forward_pre_hook,
 )
 from torch.utils.hooks import RemovableHandle
 
 from gradscope.capture.sites import Caller, Line, sequence_number
+
+
+_WRAPPER = "OptimizedModule"
+"""What `torch.compile` puts around a module: run eagerly, it only calls on."""
 
 
 class Edge(NamedTuple):
@@ -66,10 +71,12 @@ class ModuleTracker:
         """Remove every hook."""
         for handle in self._handles:
             handle.remove()
+            # torch leaves this entry behind, and then takes it for a hook.
+            _global_forward_hooks_with_kwargs.pop(handle.id, None)
         self._handles = []
 
     def _enter(self, module: nn.Module, args: tuple[object, ...]) -> None:
-        if threading.get_ident() != self._thread:
+        if threading.get_ident() != self._thread or type(module).__name__ == _WRAPPER:
             return
         parent = self._open[-1] if self._open else None
         line = self._caller.line(sys._getframe(1))
@@ -82,7 +89,7 @@ class ModuleTracker:
         args: tuple[object, ...],
         *kwargs_and_output: Any,  # noqa: ANN401
     ) -> None:
-        if threading.get_ident() != self._thread:
+        if threading.get_ident() != self._thread or type(module).__name__ == _WRAPPER:
             return
         # A forward that was left by an exception may not have come here: its call is closed with
         # the next outer one.
