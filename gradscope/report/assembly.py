@@ -1,7 +1,7 @@
 """Joins a recording's records into the rows of a report, for the first step it holds."""
 
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from gradscope.recording.records import (
     NodeRecord,
@@ -25,28 +25,17 @@ from gradscope.report.rows import (
 )
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class StepView:
     """One step of a recording, indexed for joining."""
 
     recording: Recording
     step: StepRecord | None
-    parameter_stats: dict[int, ParameterStat] = field(init=False)
-    tensor_stats: dict[TensorRef, TensorStat] = field(init=False)
-    nodes: tuple[NodeRecord, ...] = field(init=False)
-
-    def __post_init__(self) -> None:
-        recording, number = self.recording, self.step.index if self.step else None
-        graph = self.step.graph if self.step else None
-        self.parameter_stats = {
-            stat.parameter: stat for stat in recording.parameter_stats if stat.step == number
-        }
-        self.tensor_stats = {
-            TensorRef(node=stat.node, slot=stat.slot): stat
-            for stat in recording.tensor_stats
-            if stat.step == number
-        }
-        self.nodes = tuple(node for node in recording.nodes if node.graph == graph)
+    parameter_stats: dict[int, ParameterStat]
+    """By parameter."""
+    tensor_stats: dict[TensorRef, TensorStat]
+    nodes: tuple[NodeRecord, ...]
+    """Those of the step's graph."""
 
     def measured(self, ref: TensorRef) -> TensorRef:
         """Return the tensor that this one shares its gradient with, itself where with none."""
@@ -59,8 +48,21 @@ class StepView:
 
 def first_step(recording: Recording) -> StepView:
     """Return the first step that is not a probe; an empty view where there is none."""
-    steps = (step for step in recording.steps if step.kind == "step")
-    return StepView(recording, next(steps, None))
+    step = next((step for step in recording.steps if step.kind == "step"), None)
+    number, graph = (None, None) if step is None else (step.index, step.graph)
+    return StepView(
+        recording=recording,
+        step=step,
+        parameter_stats={
+            stat.parameter: stat for stat in recording.parameter_stats if stat.step == number
+        },
+        tensor_stats={
+            TensorRef(node=stat.node, slot=stat.slot): stat
+            for stat in recording.tensor_stats
+            if stat.step == number
+        },
+        nodes=tuple(node for node in recording.nodes if node.graph == graph),
+    )
 
 
 def parameter_rows(view: StepView) -> tuple[ParameterRow, ...]:

@@ -13,7 +13,8 @@ from gradscope.report.render import SortKey, ViewOptions
 from gradscope.report.rows import ParameterRow, TensorRow
 
 Row = TypeVar("Row", ParameterRow, TensorRow)
-GroupKind = Literal["non-finite", "none", "zero", "largest", "smallest"]
+GroupKind = Literal["non-finite", "none", "unmeasured", "zero", "largest", "smallest"]
+"""`unmeasured`: backward delivered a gradient of which there are no numbers."""
 _Key = Callable[[Row], tuple[float | str, ...]]
 
 
@@ -44,12 +45,19 @@ def select_parameters(report: Report, view: ViewOptions) -> tuple[Group[Paramete
     by ratio. Frozen parameters are in no group.
     """
     rows = [row for row in parameters_below(report, view) if row.reach != "frozen"]
-    return _groups(rows, view, parameter_key(view.sort), _parameter_rank(view.sort))
+    return _groups(rows, view, _parameter_rank(view.sort))
 
 
 def select_tensors(report: Report, view: ViewOptions) -> tuple[Group[TensorRow], ...]:
-    """Return the groups that are not empty, worst first; no row is in two of them."""
-    return _groups(tensors_below(report, view), view, tensor_key(view.sort), _norm)
+    """Return the groups that are not empty, worst first; no row is in two of them.
+
+    Where backward starts, the gradient is given, as 1: it is no extreme.
+    """
+    return _groups(
+        tensors_below(report, view),
+        view,
+        lambda row: _norm(row) if row.depth else None,
+    )
 
 
 def parameters_below(report: Report, view: ViewOptions) -> list[ParameterRow]:
@@ -152,7 +160,7 @@ def _parameter_rank(sort: SortKey) -> Callable[[ParameterRow], float | None]:
 
 
 def _groups(
-    rows: list[Row], view: ViewOptions, key: _Key[Row], rank: Callable[[Row], float | None]
+    rows: list[Row], view: ViewOptions, rank: Callable[[Row], float | None]
 ) -> tuple[Group[Row], ...]:
     kinds: dict[GroupKind | None, list[Row]] = {}
     for row in rows:
@@ -170,12 +178,13 @@ def _groups(
     return tuple(group for group in groups if group.total)
 
 
-_TROUBLES: tuple[GroupKind, ...] = ("non-finite", "none", "zero")
+_TROUBLES: tuple[GroupKind, ...] = ("non-finite", "none", "unmeasured", "zero")
 
 
 def _trouble(row: ParameterRow | TensorRow) -> GroupKind | None:
     if row.grad is None:
-        return "none"
+        is_delivered = row.order is not None if isinstance(row, TensorRow) else row.reach != "none"
+        return "unmeasured" if is_delivered else "none"
     if row.grad.nonfinite or not math.isfinite(row.grad.norm):
         return "non-finite"
     return "zero" if row.grad.absolute_maximum == 0.0 else None

@@ -13,7 +13,7 @@ def test_each_line_begins_with_its_place(report):
         "model.py:12: largest gradient: last.weight float32[2, 2], norm 12, gradient/weight 1.2",
         "model.py:12: smallest gradient: first.weight float32[2, 2], norm 3, gradient/weight 0.3",
         "/opt/elsewhere/act.py:3: largest gradient: ReluBackward0 in act float32[8, 2], norm 8",
-        "model.py:20: smallest gradient: MseLossBackward0 float32[], norm 1",
+        "model.py:12: smallest gradient: AddmmBackward0 in last float32[8, 2], norm 2",
         "No findings: 5 parameters, 4 tensors, loss 1.5, global gradient norm 13.",
     ]
 

@@ -130,3 +130,26 @@ def test_module_that_is_not_there_is_told_with_the_nearest(report):
     with pytest.raises(GradscopeError, match="no module `haed`") as raised:
         select_tensors(report, ViewOptions(module="haed"))
     assert raised.value.help == "did you mean `head`?"
+
+
+def test_gradient_without_numbers_is_unmeasured_and_not_missing(recording):
+    stats, tensors = list(recording.parameter_stats), list(recording.tensor_stats)
+    stats[0] = replace(stats[0], gradient=None, reason="of an odd type")
+    stats[1] = replace(stats[1], gradient=None, reach="none", reason="unused")
+    tensors[0] = replace(tensors[0], gradient=None, reason="of an odd type")
+    tensors[1] = replace(tensors[1], gradient=None, order=None, reason="never delivered")
+    changed = replace(recording, parameter_stats=tuple(stats), tensor_stats=tuple(tensors))
+    report = Report.from_recording(changed)
+    groups = names(select_parameters(report, ViewOptions()))
+    assert groups["unmeasured"] == ["first.weight"]
+    assert groups["none"] == ["first.bias"]
+    kinds = {
+        group.kind: [row.node for row in group.rows]
+        for group in select_tensors(report, ViewOptions())
+    }
+    assert (kinds["unmeasured"], kinds["none"]) == ([0], [1])
+
+
+def test_loss_itself_is_no_extreme(report):
+    rows = [row for group in select_tensors(report, ViewOptions()) for row in group.rows]
+    assert [row.node for row in rows] == [3, 4, 1]
