@@ -10,7 +10,7 @@ from gradscope.errors import GradscopeError
 from gradscope.report.model import Report
 from gradscope.report.names import printable
 from gradscope.report.render import SortKey, ViewOptions
-from gradscope.report.rows import ParameterRow, TensorRow
+from gradscope.report.rows import ModuleRow, ParameterRow, TensorRow
 
 Row = TypeVar("Row", ParameterRow, TensorRow)
 GroupKind = Literal["non-finite", "none", "unmeasured", "zero", "largest", "smallest"]
@@ -88,6 +88,18 @@ def tensors_below(report: Report, view: ViewOptions) -> list[TensorRow]:
         if module is None or (row.module is not None and _lies_in(row.module, module))
     ]
     return sorted(rows, key=tensor_key(view.sort))
+
+
+def modules_below(report: Report, view: ViewOptions) -> tuple[ModuleRow, ...]:
+    """Return the view's module and those below it, in the report's order.
+
+    Raises:
+        GradscopeError: The view's module is not in the report.
+    """
+    module = _module(report, view)
+    if module is None:
+        return report.modules
+    return tuple(row for row in report.modules if _lies_in(row.path, module))
 
 
 def _module(report: Report, view: ViewOptions) -> str | None:

@@ -7,6 +7,7 @@ from gradscope.errors import GradscopeError
 from gradscope.report.model import Report
 from gradscope.report.render import ViewOptions
 from gradscope.report.selection import (
+    modules_below,
     parameters_below,
     select_parameters,
     select_tensors,
@@ -124,6 +125,13 @@ def test_module_keeps_what_lies_below_it_tied_parameters_included(report):
     assert below("again") == below("last") == ["last.weight", "last.bias"]
     rows = tensors_below(report, ViewOptions(module="act"))
     assert [row.operation for row in rows] == ["ReluBackward0"]
+
+
+def test_modules_below_one_begin_with_it(report):
+    rows = modules_below(report, ViewOptions(module="head"))
+    assert [row.path for row in rows] == ["head", "head.scale"]
+    assert modules_below(report, ViewOptions()) == report.modules
+    assert [row.path for row in modules_below(report, ViewOptions(module="again"))] == ["last"]
 
 
 def test_module_that_is_not_there_is_told_with_the_nearest(report):
