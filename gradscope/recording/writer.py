@@ -2,7 +2,7 @@
 
 import sqlite3
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager, suppress
 from os import PathLike
 from pathlib import Path
 from types import TracebackType
@@ -116,10 +116,12 @@ class RecordingWriter:
         self._places[table.name] = start + max(cursor.rowcount, 0)
 
     def close(self) -> None:
-        """Finish the file: nothing but the one file is left."""
-        # Out of WAL mode, the file can be read from where nothing can be written.
-        self._connection.execute("PRAGMA journal_mode = DELETE")
-        self._connection.close()
+        """Finish the file: nothing but the one file is left, unless somebody is reading it."""
+        with closing(self._connection), suppress(sqlite3.OperationalError):
+            # Out of WAL mode, the file can be read from where nothing can be written. It takes the
+            # file to itself; a reader that is at it keeps it as it is, log and all, which is fine.
+            self._connection.execute("PRAGMA busy_timeout = 0")
+            self._connection.execute("PRAGMA journal_mode = DELETE")
 
     def __enter__(self) -> Self:
         return self

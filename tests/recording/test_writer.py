@@ -130,6 +130,18 @@ def test_closed_file_leaves_no_log_and_is_read_where_nothing_can_be_written(tmp_
     base.close()
 
 
+def test_reader_does_not_keep_the_writer_from_finishing(tmp_path):
+    path = tmp_path / "run.gradscope"
+    with RecordingWriter(path, HEADER) as writer:
+        with writer.transaction():
+            writer.add(STEPS, [step(0)])
+        reader = sqlite3.connect(path)
+        reader.execute("BEGIN")
+        reader.execute("SELECT * FROM step").fetchall()
+    reader.close()
+    assert load_recording(path).steps == (step(0),)
+
+
 def test_log_of_a_killed_process_does_not_leak_into_a_new_file(tmp_path):
     path = tmp_path / "run.gradscope"
     script = WRITING.format(folder=str(Path(__file__).parent), path=str(path), steps=2)
