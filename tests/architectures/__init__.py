@@ -1,0 +1,18 @@
+"""The test bed: real architectures at random initialisation, each as small as it can be."""
+
+from tests.architectures.case import ArchitectureCase, PlainStep, built, forward_loss, plain_step
+from tests.architectures.language import LANGUAGE
+from tests.architectures.mechanisms import MECHANISMS
+from tests.architectures.networks import NETWORKS
+from tests.architectures.perception import PERCEPTION
+
+ARCHITECTURES: tuple[ArchitectureCase, ...] = (*LANGUAGE, *PERCEPTION, *NETWORKS, *MECHANISMS)
+
+__all__ = [
+    "ARCHITECTURES",
+    "ArchitectureCase",
+    "PlainStep",
+    "built",
+    "forward_loss",
+    "plain_step",
+]

@@ -1,0 +1,66 @@
+"""What a case of the test bed is, and how it runs without gradscope."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+SEED = 7
+
+Built = tuple[nn.Module, object]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ArchitectureCase:
+    name: str
+    build: Callable[[], Built]
+    """Returns the model and its batch: a mapping of keyword arguments where `loss` is None, else
+    a tuple whose last item is the target."""
+    loss: Callable[[object, object], Tensor] | None = None
+    """Called with output and target; None takes the output's own `loss`."""
+    slow: bool = False
+    """Left out of a quick run."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlainStep:
+    """One forward and backward as torch alone makes it."""
+
+    loss: Tensor
+    gradients: dict[str, Tensor | None]
+    """By parameter name; None where backward did not reach it."""
+    random_state: Tensor
+    """torch's, after the backward."""
+
+
+def built(case: ArchitectureCase) -> Built:
+    """Build the case in train mode; equal each time, and the forward that follows is too."""
+    torch.manual_seed(SEED)
+    model, batch = case.build()
+    model.train()
+    torch.manual_seed(SEED + 1)
+    return model, batch
+
+
+def forward_loss(case: ArchitectureCase, model: nn.Module, batch: object) -> Tensor:
+    """Call the model and its loss, written out apart from gradscope's own way of calling."""
+    if case.loss is None:
+        return model(**batch).loss
+    *inputs, target = batch
+    return case.loss(model(*inputs), target)
+
+
+def plain_step(case: ArchitectureCase) -> PlainStep:
+    """Run the case once: the oracle for everything that gradscope says of it."""
+    model, batch = built(case)
+    loss = forward_loss(case, model, batch)
+    loss.backward()
+    return PlainStep(
+        loss=loss.detach().clone(),
+        gradients={
+            name: None if parameter.grad is None else parameter.grad.clone()
+            for name, parameter in model.named_parameters()
+        },
+        random_state=torch.get_rng_state(),
+    )
