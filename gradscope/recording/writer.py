@@ -80,8 +80,8 @@ class RecordingWriter:
     def __init__(self, path: str | PathLike[str], header: Header, *, force: bool = False) -> None:
         self.path = Path(path)
         check_free(self.path, force=force)
+        # By table: how many rows it has, which is the next record's place.
         self._places: dict[str, int] = {}
-        """How many rows each table has."""
         try:
             self.path.unlink(missing_ok=True)
             remove_logs(self.path)
