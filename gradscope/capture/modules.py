@@ -24,7 +24,6 @@ from torch.utils.hooks import RemovableHandle
 
 from gradscope.capture.sites import Caller, Line, sequence_number
 
-
 _WRAPPER = "OptimizedModule"
 """What `torch.compile` puts around a module: run eagerly, it only calls on."""
 
@@ -74,12 +73,14 @@ class ModuleTracker:
             # torch leaves this entry behind, and then takes it for a hook.
             _global_forward_hooks_with_kwargs.pop(handle.id, None)
         self._handles = []
+        self._caller.module_lines.clear()
 
     def _enter(self, module: nn.Module, args: tuple[object, ...]) -> None:
         if threading.get_ident() != self._thread or type(module).__name__ == _WRAPPER:
             return
         parent = self._open[-1] if self._open else None
-        line = self._caller.line(sys._getframe(1))
+        line = self._caller.line_of_module_call(sys._getframe(1))
+        self._caller.module_lines.append(line)
         self._open.append(len(self.calls))
         self.calls.append(ModuleCall(module, parent, line, sequence_number(), edges(args)))
 
@@ -95,6 +96,7 @@ class ModuleTracker:
         # the next outer one.
         while self._open:
             call = self.calls[self._open.pop()]
+            self._caller.module_lines.pop()
             call.end = sequence_number()
             if call.module is module:
                 if len(kwargs_and_output) == 2:  # not so after an exception

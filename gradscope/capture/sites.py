@@ -19,11 +19,23 @@ import torch
 from torch.overrides import TorchFunctionMode
 
 _LIBRARIES = (str(Path(torch.__file__).parent) + os.sep, contextlib.__file__, functools.__file__)
-_GRADSCOPE = str(Path(__file__).parents[1]) + os.sep
+_PACKAGE = str(Path(__file__).parents[1]) + os.sep
 _APPLY = torch.autograd.Function.apply.__func__.__code__  # type: ignore[attr-defined]
 
 sequence_number: Callable[[], int] = torch._C._autograd._get_sequence_nr
 """The number that the next node of this thread will get."""
+
+
+# Whose code a file holds. Plain numbers: these are compared for every frame of every call.
+_USERS, _TORCH, _MODULE, _GRADSCOPE = range(1, 5)
+
+
+def _kind_of_code(file: str) -> int:
+    if file == torch.nn.modules.module.__file__:
+        return _MODULE
+    if file.startswith(_PACKAGE):
+        return _GRADSCOPE
+    return _TORCH if file.startswith(_LIBRARIES) else _USERS
 
 
 class Line(NamedTuple):
@@ -38,7 +50,8 @@ class Caller:
 
     def __init__(self) -> None:
         self._kinds: dict[str, int] = {}
-        """By file: 0 for other people's code, 1 for torch, 2 for gradscope."""
+        self.module_lines: list[Line | None] = []
+        """The lines that called the modules whose forward is running, innermost last."""
 
     def line(self, frame: FrameType | None) -> Line | None:
         """Return the innermost line outside torch, seen from `frame`; None for gradscope's own."""
@@ -46,15 +59,28 @@ class Caller:
         while frame is not None:
             code = frame.f_code
             file = code.co_filename
-            kind = kinds.get(file)
-            if kind is None:
-                kind = kinds[file] = 2 * file.startswith(_GRADSCOPE) or file.startswith(_LIBRARIES)
-            if kind == 0:
-                return Line(code, frame.f_lineno)
-            if kind == 2:
-                return None
+            kind = kinds[file] if file in kinds else self._kind(file)
+            if kind != _TORCH:
+                if kind == _USERS:
+                    return Line(code, frame.f_lineno)
+                if kind == _GRADSCOPE:
+                    return None
+                if self.module_lines:  # the module's line is known: no need to go further out
+                    return self.module_lines[-1]
             frame = frame.f_back
         return None
+
+    def line_of_module_call(self, frame: FrameType | None) -> Line | None:
+        """Return the line that called the module that is just being called."""
+        while frame is not None and self._kind(frame.f_code.co_filename) == _MODULE:
+            frame = frame.f_back
+        return self.line(frame)
+
+    def _kind(self, file: str) -> int:
+        kind = self._kinds.get(file)
+        if kind is None:
+            kind = self._kinds[file] = _kind_of_code(file)
+        return kind
 
     def line_of_apply(self, frame: FrameType | None) -> Line | None:
         """Return the line that called the custom function whose forward is running, if one is."""

@@ -80,23 +80,16 @@ class _Bucket:
     nonzeros: list[float]
     nonfinite: dict[int, int]
     """By row, where there are any."""
-    octaves: Tensor
-    """`[rows, biased exponents]`, counts over a sample of each row; the first column has zeros and
-    subnormals, the last infinities and NaN."""
-    bias: int
-    _sorted: list[dict[int, int]] = field(default_factory=list)
+    sample: Tensor | None
+    """`[rows, elements]`, until they are sorted into octaves."""
+    octaves: list[dict[int, int]] = field(default_factory=list)
+    """By row: how many finite, normal elements of the sample have which binary exponent."""
 
-    def octaves_of(self, row: int) -> dict[int, int]:
-        """Return the counts of a row by biased exponent, finite and normal magnitudes only."""
-        if not self._sorted:
-            self._sorted = [{} for _ in self.keys]
-            places = self.octaves.nonzero()
-            amounts = self.octaves[places[:, 0], places[:, 1]].tolist()
-            last = self.octaves.shape[1] - 1
-            for (place, octave), amount in zip(places.tolist(), amounts, strict=True):
-                if 0 < octave < last:
-                    self._sorted[place][octave] = amount
-        return self._sorted[row]
+    def sort_sample(self) -> None:
+        """Sort the sample into octaves and drop it."""
+        if self.sample is not None:
+            self.octaves = _octaves(self.sample)
+            self.sample = None
 
 
 class Numbers(Mapping[Key, GradientStat]):
@@ -109,7 +102,9 @@ class Numbers(Mapping[Key, GradientStat]):
 
     def __getitem__(self, key: Key) -> GradientStat:
         """Return the numbers of one gradient."""
-        return _stat(*self._places[key])
+        bucket, row = self._places[key]
+        bucket.sort_sample()
+        return _stat(bucket, row)
 
     def __iter__(self) -> Iterator[Key]:
         """Iterate over the keys."""
@@ -145,6 +140,8 @@ class Measurer:
         self._held_elements += size
         if self._held_elements > FLUSH_ELEMENTS:
             self.flush()
+            for bucket in self._buckets:
+                bucket.sort_sample()
 
     def _add_part(self, key: Key, tensor: Tensor) -> None:
         try:
@@ -304,7 +301,6 @@ def _measure_bucket(
     matrix = _as_matrix(values)
     maxima: list[float] = torch.maximum(matrix.amin(dim=1).abs_(), matrix.amax(dim=1)).tolist()
     broken = [row for row, maximum in enumerate(maxima) if not math.isfinite(maximum)]
-    octaves, bias = _octaves(matrix)
     return _Bucket(
         keys=keys,
         sizes=[value.numel() for value in values],
@@ -313,8 +309,7 @@ def _measure_bucket(
         maxima=maxima,
         nonzeros=_nonzeros(matrix, has_nan=bool(broken)),
         nonfinite={row: _nonfinite(values[row]) for row in broken},
-        octaves=octaves,
-        bias=bias,
+        sample=matrix[:, :: min(4, -(-matrix.shape[1] // MAGNITUDE_ELEMENTS))].contiguous(),
     )
 
 
@@ -348,20 +343,20 @@ def _nonzeros(matrix: Tensor, *, has_nan: bool) -> list[float]:
     return counts
 
 
-def _octaves(matrix: Tensor) -> tuple[Tensor, int]:
-    """Count the biased exponents of (a sample of) each row.
-
-    Returns:
-        Counts `[rows, exponents]`, and the exponents' bias.
-    """
-    integer, mantissa, mask, bias = _EXPONENT_BITS[matrix.dtype]
-    stride = min(4, -(-matrix.shape[1] // MAGNITUDE_ELEMENTS))
-    sample = matrix[:, ::stride].contiguous()
-    octaves = sample.view(integer).bitwise_right_shift(mantissa).bitwise_and_(mask)
-    rows = len(matrix)
-    octaves += torch.arange(0, rows * (mask + 1), mask + 1, dtype=integer, device="cpu")[:, None]
-    counts = torch.bincount(octaves.view(-1), minlength=rows * (mask + 1))
-    return counts.view(rows, mask + 1), bias
+def _octaves(sample: Tensor) -> list[dict[int, int]]:
+    """Count the binary exponents of each row's finite, normal elements."""
+    integer, mantissa, mask, bias = _EXPONENT_BITS[sample.dtype]
+    exponents = sample.view(integer).bitwise_right_shift(mantissa).bitwise_and_(mask)
+    rows = len(sample)
+    exponents += torch.arange(0, rows * (mask + 1), mask + 1, dtype=integer, device="cpu")[:, None]
+    counts = torch.bincount(exponents.view(-1), minlength=rows * (mask + 1)).view(rows, mask + 1)
+    places = counts.nonzero()
+    amounts = counts[places[:, 0], places[:, 1]].tolist()
+    octaves: list[dict[int, int]] = [{} for _ in range(rows)]
+    for (row, exponent), amount in zip(places.tolist(), amounts, strict=True):
+        if 0 < exponent < mask:  # 0: zeros and subnormals; all ones: infinities and NaN
+            octaves[row][exponent - bias] = amount
+    return octaves
 
 
 def _stat(bucket: _Bucket, row: int) -> GradientStat:
@@ -375,8 +370,8 @@ def _stat(bucket: _Bucket, row: int) -> GradientStat:
     zero_share = (size - bucket.nonzeros[row]) / size * present + (1 - present)
     if origin.exact and zero_share == 1 and norm != 0:
         zero_share = 1 - 1 / origin.numel  # the sample met only zeros, and yet there is something
-    octaves = bucket.octaves_of(row)
-    lowest = min(octaves, default=bucket.bias)
+    octaves = bucket.octaves[row]
+    lowest, highest = min(octaves, default=0), max(octaves, default=-1)
     return GradientStat(
         numel=origin.numel,
         norm=norm,
@@ -384,6 +379,6 @@ def _stat(bucket: _Bucket, row: int) -> GradientStat:
         zero_share=zero_share,
         nonfinite=int(exact.nonfinite) * origin.repeats,
         sampled=origin.exact is not None,
-        lowest_exponent=lowest - bucket.bias,
-        magnitudes=tuple(octaves.get(i, 0) for i in range(lowest, max(octaves, default=-1) + 1)),
+        lowest_exponent=lowest,
+        magnitudes=tuple(octaves.get(exponent, 0) for exponent in range(lowest, highest + 1)),
     )
