@@ -1,10 +1,16 @@
 """What a case of the test bed is, and how it runs without gradscope."""
 
+import os
 from collections.abc import Callable
 from dataclasses import dataclass
 
+import numpy
 import torch
 from torch import Tensor, nn
+
+# Nothing is downloaded; a configuration that tried to must fail at once. This module is imported
+# before any that imports transformers, which reads the variable once.
+os.environ.setdefault("HF_HUB_OFFLINE", "1")
 
 SEED = 7
 
@@ -36,11 +42,17 @@ class PlainStep:
 
 def built(case: ArchitectureCase) -> Built:
     """Build the case in train mode; equal each time, and the forward that follows is too."""
-    torch.manual_seed(SEED)
+    seed(SEED)
     model, batch = case.build()
     model.train()
-    torch.manual_seed(SEED + 1)
+    seed(SEED + 1)
     return model, batch
+
+
+def seed(number: int) -> None:
+    """Seed torch and numpy, from which transformers draws the masks of speech models."""
+    torch.manual_seed(number)
+    numpy.random.seed(number)
 
 
 def forward_loss(case: ArchitectureCase, model: nn.Module, batch: object) -> Tensor:
