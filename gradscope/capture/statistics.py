@@ -13,6 +13,18 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
+from gradscope.capture.arithmetic import (
+    SAFE_NORMS,
+    Exact,
+    as_matrix,
+    count_nonfinite,
+    exact,
+    exact_on_device,
+    row_nonzeros,
+    row_norms,
+    row_octaves,
+    to_host,
+)
 from gradscope.capture.elements import NotMeasurable, elements, in_memory_order
 from gradscope.recording.records import GradientStat
 
@@ -30,29 +42,10 @@ those held (standard error of a share: at most 3 %, of large gradients 1.6 %).""
 FLUSH_ELEMENTS = 1 << 18
 """Held gradients are measured once this many elements have come together (1 MiB of float32)."""
 
-CHUNK = 1024
-"""Elements summed in float32 before float64 takes over: keeps a norm within 1e-7 of the exact one,
-for half-precision elements too (with chunks of 4,096 these are off by 5e-7)."""
-
-_SAFE = {torch.float32: (1e-12, 1e15), torch.float64: (1e-140, 1e140)}
-"""Norms between which sums of squares have neither overflowed nor lost what counts."""
-
-_EXPONENT_BITS = {
-    torch.float32: (torch.int32, 23, 255, 127),
-    torch.float64: (torch.int64, 52, 2047, 1023),
-}
-"""By element type: an integer of its width, mantissa bits, exponent mask, exponent bias."""
+_UNSORTED_BUCKETS = 16
+"""Samples of so many buckets may wait to be sorted into octaves until somebody asks for them."""
 
 _REAL = frozenset({torch.float16, torch.bfloat16, torch.float32, torch.float64})
-
-
-@dataclass(slots=True)
-class _Exact:
-    """Numbers of all stored elements: plain, or 0-dim tensors on an accelerator."""
-
-    norm: float | Tensor
-    maximum: float | Tensor
-    nonfinite: float | Tensor
 
 
 @dataclass(slots=True)
@@ -64,7 +57,7 @@ class _Origin:
     repeats: int
     """How often each of them occurs."""
     numel: int
-    exact: _Exact | None
+    exact: Exact | None
     """None where the held values are all that is stored."""
 
 
@@ -88,7 +81,7 @@ class _Bucket:
     def sort_sample(self) -> None:
         """Sort the sample into octaves and drop it."""
         if self.sample is not None:
-            self.octaves = _octaves(self.sample)
+            self.octaves = row_octaves(self.sample)
             self.sample = None
 
 
@@ -137,11 +130,10 @@ class Measurer:
             self._add_part(key, tensor)
             return
         self._held.append((key, tensor))
-        self._held_elements += size
-        if self._held_elements > FLUSH_ELEMENTS:
-            self.flush()
-            for bucket in self._buckets:
-                bucket.sort_sample()
+        if tensor.is_cpu:
+            self._held_elements += size
+            if self._held_elements > FLUSH_ELEMENTS:
+                self.flush()
 
     def _add_part(self, key: Key, tensor: Tensor) -> None:
         try:
@@ -150,20 +142,23 @@ class Measurer:
             self.unmeasured[key] = str(reason)
             return
         stored = values.numel()
-        exact = None
+        numbers = None
         if stored > HELD_ELEMENTS:
             flat = in_memory_order(values)
-            exact = _exact(flat) if flat.is_cpu else _exact_on_device(flat)
+            numbers = exact(flat) if flat.is_cpu else exact_on_device(flat)
             values = flat[:: stored // HELD_ELEMENTS][:HELD_ELEMENTS].clone()
-        self._origins[key] = _Origin(stored, repeats, numel, exact)
+        self._origins[key] = _Origin(stored, repeats, numel, numbers)
         self._held.append((key, values))
-        self._held_elements += values.numel()
+        if values.is_cpu:
+            self._held_elements += values.numel()
 
     def flush(self) -> None:
         """Turn the gradients held in main memory into numbers, so that they can be freed."""
         held, self._held, self._held_elements = self._held, [], 0
         self._held = [one for one in held if not one[1].is_cpu]
         self._measure([one for one in held if one[1].is_cpu])
+        for bucket in self._buckets[:-_UNSORTED_BUCKETS]:
+            bucket.sort_sample()
 
     def results(self) -> Numbers:
         """Return the numbers of everything added since the last call.
@@ -172,7 +167,7 @@ class Measurer:
         """
         self.flush()
         if self._held:
-            values = _to_host([tensor for _, tensor in self._held])
+            values = to_host([tensor for _, tensor in self._held])
             self._bring_scalars()
             self._measure(
                 [(key, value) for (key, _), value in zip(self._held, values, strict=True)]
@@ -188,9 +183,9 @@ class Measurer:
         scalars = [
             s for e in waiting for s in (e.norm, e.maximum, e.nonfinite) if torch.is_tensor(s)
         ]
-        numbers = iter([float(scalar) for scalar in _to_host(scalars)])
-        for exact in waiting:
-            exact.norm, exact.maximum, exact.nonfinite = next(numbers), next(numbers), next(numbers)
+        numbers = iter([float(scalar) for scalar in to_host(scalars)])
+        for one in waiting:
+            one.norm, one.maximum, one.nonfinite = next(numbers), next(numbers), next(numbers)
 
     def _measure(self, held: list[tuple[Key, Tensor]]) -> None:
         groups: dict[tuple[torch.dtype, int], list[tuple[Key, Tensor]]] = {}
@@ -213,159 +208,45 @@ def norms(tensors: list[Tensor]) -> list[float]:
     alike: dict[tuple[torch.dtype, torch.Size], list[int]] = {}
     measurer = Measurer()
     for place, tensor in enumerate(tensors):
-        if tensor.numel() <= HELD_ELEMENTS and tensor.dtype in _SAFE and tensor.is_cpu:
+        if tensor.numel() <= HELD_ELEMENTS and tensor.dtype in SAFE_NORMS and tensor.is_cpu:
             alike.setdefault((tensor.dtype, tensor.shape), []).append(place)
         else:
             measurer.add((place, 0), tensor.detach())
     with torch.no_grad():
         for places in alike.values():
-            matrix = _as_matrix([tensors[place] for place in places])
-            for place, norm in zip(places, _norms(matrix), strict=True):
+            matrix = as_matrix([tensors[place] for place in places])
+            for place, norm in zip(places, row_norms(matrix), strict=True):
                 result[place] = norm
     for (place, _), stat in measurer.results().items():
         result[place] = stat.norm
     return result
 
 
-def _exact(flat: Tensor) -> _Exact:
-    """Measure elements on the CPU."""
-    least, greatest = (float(extreme) for extreme in torch.aminmax(flat))
-    maximum = max(abs(least), abs(greatest))
-    if not math.isfinite(maximum):
-        return _Exact(maximum, maximum, _nonfinite(flat))
-    low, high = _SAFE.get(flat.dtype, _SAFE[torch.float32])
-    if flat.dtype is torch.float64 or not low < maximum < high:
-        return _Exact(_norm_in_double(flat), maximum, 0)
-    rows = flat.numel() // CHUNK
-    chunks = flat[: rows * CHUNK].view(rows, CHUNK)
-    by_chunk = torch.linalg.vector_norm(chunks, dim=1, dtype=torch.float32)
-    total = float(torch.linalg.vector_norm(by_chunk, dtype=torch.float64))
-    if rows * CHUNK < flat.numel():
-        rest = torch.linalg.vector_norm(flat[rows * CHUNK :], dtype=torch.float64)
-        total = math.hypot(total, float(rest))
-    return _Exact(total, maximum, 0)
-
-
-def _norm_in_double(flat: Tensor) -> float:
-    """Euclidean norm by float64 sums of blocks scaled to a largest magnitude of 1."""
-    least, greatest = torch.aminmax(flat)
-    maximum = max(abs(float(least)), abs(float(greatest)))
-    if maximum == 0 or not math.isfinite(maximum):
-        return maximum
-    squares = (
-        float(torch.linalg.vector_norm(block.double() / maximum)) ** 2
-        for block in flat.split(FLUSH_ELEMENTS)
-    )
-    return math.sqrt(math.fsum(squares)) * maximum
-
-
-def _exact_on_device(flat: Tensor) -> _Exact:
-    """Measure elements on an accelerator, as tensors there, so that nothing waits for it."""
-    wide = torch.float32 if flat.device.type == "mps" else torch.float64
-    low, high = torch.aminmax(flat)
-    return _Exact(
-        torch.linalg.vector_norm(flat, dtype=wide),
-        torch.maximum(low.abs(), high.abs()).to(wide),
-        (flat.numel() - torch.isfinite(flat).sum()).to(wide),
-    )
-
-
-def _to_host(tensors: list[Tensor]) -> list[Tensor]:
-    """Bring tensors into main memory, together by type and device, flattened."""
-    groups: dict[tuple[torch.dtype, torch.device], list[int]] = {}
-    for index, tensor in enumerate(tensors):
-        groups.setdefault((tensor.dtype, tensor.device), []).append(index)
-    result = list(tensors)
-    for indices in groups.values():
-        flat = torch.cat([tensors[i].detach().reshape(-1) for i in indices]).cpu()
-        pieces = flat.split([tensors[i].numel() for i in indices])
-        for i, piece in zip(indices, pieces, strict=True):
-            result[i] = piece
-    return result
-
-
-def _as_matrix(tensors: list[Tensor]) -> Tensor:
-    """Lay tensors out as the rows of one matrix, padded with zeros to the longest."""
-    shape = tensors[0].shape
-    if all(tensor.shape == shape for tensor in tensors):
-        matrix = torch.stack(tensors).view(len(tensors), -1)
-    else:
-        flat = [tensor.reshape(-1) for tensor in tensors]
-        matrix = torch.nn.utils.rnn.pad_sequence(flat, batch_first=True)
-    return matrix if matrix.dtype in _EXPONENT_BITS else matrix.float()
-
-
 def _measure_bucket(
     keys: list[Key], values: list[Tensor], origins: list[_Origin | None]
 ) -> _Bucket:
-    matrix = _as_matrix(values)
+    matrix = as_matrix(values)
     maxima: list[float] = torch.maximum(matrix.amin(dim=1).abs_(), matrix.amax(dim=1)).tolist()
     broken = [row for row, maximum in enumerate(maxima) if not math.isfinite(maximum)]
     return _Bucket(
         keys=keys,
         sizes=[value.numel() for value in values],
         origins=origins,
-        norms=_norms(matrix),
+        norms=row_norms(matrix),
         maxima=maxima,
-        nonzeros=_nonzeros(matrix, has_nan=bool(broken)),
-        nonfinite={row: _nonfinite(values[row]) for row in broken},
+        nonzeros=row_nonzeros(matrix, has_nan=bool(broken)),
+        nonfinite={row: count_nonfinite(values[row]) for row in broken},
         sample=matrix[:, :: min(4, -(-matrix.shape[1] // MAGNITUDE_ELEMENTS))].contiguous(),
     )
-
-
-def _nonfinite(values: Tensor) -> int:
-    return int(values.numel() - torch.isfinite(values).sum())
-
-
-def _norms(matrix: Tensor) -> list[float]:
-    """Euclidean norm of each row."""
-    if matrix.shape[1] <= CHUNK:
-        by_row = torch.linalg.vector_norm(matrix, dim=1)
-    else:
-        chunks = [torch.linalg.vector_norm(c, dim=1) for c in matrix.split(CHUNK, dim=1)]
-        by_row = torch.linalg.vector_norm(torch.stack(chunks), dim=0, dtype=torch.float64)
-    found: list[float] = by_row.tolist()
-    low, high = _SAFE[matrix.dtype]
-    if not all(low < norm < high for norm in found):
-        found = torch.linalg.vector_norm(matrix, dim=1, dtype=torch.float64).tolist()
-        low, high = _SAFE[torch.float64]
-    return [
-        norm if low < norm < high or not norm else _norm_in_double(matrix[row])
-        for row, norm in enumerate(found)
-    ]
-
-
-def _nonzeros(matrix: Tensor, *, has_nan: bool) -> list[float]:
-    """How many elements of each row are not zero (NaN is not)."""
-    if has_nan:  # whose sign is 0
-        matrix = matrix.nan_to_num(nan=1.0)
-    counts: list[float] = matrix.sign().abs_().sum(dim=1).tolist()
-    return counts
-
-
-def _octaves(sample: Tensor) -> list[dict[int, int]]:
-    """Count the binary exponents of each row's finite, normal elements."""
-    integer, mantissa, mask, bias = _EXPONENT_BITS[sample.dtype]
-    exponents = sample.view(integer).bitwise_right_shift(mantissa).bitwise_and_(mask)
-    rows = len(sample)
-    exponents += torch.arange(0, rows * (mask + 1), mask + 1, dtype=integer, device="cpu")[:, None]
-    counts = torch.bincount(exponents.view(-1), minlength=rows * (mask + 1)).view(rows, mask + 1)
-    places = counts.nonzero()
-    amounts = counts[places[:, 0], places[:, 1]].tolist()
-    octaves: list[dict[int, int]] = [{} for _ in range(rows)]
-    for (row, exponent), amount in zip(places.tolist(), amounts, strict=True):
-        if 0 < exponent < mask:  # 0: zeros and subnormals; all ones: infinities and NaN
-            octaves[row][exponent - bias] = amount
-    return octaves
 
 
 def _stat(bucket: _Bucket, row: int) -> GradientStat:
     size = bucket.sizes[row]
     origin = bucket.origins[row] or _Origin(size, 1, size, None)
-    exact = origin.exact or _Exact(
+    whole = origin.exact or Exact(
         bucket.norms[row], bucket.maxima[row], bucket.nonfinite.get(row, 0)
     )
-    norm = float(exact.norm) * math.sqrt(origin.repeats)
+    norm = float(whole.norm) * math.sqrt(origin.repeats)
     present = origin.stored * origin.repeats / origin.numel
     zero_share = (size - bucket.nonzeros[row]) / size * present + (1 - present)
     if origin.exact and zero_share == 1 and norm != 0:
@@ -375,9 +256,9 @@ def _stat(bucket: _Bucket, row: int) -> GradientStat:
     return GradientStat(
         numel=origin.numel,
         norm=norm,
-        absolute_maximum=float(exact.maximum),
+        absolute_maximum=float(whole.maximum),
         zero_share=zero_share,
-        nonfinite=int(exact.nonfinite) * origin.repeats,
+        nonfinite=int(whole.nonfinite) * origin.repeats,
         sampled=origin.exact is not None,
         lowest_exponent=lowest,
         magnitudes=tuple(octaves.get(exponent, 0) for exponent in range(lowest, highest + 1)),
