@@ -1,0 +1,138 @@
+"""What a text report is written on: its width, and the characters that it can hold."""
+
+from dataclasses import dataclass
+from typing import Self
+
+from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
+from rich.segment import Segment
+from rich.text import Text
+
+from gradscope.recording.records import Site
+from gradscope.report.names import printable
+from gradscope.report.paths import shown_path
+
+_LIBRARY = "site-packages/"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Signs:
+    """The characters of the report that are not letters."""
+
+    full: str
+    parts: str
+    """A cell filled from the left by 0, 1, 2, … equal parts."""
+    range: str
+    """What a bar goes on with from the lowest to the highest of several numbers."""
+    levels: str
+    """Of a sparkline, from low to high."""
+    axis: str
+    """Left end, line, tick and right end of a scale."""
+    dash: str
+    ellipsis: str
+    times: str
+    arrow: str
+    separator: str
+
+
+UNICODE = Signs(
+    full="█",
+    parts=" ▏▎▍▌▋▊▉",
+    range="▒",
+    levels="▁▂▃▄▅▆▇█",
+    axis="└─┴┘",
+    dash="—",
+    ellipsis="…",
+    times="×",  # noqa: RUF001 - the sign of multiplication is meant
+    arrow="→",
+    separator=" · ",
+)
+ASCII = Signs(
+    full="#",
+    parts=" #",
+    range="-",
+    levels="_.:-=+*#",
+    axis="|-+|",
+    dash="-",
+    ellipsis="..",
+    times="x",
+    arrow="->",
+    separator=" | ",
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Page:
+    """Width, characters and the folder to which paths are shown."""
+
+    width: int
+    encoding: str
+    signs: Signs
+    root: str
+
+    @classmethod
+    def of(cls, console: Console, root: str) -> Self:
+        """Return the page that a console writes on."""
+        return cls(
+            width=console.width,
+            encoding=console.encoding,
+            signs=UNICODE if _can_hold(console.encoding, UNICODE) else ASCII,
+            root=root,
+        )
+
+    def spell(self, name: str) -> str:
+        """Return text from outside, what the terminal would obey or cannot show as escapes."""
+        shown = printable(name)
+        return shown.encode(self.encoding, "backslashreplace").decode(self.encoding)
+
+    def text(self, name: str, style: str = "") -> Text:
+        """Return text from outside as it is: never markup, folded where it is too long."""
+        return Text(self.spell(name), style=style, overflow="fold")
+
+    def place(self, site: Site | None, width: int) -> Text:
+        """Return `file:line` in at most so many columns, shortened in the middle."""
+        if site is None:
+            return Text(self.signs.dash, style="dim")
+        path = shown_path(site.file, self.root).replace("\\", "/")
+        _, library, below = path.rpartition(_LIBRARY)
+        parts = below.split("/")
+        if library and len(parts) > 3:
+            path = "/".join([self.signs.ellipsis, *parts[-2:]])
+        elif library:
+            path = below
+        line = f":{site.line}"
+        return Text(self.shorten(self.spell(path), width - len(line)) + line)
+
+    def shorten(self, text: str, width: int) -> str:
+        """Return text in at most so many characters, more of its end than of its start."""
+        room = max(width, 8)
+        if len(text) <= room:
+            return text
+        start = room // 4
+        end = room - start - len(self.signs.ellipsis)
+        return f"{text[:start]}{self.signs.ellipsis}{text[-end:]}"
+
+
+def _can_hold(encoding: str, signs: Signs) -> bool:
+    try:
+        f"{signs}".encode(encoding)
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+@dataclass(frozen=True, slots=True)
+class Trimmed:
+    """A renderable without the spaces that rich fills lines up with."""
+
+    inner: RenderableType
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        """Yield the lines' segments."""
+        for line in console.render_lines(self.inner, options, pad=False):
+            while line and not line[-1].text.strip(" "):
+                line.pop()
+            if line:
+                last = line.pop()
+                line.append(Segment(last.text.rstrip(" "), last.style))
+            yield from line
+            yield Segment.line()

@@ -1,0 +1,86 @@
+"""The text report: what `gradscope inspect` prints."""
+
+from collections.abc import Iterator
+
+from rich.console import Console, RenderableType
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+
+from gradscope.report.figures import counted, figure
+from gradscope.report.finding import Finding, Severity
+from gradscope.report.model import Report
+from gradscope.report.page import Page, Trimmed
+from gradscope.report.paths import shown_site
+from gradscope.report.render import ViewOptions
+from gradscope.report.text_modules import module_section
+from gradscope.report.text_parameters import parameter_section
+from gradscope.report.text_summary import header, probe_line, summary_table
+from gradscope.report.text_tensors import tensor_section
+
+_SKIPPED_SHOWN = 5
+_SEVERITIES: dict[Severity, str] = {"error": "bold red", "warning": "magenta", "note": "cyan"}
+
+
+def render_text(report: Report, view: ViewOptions, console: Console) -> None:
+    """Print the report on a console, which decides width, colour and characters."""
+    page = Page.of(console, report.target.root)
+    for block in _blocks(report, view, page):
+        for part in block:
+            console.print(Trimmed(part), end="")
+        if block:
+            console.print()
+    console.print(Trimmed(_closing(report, view, page)), end="")
+
+
+def _blocks(report: Report, view: ViewOptions, page: Page) -> Iterator[list[RenderableType]]:
+    yield list(header(report, page))
+    yield [summary_table(report, page)]
+    yield list(_findings(report.findings, page))
+    yield list(module_section(report, view, page))
+    yield list(parameter_section(report, view, page))
+    yield list(tensor_section(report, view, page))
+    yield list(probe_line(report, page))
+    yield list(_skipped(report, page))
+
+
+def _findings(findings: tuple[Finding, ...], page: Page) -> Iterator[RenderableType]:
+    if findings:
+        yield Text("Findings", style="bold")
+    for finding in findings:
+        title = Text(f"{finding.rule} {finding.severity}", style=_SEVERITIES[finding.severity])
+        yield title.append(f" {finding.name}: ", style="not bold").append_text(
+            page.text(finding.message)
+        )
+        if finding.location is not None:
+            place = shown_site(finding.location, page.root)
+            source = finding.location.source
+            yield Padding(page.text(f"{page.signs.arrow} {place}  {source}"), (0, 0, 0, 2))
+        yield Padding(page.text(f"help: {finding.remedy}"), (0, 0, 0, 2))
+
+
+def _skipped(report: Report, page: Page) -> Iterator[RenderableType]:
+    if not report.skipped:
+        return
+    yield Text("Not seen", style="bold")
+    table = Table.grid(padding=(0, 2, 0, 0))
+    table.add_column(overflow="fold")
+    table.add_column(overflow="fold")
+    for item in report.skipped[:_SKIPPED_SHOWN]:
+        table.add_row(page.text(item.what), page.text(item.reason))
+    yield Padding(table, (0, 0, 0, 2))
+    if (more := len(report.skipped) - _SKIPPED_SHOWN) > 0:
+        yield Text(f"  {page.signs.ellipsis} {more:,} more: --output-format json", style="dim")
+
+
+def _closing(report: Report, view: ViewOptions, page: Page) -> Text:
+    summary = report.summary
+    counts = [
+        counted(summary.parameters, "parameter"),
+        counted(summary.tensors, "tensor"),
+        f"global gradient norm {figure(summary.grad_norm, page.signs)}",
+    ]
+    tips = [] if view.tensors == "all" else ["--tensors all lists every tensor"]
+    tips.append("--save FILE keeps the recording")
+    text = Text(", ".join(counts) + ".", overflow="fold")
+    return text.append(f" Try {', '.join(tips)}.", style="dim")

@@ -1,0 +1,155 @@
+"""The module tree of the text report, with bars on one logarithmic scale."""
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from rich.table import Table
+from rich.text import Text
+
+from gradscope.report.bars import LogScale, axis, bar, sparkline
+from gradscope.report.figures import counted, short_count, span_figure
+from gradscope.report.folding import (
+    FoldedModule,
+    cut_below,
+    fitting_depth,
+    fold_modules,
+    gradient_state,
+    merge_containers,
+    without_plain,
+)
+from gradscope.report.model import Report
+from gradscope.report.page import Page
+from gradscope.report.render import ViewOptions
+from gradscope.report.rows import ModuleRow
+from gradscope.report.selection import modules_below
+
+ROWS = 26
+"""The tree is as deep as fits into so many rows, unless the reader says how deep."""
+
+_GAP = 2
+_WIDE = 100
+_NARROW = 72
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Line:
+    """A row of the tree."""
+
+    module: FoldedModule
+    level: int
+
+
+def module_section(report: Report, view: ViewOptions, page: Page) -> Iterator[Table | Text]:
+    """Yield the tree's title, its table and what it leaves out."""
+    rows = modules_below(report, view)
+    trees = [tree for root in fold_modules(rows, gradient_state) if (tree := without_plain(root))]
+    depth = _depth(rows, trees, view)
+    shown = [merge_containers(cut_below(tree, depth)) for tree in trees]
+    lines = [line for tree in shown for line in _lines(tree, 0)]
+    if not lines:
+        return
+    yield _title(page)
+    yield _table(lines, page)
+    if hidden := _hidden(trees, shown):
+        yield Text(f"{counted(hidden, 'row')} of deeper modules folded: --depth shows more", "dim")
+
+
+def _depth(rows: tuple[ModuleRow, ...], trees: list[FoldedModule], view: ViewOptions) -> int:
+    if view.depth is not None and rows:
+        return min(row.depth for row in rows) + view.depth
+    return fitting_depth(trees, ROWS)
+
+
+def _hidden(trees: list[FoldedModule], shown: list[FoldedModule]) -> int:
+    whole = sum(merge_containers(tree).size() for tree in trees)
+    return whole - sum(tree.size() for tree in shown)
+
+
+def _title(page: Page) -> Text:
+    text = Text("Modules", style="bold")
+    note = "gradient norm over a module's parameters, log scale"
+    return text.append(f"  {note}", style="not bold dim") if page.width >= _NARROW else text
+
+
+def _lines(module: FoldedModule, level: int) -> Iterator[_Line]:
+    yield _Line(module=module, level=level)
+    for child in module.children:
+        yield from _lines(child, level + 1)
+
+
+def _table(lines: list[_Line], page: Page) -> Table:
+    norms = [span_figure(line.module.grad_norm, page.signs) for line in lines]
+    gains = [span_figure(line.module.gain, page.signs) for line in lines]
+    has_gain, has_trend = page.width >= _NARROW, page.width >= _WIDE and _has_trend(lines)
+    room = page.width - max(map(len, norms)) - len("params") - 3 * _GAP
+    room -= (max(map(len, gains)) + _GAP if has_gain else 0) + (_TREND + _GAP if has_trend else 0)
+    bar_width = min(max(room // 4, 8), 32)
+    labels = _labels(lines, room - bar_width, page)
+    table = Table(box=None, pad_edge=False, padding=(0, _GAP, 0, 0), header_style="dim")
+    table.add_column("module", overflow="fold")
+    table.add_column("params", justify="right", no_wrap=True)
+    table.add_column("norm", justify="right", no_wrap=True)
+    table.add_column("", no_wrap=True, width=bar_width)
+    if has_trend:
+        table.add_column("first to last", no_wrap=True, width=_TREND)
+    if has_gain:
+        table.add_column("gain", justify="right", no_wrap=True)
+    scale = LogScale.over([line.module.grad_norm for line in lines], bar_width)
+    for line, label, norm, gain in zip(lines, labels, norms, gains, strict=True):
+        cells = [label, Text(short_count(line.module.rows[0].numel)), _norm(line, norm)]
+        cells.append(bar(line.module.grad_norm, scale, page.signs) if scale else Text())
+        cells.extend([_trend(line.module, page)] if has_trend else [])
+        table.add_row(*cells, *([Text(gain)] if has_gain else []))
+    for marks in axis(scale, page.signs) if scale else ():
+        table.add_row("", "", "", marks)
+    return table
+
+
+_TREND = 14
+
+
+def _has_trend(lines: list[_Line]) -> bool:
+    return any(line.module.copies > 2 for line in lines)
+
+
+def _trend(module: FoldedModule, page: Page) -> Text:
+    """Return a sparkline of the norms' logarithms over the repeated modules."""
+    norms = [row.grad_norm for row in module.rows]
+    known = [math.log10(norm) for norm in norms if norm and math.isfinite(norm)]
+    if len(known) < 3 or len(known) < len(norms):
+        return Text()
+    last = len(known) - 1
+    count = min(len(known), _TREND)
+    return Text(sparkline([known[i * last // (count - 1)] for i in range(count)], page.signs))
+
+
+def _norm(line: _Line, text: str) -> Text:
+    norm = line.module.grad_norm
+    if norm is None:
+        return Text(text, style="dim")
+    if not math.isfinite(norm.high):
+        return Text(text, style="bold red")
+    return Text(text, style="magenta" if norm.high == 0.0 else "")
+
+
+def _labels(lines: list[_Line], width: int, page: Page) -> list[Text]:
+    """Return names with their classes, which make way where they do not fit."""
+    return [_label(line, width, page) for line in lines]
+
+
+def _label(line: _Line, width: int, page: Page) -> Text:
+    module = line.module
+    class_name = page.spell(module.rows[0].class_name)
+    indent = "  " * line.level
+    if not module.name:
+        return Text(class_name, style="bold", overflow="fold")
+    text = Text(indent + page.spell(module.name), overflow="fold")
+    if module.copies > 1:
+        text.append(f" {page.signs.times}{module.copies}", style="bold")
+    room = width - len(text) - 1
+    if len(class_name) <= room:
+        text.append(f" {class_name}", style="dim")
+    elif room >= 8:
+        text.append(f" {class_name[: room - 1]}{page.signs.ellipsis[0]}", style="dim")
+    return text

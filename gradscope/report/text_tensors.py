@@ -1,0 +1,129 @@
+"""The tensors worth looking at, or all of them, in the text report."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from rich.table import Table
+from rich.text import Text
+
+from gradscope.report.figures import span_figure
+from gradscope.report.folding import Span, joined_paths, span
+from gradscope.report.model import Report
+from gradscope.report.page import Page
+from gradscope.report.render import ViewOptions
+from gradscope.report.rows import TensorRow
+from gradscope.report.selection import Group, select_tensors, tensors_below
+
+_WIDE = 112
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Entry:
+    """Tensors of one operation in one line, in modules that repeat each other."""
+
+    title: str
+    rows: tuple[TensorRow, ...]
+
+    @property
+    def norm(self) -> Span | None:
+        return span(None if row.grad is None else row.grad.norm for row in self.rows)
+
+    @property
+    def module(self) -> str | None:
+        modules = [row.module for row in self.rows if row.module is not None]
+        return joined_paths(modules) if modules else None
+
+
+def tensor_section(report: Report, view: ViewOptions, page: Page) -> Iterator[Table | Text]:
+    """Yield a title, a table, and how much was left out."""
+    if view.tensors == "all":
+        rows = tensors_below(report, view)
+        if rows:
+            yield Text("Tensors", style="bold")
+            yield _table([_Entry(title="", rows=(row,)) for row in rows], page)
+        return
+    groups = select_tensors(report, view) if view.tensors == "top" else ()
+    if not groups:
+        return
+    yield Text("Tensors worth looking at", style="bold")
+    yield _table([entry for group in groups for entry in _entries(group)], page)
+    for group in groups:
+        if group.folded:
+            words = f"{page.signs.ellipsis} {group.folded:,} more with {group.title}"
+            yield Text(f"  {words}: --top shows more", style="dim")
+
+
+def _entries(group: Group[TensorRow]) -> list[_Entry]:
+    """Join the group's rows that one line made in modules of one kind."""
+    alike: dict[tuple[object, ...], list[TensorRow]] = {}
+    for row in group.rows:
+        key = (row.operation, row.slot, row.site, row.shape, _kind(row.module), row.reason)
+        alike.setdefault(key, []).append(row)
+    return [
+        _Entry(title=group.kind if place == 0 else "", rows=tuple(rows))
+        for place, rows in enumerate(alike.values())
+    ]
+
+
+def _kind(module: str | None) -> tuple[str, ...]:
+    """Return the path's names, with one sign for all numbers."""
+    names = () if module is None else module.split(".")
+    return tuple("0" if name.isdecimal() else name for name in names)
+
+
+def _table(entries: list[_Entry], page: Page) -> Table:
+    is_wide = page.width >= _WIDE
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
+    table.add_column("")
+    table.add_column("norm", justify="right", no_wrap=True)
+    table.add_column("tensor and where it was made", overflow="fold")
+    if is_wide:
+        table.add_column("line", overflow="fold", max_width=page.width * 2 // 5)
+    norms = [_norm(entry, page) for entry in entries]
+    width = page.width * 2 // 5 if is_wide else page.width - max(map(len, norms)) - 14
+    for entry, norm in zip(entries, norms, strict=True):
+        what, place = _what(entry, page), _place(entry.rows[0], page, width)
+        numbers = (Text(entry.title, style="dim"), norm)
+        if is_wide:
+            table.add_row(*numbers, what, place)
+        else:
+            table.add_row(*numbers, what.append("\n").append_text(place))
+    return table
+
+
+def _norm(entry: _Entry, page: Page) -> Text:
+    grad = entry.rows[0].grad
+    if grad is None:
+        return Text(page.signs.dash, style="dim")
+    text = span_figure(entry.norm, page.signs)
+    if grad.nonfinite:
+        return Text(text, style="bold red")
+    return Text(text, style="magenta" if grad.norm == 0.0 else "")
+
+
+def _what(entry: _Entry, page: Page) -> Text:
+    row = entry.rows[0]
+    text = page.text(row.operation.removesuffix("Backward0"))
+    if entry.module is not None:
+        text.append(f" in {page.spell(entry.module) or 'the model'}")
+    if row.call:
+        text.append(f" (call {row.call})")
+    if row.shape is not None:
+        text.append(f" [{', '.join(map(str, row.shape))}]", style="dim")
+    if row.grad is not None and row.grad.nonfinite:
+        counts = f"{row.grad.nonfinite:,} of {row.grad.numel:,} non-finite"
+        text.append(f" {counts}", style="bold red")
+    if row.grad is None and row.reason:
+        text.append(f" {page.spell(row.reason)}", style="magenta")
+    return text
+
+
+def _place(row: TensorRow, page: Page, width: int) -> Text:
+    text = page.place(row.site, min(width, 44))
+    if row.site is not None and row.site.source:
+        room = max(width - len(text) - 2, 0)
+        source = page.spell(row.site.source)
+        if len(source) > room:
+            source = source[: max(room - 1, 0)] + page.signs.ellipsis[0] if room >= 12 else ""
+        text.append(f"  {source}", style="dim")
+    return text
