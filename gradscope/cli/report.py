@@ -12,9 +12,7 @@ from gradscope.errors import GradscopeError
 
 RecordingArguments = Annotated[
     list[Path],
-    typer.Argument(
-        metavar="RECORDING", help="Files that --save has written.", show_default=False
-    ),
+    typer.Argument(metavar="RECORDING", help="Files that --save has written.", show_default=False),
 ]
 ModuleOption = Annotated[
     str | None,
