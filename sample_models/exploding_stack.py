@@ -1,7 +1,7 @@
 """Twenty linear layers whose weights are drawn from N(0, 1): the gradient explodes.
 
-A layer of width 10 multiplies a gradient by about the square root of 10 on its way back, so the
-first layers get one that is many orders of magnitude larger than what reaches the last.
+On its way back a layer of width 10 multiplies a gradient by about the square root of 10, so at the
+output of the first layer it is many orders of magnitude larger than at that of the last.
 """
 
 import torch
@@ -12,13 +12,27 @@ LAYERS = 20
 WIDTH = 10
 
 
+class LinearStack(nn.Module):
+    """Linear layers and nothing in between."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layers = nn.ModuleList(nn.Linear(WIDTH, WIDTH) for _ in range(LAYERS))
+        for layer in self.layers:
+            # With std=WIDTH**-0.5 the stack would be level.
+            nn.init.normal_(layer.weight, std=1.0)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Map `[batch, WIDTH]` to the same shape."""
+        for layer in self.layers:
+            x = layer(x)
+        return x
+
+
 def build_model() -> nn.Module:
-    """The stack; weights from N(0, 1 / WIDTH) would keep it level."""
+    """The stack at its initialisation."""
     torch.manual_seed(0)
-    model = nn.Sequential(*(nn.Linear(WIDTH, WIDTH) for _ in range(LAYERS)))
-    for layer in model:
-        nn.init.normal_(layer.weight, std=1.0)
-    return model
+    return LinearStack()
 
 
 def build_batch() -> tuple[Tensor, Tensor]:
