@@ -5,6 +5,7 @@ from collections.abc import Callable
 import torch
 from torch import nn
 
+from gradscope.capture.definitions import Definitions
 from gradscope.inspection import record
 from gradscope.report.model import Report
 from gradscope.target.objects import target_from_objects
@@ -47,7 +48,20 @@ def inspect(
     return inspect_target(target, probe_steps=probe_steps, eager=eager, command="inspect")
 
 
-def inspect_target(target: Target, *, probe_steps: int, eager: bool, command: str) -> Report:
+def inspect_target(
+    target: Target,
+    *,
+    probe_steps: int,
+    eager: bool,
+    command: str,
+    definitions: Definitions | None = None,
+) -> Report:
     """Run a target once under watch and report on it."""
-    recording = record(target, probe_steps=probe_steps, eager=eager, command=command)
+    recording = record(
+        target,
+        probe_steps=probe_steps,
+        eager=eager,
+        command=command,
+        definitions=definitions,
+    )
     return Report.from_recording(recording)

@@ -12,6 +12,7 @@ from torch import nn
 from gradscope import __version__
 from gradscope.capture.assemble import Assembler
 from gradscope.capture.compiled import is_compiled, watchable
+from gradscope.capture.definitions import Definitions
 from gradscope.capture.modules import tensors
 from gradscope.capture.naming import NamedModel, name_model, shape_of
 from gradscope.capture.session import Measurements, StepCapture
@@ -22,7 +23,14 @@ from gradscope.recording.records import Environment, Recording, TargetRecord
 from gradscope.target.target import Outcome, Target
 
 
-def record(target: Target, *, probe_steps: int, eager: bool, command: str) -> Recording:
+def record(
+    target: Target,
+    *,
+    probe_steps: int,
+    eager: bool,
+    command: str,
+    definitions: Definitions | None = None,
+) -> Recording:
     """Run a target once under watch, probe it, put everything back, and return what was seen.
 
     Args:
@@ -30,6 +38,7 @@ def record(target: Target, *, probe_steps: int, eager: bool, command: str) -> Re
         probe_steps: Optimizer steps to make on a snapshot, each followed by a watched backward.
         eager: Whether the target runs compiled code eagerly.
         command: What was run, for the record.
+        definitions: The lines that made the model's modules, where its making was watched.
     """
     named = name_model(target.model, target.optimizer)
     assembler = Assembler(
@@ -37,6 +46,7 @@ def record(target: Target, *, probe_steps: int, eager: bool, command: str) -> Re
         version=__version__,
         command=command,
         environment=_environment(named),
+        definitions=definitions or {},
     )
     watch = _Watch(target, named, assembler, opaque=is_compiled(target.model) and not eager)
     with preserved(target.model, target.optimizer, target.batch):
@@ -81,8 +91,8 @@ class _Watch:
         target = self._target
         capture, ending, measured = self._backward()
         probe = OptimizerProbe(self._named.parameters, target.optimizer)
-        is_stepping = (probe.is_users or probe_steps > 0) and self._can_step(probe)
-        updates = probe.step() if is_stepping else None
+        wants_steps = probe.is_users or probe_steps > 0
+        updates = self._step(probe) if wants_steps else None
         self._assembler.add_step(
             "step",
             capture,
@@ -92,22 +102,27 @@ class _Watch:
             update_norms=updates if probe.is_users else None,
         )
         capture.close()
-        if is_stepping:
+        if updates is not None:
             self._probe(probe, probe_steps)
         return ending
 
-    def _can_step(self, probe: OptimizerProbe) -> bool:
-        if probe.obstacle is None:
-            return True
-        self._assembler.skip("update norms and probing steps", probe.obstacle)
-        return False
+    def _step(self, probe: OptimizerProbe) -> list[float] | None:
+        """Make an optimizer step; return the norms of the updates, None where it cannot be made."""
+        reason = probe.obstacle
+        if reason is None:
+            try:
+                return probe.step()
+            except UserCodeError as error:
+                reason = _first_line(error)
+        self._assembler.skip("update norms and probing steps", reason)
+        return None
 
     def _probe(self, probe: OptimizerProbe, steps: int) -> None:
         for number in range(1, steps + 1):
             try:
                 capture, ending, measured = self._backward()
-            except (UserCodeError, RuntimeError) as error:
-                self._assembler.skip(f"probing from step {number} on", str(error).splitlines()[0])
+            except GradscopeError as error:
+                self._assembler.skip(f"probing from step {number} on", _first_line(error))
                 return
             self._assembler.add_step(
                 "probe",
@@ -117,8 +132,8 @@ class _Watch:
                 optimizer=probe.description,
             )
             capture.close()
-            if number < steps:
-                probe.step()
+            if number < steps and self._step(probe) is None:
+                return
 
     def _backward(self) -> tuple[StepCapture, _Ending, Measurements]:
         for parameter in self._named.parameters:
@@ -138,6 +153,14 @@ def _measured(capture: StepCapture, outcome: Outcome) -> Measurements:
         raise
     except Exception as error:
         raise UserCodeError("backward raised an exception") from error
+
+
+def _first_line(error: GradscopeError) -> str:
+    cause = error.__cause__
+    if cause is None:
+        return error.what
+    text = str(cause).splitlines() or [""]
+    return f"{error.what}: {type(cause).__name__}: {text[0]}"
 
 
 def _environment(named: NamedModel) -> Environment:

@@ -5,6 +5,7 @@ import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
+from gradscope.capture.definitions import Definitions
 from gradscope.capture.garbage import no_garbage_collection
 from gradscope.capture.graph_records import GraphRecords
 from gradscope.capture.naming import NamedModel
@@ -23,6 +24,8 @@ from gradscope.recording.records import (
     TensorStat,
 )
 
+_UNKNOWN: Definitions = {}
+
 
 class Assembler:
     """Gathers the records of one recording.
@@ -32,15 +35,22 @@ class Assembler:
         version: Of gradscope.
         command: What was run, for the record.
         environment: Where.
+        definitions: The lines that made the modules, as far as they are known.
     """
 
     def __init__(
-        self, named: NamedModel, *, version: str, command: str, environment: Environment
+        self,
+        named: NamedModel,
+        *,
+        version: str,
+        command: str,
+        environment: Environment,
+        definitions: Definitions = _UNKNOWN,
     ) -> None:
         self._named = named
         self._version, self._command, self._environment = version, command, environment
         self._began = time.perf_counter()
-        self._graphs = GraphRecords(named)
+        self._graphs = GraphRecords(named, definitions)
         self._steps: list[StepRecord] = []
         self._events: list[EventRecord] = []
         self._parameter_stats: list[ParameterStat] = []

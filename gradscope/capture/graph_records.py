@@ -3,10 +3,12 @@
 import linecache
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import replace
 
 from torch import nn
 from torch.autograd.graph import Node
 
+from gradscope.capture.definitions import Definitions
 from gradscope.capture.graph import VIEW_OPERATIONS, Graph
 from gradscope.capture.modules import Edge
 from gradscope.capture.naming import NamedModel, dtype_name
@@ -44,13 +46,17 @@ class GraphRecords:
 
     Args:
         named: The model's modules and parameters.
+        definitions: The lines that made the modules, as far as they are known.
     """
 
-    def __init__(self, named: NamedModel) -> None:
+    def __init__(self, named: NamedModel, definitions: Definitions) -> None:
         self._known: list[tuple[list[str], list[tuple[tuple[int, int], ...]], int]] = []
         self._sites: dict[Site, int] = {}
         self._module_places = {module: place for place, module in enumerate(named.modules)}
-        self.modules: list[ModuleRecord] = list(named.module_records)
+        self.modules: list[ModuleRecord] = [
+            replace(record, site=self._site(definitions.get(module)))
+            for module, record in zip(named.modules, named.module_records, strict=True)
+        ]
         self.calls: list[ModuleCallRecord] = []
         self.nodes: list[NodeRecord] = []
         self.edges: list[EdgeRecord] = []

@@ -46,6 +46,7 @@ def inspect(  # noqa: PLR0913 - the signature is the list of options
     with reserved_stdout() as stdout:
         # torch takes more than a second to import, and --help must not pay for it.
         from gradscope.api import inspect_target
+        from gradscope.capture.definitions import watch_definitions
         from gradscope.report.render import ViewOptions
         from gradscope.target.loading import load_target
         from gradscope.target.options import TargetOptions
@@ -64,13 +65,20 @@ def inspect(  # noqa: PLR0913 - the signature is the list of options
             args=tuple(args or ()),
             eager=eager,
         )
-        loaded = load_target(target, chosen)
+        with watch_definitions() as definitions:
+            loaded = load_target(target, chosen)
         for note in loaded.notes:
             show_note(note)
         command = shlex.join(["gradscope", *sys.argv[1:]])
-        report = inspect_target(loaded, probe_steps=probe_steps, eager=eager, command=command)
+        report = inspect_target(
+            loaded,
+            probe_steps=probe_steps,
+            eager=eager,
+            command=command,
+            definitions=definitions,
+        )
         if save is not None:
-            save_recording(report, save)
+            save_recording(report, save, force=force)
         view = ViewOptions(tensors=tensors, sort=sort, top=top)
         write_report(
             report, output_format, view, output_file=output_file, stdout=stdout, color=color

@@ -43,10 +43,9 @@ def check_destinations(output_file: str, save: Path | None, *, force: bool) -> N
         )
 
 
-def save_recording(report: "Report", path: Path) -> None:
-    """Save the recording, replacing the file that `check_destinations` allowed to go."""
-    path.unlink(missing_ok=True)
-    report.save(path)
+def save_recording(report: "Report", path: Path, *, force: bool) -> None:
+    """Save the recording and say so."""
+    report.save(path, force=force)
     show_note(f"wrote {path}")
 
 

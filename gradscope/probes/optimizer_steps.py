@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from gradscope.capture.statistics import norms
+from gradscope.errors import UserCodeError
 
 DEFAULT_LEARNING_RATE = 1e-3
 """Of the Adam that makes the steps where the target has no optimizer."""
@@ -19,7 +20,7 @@ class OptimizerProbe:
     """Makes optimizer steps with whatever gradients the parameters hold.
 
     Args:
-        parameters: The model's parameters.
+        parameters: The model's parameters, with the gradients of the first step.
         optimizer: The user's; None for Adam.
     """
 
@@ -28,29 +29,50 @@ class OptimizerProbe:
     ) -> None:
         self._parameters = parameters
         self.is_users = optimizer is not None
-        self._optimizer = optimizer or torch.optim.Adam(
-            [parameter for parameter in parameters if parameter.requires_grad],
-            lr=DEFAULT_LEARNING_RATE,
-        )
+        self._optimizers = _adam(parameters) if optimizer is None else [optimizer]
 
     @property
     def description(self) -> str:
         """The optimizer and its learning rates, as `AdamW(lr=0.001)`."""
-        return describe_optimizer(self._optimizer)
+        return " and ".join(describe_optimizer(optimizer) for optimizer in self._optimizers)
 
     @property
     def obstacle(self) -> str | None:
-        """Why the optimizer cannot make a step from given gradients, if it cannot."""
-        closure = inspect.signature(type(self._optimizer).step).parameters.get("closure")
-        if closure is not None and closure.default is inspect.Parameter.empty:
-            return f"{type(self._optimizer).__name__} makes its steps with a closure"
-        return None
+        """Why a step cannot be made from the gradients that are there, if it cannot."""
+        for optimizer in self._optimizers:
+            closure = inspect.signature(type(optimizer).step).parameters.get("closure")
+            if closure is not None and closure.default is inspect.Parameter.empty:
+                return f"{type(optimizer).__name__} makes its steps with a closure"
+        return None if self._optimizers else "no parameter has a gradient"
 
     def step(self) -> list[float]:
-        """Make one step, and return the norm of the change it made to each parameter."""
+        """Make one step, and return the norm of the change it made to each parameter.
+
+        Raises:
+            UserCodeError: The optimizer raised.
+        """
         before = [parameter.detach().clone() for parameter in self._parameters]
-        self._optimizer.step()
+        for optimizer in self._optimizers:
+            try:
+                optimizer.step()
+            except Exception as error:
+                raise UserCodeError(
+                    f"{type(optimizer).__name__}.step raised an exception"
+                ) from error
         return norms([_change(p, old) for p, old in zip(self._parameters, before, strict=True)])
+
+
+def _adam(parameters: list[nn.Parameter]) -> list[torch.optim.Optimizer]:
+    """Return an Adam for dense gradients and one for sparse ones, as far as there are any."""
+    reached = [parameter for parameter in parameters if parameter.grad is not None]
+    sparse = [p for p in reached if p.grad is not None and p.grad.is_sparse]
+    dense = [p for p in reached if p.grad is not None and not p.grad.is_sparse]
+    optimizers: list[torch.optim.Optimizer] = []
+    if dense:
+        optimizers.append(torch.optim.Adam(dense, lr=DEFAULT_LEARNING_RATE))
+    if sparse:
+        optimizers.append(torch.optim.SparseAdam(sparse, lr=DEFAULT_LEARNING_RATE))
+    return optimizers
 
 
 def describe_optimizer(optimizer: torch.optim.Optimizer) -> str:

@@ -1,14 +1,14 @@
 """The records of a recording: what was measured, as numbers, strings and tuples.
 
-Nothing here holds a tensor or imports torch. `None`, `0.0` and NaN are three different values: never
-measured, a true zero, broken.
+Nothing here holds a tensor or imports torch. `None`, `0.0` and NaN are three different values:
+never measured, a true zero, broken.
 """
 
 from dataclasses import dataclass
 from typing import Literal
 
 Reach = Literal["gradient", "zero", "none", "frozen"]
-"""What backward left in a parameter: a gradient, an exactly zero one, none, or none because frozen."""
+"""What backward left in a parameter: a gradient, an exactly zero one, none, none for it is frozen."""
 
 NodeKind = Literal["operation", "view", "parameter", "leaf"]
 """`view` nodes hand on their neighbour's gradient under another shape; `leaf` is a tensor that
@@ -70,6 +70,9 @@ class ModuleRecord:
     parent: int | None
     in_model: bool
     training: bool
+    site: int | None = None
+    """The line that gave it to its parent, as `self.head = nn.Linear(…)`; None where that was not
+    watched."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -135,8 +138,8 @@ class GradientStat:
     """The numbers of one gradient.
 
     `norm` and `absolute_maximum` are exact (every element, float64 sums of float32 or wider);
-    `zero_share` comes from a strided sample where `sampled` is true, `magnitudes` from one of at most
-    1,024 elements.
+    `zero_share` comes from a strided sample where `sampled` is true, `magnitudes` from one of at
+    most 1,024 elements.
     """
 
     numel: int

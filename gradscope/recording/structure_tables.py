@@ -77,11 +77,12 @@ def _write_module(record: ModuleRecord) -> Cells:
         record.parent,
         record.in_model,
         record.training,
+        record.site,
     )
 
 
 def _read_module(row: Row) -> ModuleRecord:
-    index, path, aliases, class_name, parent, in_model, training = row
+    index, path, aliases, class_name, parent, in_model, training, site = row
     return ModuleRecord(
         index=index,
         path=path,
@@ -90,6 +91,7 @@ def _read_module(row: Row) -> ModuleRecord:
         parent=parent,
         in_model=bool(in_model),
         training=bool(training),
+        site=site,
     )
 
 
@@ -102,6 +104,7 @@ MODULES: Table[ModuleRecord] = Table(
         "parent INTEGER",
         "in_model INTEGER",
         "training INTEGER",
+        "site INTEGER",
     ),
     write=_write_module,
     read=_read_module,

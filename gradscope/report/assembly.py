@@ -74,10 +74,22 @@ def parameter_rows(view: StepView) -> tuple[ParameterRow, ...]:
             view,
             parameter,
             depth=depths.get(parameter.index),
-            site=uses.get(parameter.index, calls.get(parameter.module)),
+            site=uses.get(parameter.index)
+            or calls.get(parameter.module)
+            or _definition(view.recording, parameter.module),
         )
         for parameter in view.recording.parameters
     )
+
+
+def _definition(recording: Recording, module: int | None) -> Site | None:
+    """Return the line that defined a module, or the nearest module around it that has one."""
+    while module is not None:
+        record = recording.modules[module]
+        if record.site is not None:
+            return recording.sites[record.site]
+        module = record.parent
+    return None
 
 
 def _first_uses(view: StepView) -> dict[int, Site]:
@@ -155,6 +167,9 @@ def _tensor_row(view: StepView, stat: TensorStat) -> TensorRow:
     recording = view.recording
     node = recording.nodes[stat.node]
     call = None if node.module_call is None else recording.calls[node.module_call]
+    site = None if node.site is None else recording.sites[node.site]
+    if site is None and call is not None:
+        site = _definition(recording, call.module)
     shape = node.outputs[stat.slot] if stat.slot < len(node.outputs) else None
     return TensorRow(
         node=stat.node,
@@ -163,7 +178,7 @@ def _tensor_row(view: StepView, stat: TensorStat) -> TensorRow:
         kind=node.kind,
         module=None if call is None else recording.modules[call.module].path,
         call=None if call is None else call.call,
-        site=None if node.site is None else recording.sites[node.site],
+        site=site,
         shape=None if shape is None else shape.dims,
         dtype=None if shape is None else shape.dtype,
         grad=stat.gradient,

@@ -130,6 +130,7 @@ def module_object(row: ModuleRow, report: Report) -> Object:
         "parent": None if row.parent is None else report.modules[row.parent].path,
         "in_model": row.in_model,
         "training": row.training,
+        "location": _location(row.site, report),
         "parameters": row.parameters,
         "own_parameters": row.own_parameters,
         "numel": row.numel,

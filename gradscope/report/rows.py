@@ -19,7 +19,8 @@ class ParameterRow:
     module: str
     """Path of the module that owns it under its first name."""
     site: Site | None
-    """The line of the first operation that used it; else the first call of its module."""
+    """The line of the first operation that used it; else of the first call of its module; else the
+    line that defined the module."""
     shape: tuple[int, ...]
     dtype: str
     device: str
@@ -60,8 +61,8 @@ class ModuleCallRow:
     output_grad_norm: float | None
     """Total norm of the gradients with respect to its outputs."""
     input_grad_norm: float | None
-    """Likewise its inputs, over every use of them: one that a residual branch adds to the output
-    holds that branch's gradient too."""
+    """Likewise its inputs; None where one of them is used outside of this call too, as by a
+    residual branch: its gradient is not this call's alone."""
 
     @property
     def gain(self) -> float | None:
@@ -83,6 +84,8 @@ class ModuleRow:
     depth: int
     """How many modules it lies in."""
     in_model: bool
+    site: Site | None
+    """The line that gave it to its parent, where that was watched."""
     training: bool
     parameters: int
     """Parameter tensors in it and below it."""
@@ -113,6 +116,8 @@ class TensorRow:
     call: int | None
     """Which call of that module, counted from 0."""
     site: Site | None
+    """The line that made it; where that lies in torch, as in an `nn.Sequential`, the line that
+    defined the module."""
     shape: tuple[int, ...] | None
     dtype: str | None
     grad: GradientStat | None
