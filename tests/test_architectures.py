@@ -143,3 +143,13 @@ def watched_backward(case, model, batch) -> Tensor:
     capture.backward(loss)
     capture.close()
     return loss.detach()
+
+
+@every_architecture
+def test_probing_leaves_the_model_as_it_was(case):
+    model, batch = built(case)
+    before = state_of(model)
+    report = gradscope.inspect(model, batch, case.loss, probe_steps=STEPS)
+    assert differences(before, state_of(model)) == []
+    skipped = any("probing" in each.what for each in report.skipped)
+    assert len(report.probes) == (0 if skipped else STEPS)

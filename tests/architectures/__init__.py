@@ -5,8 +5,15 @@ from tests.architectures.language import LANGUAGE
 from tests.architectures.mechanisms import MECHANISMS
 from tests.architectures.networks import NETWORKS
 from tests.architectures.perception import PERCEPTION
+from tests.architectures.transforms import TRANSFORMS
 
-ARCHITECTURES: tuple[ArchitectureCase, ...] = (*LANGUAGE, *PERCEPTION, *NETWORKS, *MECHANISMS)
+ARCHITECTURES: tuple[ArchitectureCase, ...] = (
+    *LANGUAGE,
+    *PERCEPTION,
+    *NETWORKS,
+    *MECHANISMS,
+    *TRANSFORMS,
+)
 
 __all__ = [
     "ARCHITECTURES",
