@@ -7,12 +7,13 @@ import typer
 
 from gradscope import __version__
 from gradscope.cli.errors import BugReport, show_error
+from gradscope.cli.graph import graph
 from gradscope.cli.inspect import inspect
 from gradscope.cli.report import report
 from gradscope.cli.streams import seal_stdout
 from gradscope.errors import ExitCode, GradscopeError
 
-COMMANDS = (("inspect", inspect), ("report", report))
+COMMANDS = (("inspect", inspect), ("graph", graph), ("report", report))
 
 app = typer.Typer(
     name="gradscope",

@@ -1,0 +1,146 @@
+"""`gradscope graph`."""
+
+import io
+import os
+import shlex
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal, TextIO
+
+import typer
+
+from gradscope.cli import options
+from gradscope.cli.console import make_console
+from gradscope.cli.errors import show_note
+from gradscope.cli.inspect import check_file_arguments
+from gradscope.cli.output import check_destinations, set_verbosity
+from gradscope.cli.report import DepthOption, ModuleOption
+from gradscope.cli.streams import reserved_stdout
+from gradscope.errors import GradscopeError
+
+if TYPE_CHECKING:
+    from gradscope.report.model import Report
+    from gradscope.target.options import TargetOptions
+
+GraphTargetArgument = Annotated[
+    str,
+    typer.Argument(
+        metavar="TARGET|RECORDING",
+        help="path/file.py[:EXPR], package.module[:EXPR], or a .gradscope file that --save has "
+        "written.",
+        show_default=False,
+    ),
+]
+GraphFormatOption = Annotated[
+    Literal["text", "dot", "mermaid", "json"],
+    typer.Option("--output-format", help="How to write the graph.", rich_help_panel="Output"),
+]
+MaxNodesOption = Annotated[
+    int | None,
+    typer.Option(
+        "--max-nodes",
+        min=1,
+        metavar="N",
+        help="Fold the deepest modules until no more nodes are left; 200 in dot and mermaid.",
+        rich_help_panel="Report",
+        show_default=False,
+    ),
+]
+
+
+def graph(  # noqa: PLR0913 - the signature is the list of options
+    target: GraphTargetArgument,
+    args: options.FileArguments = None,
+    model: options.ModelOption = None,
+    batch: options.BatchOption = None,
+    loss: options.LossOption = None,
+    inputs: options.InputOption = None,
+    grad_output: options.GradOutputOption = None,
+    device: options.DeviceOption = "cpu",
+    mode: options.ModeOption = "train",
+    seed: options.SeedOption = 0,
+    dtype: options.DtypeOption = None,
+    checkpoint: options.CheckpointOption = None,
+    eager: options.EagerOption = False,
+    module: ModuleOption = None,
+    depth: DepthOption = None,
+    max_nodes: MaxNodesOption = None,
+    output_format: GraphFormatOption = "text",
+    output_file: options.OutputFileOption = "-",
+    quiet: options.QuietOption = False,
+    verbose: options.VerboseOption = False,
+    color: options.ColorOption = "auto",
+) -> None:
+    """Show the autograd graph: modules, their operations, and the gradients between them."""
+    set_verbosity(quiet=quiet, verbose=verbose)
+    check_file_arguments(args)
+    check_destinations(output_file, None, force=False)
+    with reserved_stdout() as stdout:
+        from gradscope.report.graph_part import GraphOptions
+        from gradscope.report.graph_render import render_graph
+
+        if _is_recording(target):
+            report = _load(target)
+        else:
+            from gradscope.target.options import TargetOptions
+
+            chosen = TargetOptions(
+                model=model,
+                batch=batch,
+                loss=loss,
+                inputs=tuple(inputs or ()),
+                grad_output=grad_output,
+                device=device,
+                mode=mode,
+                seed=seed,
+                dtype=dtype,
+                checkpoint=checkpoint,
+                args=tuple(args or ()),
+                eager=eager,
+            )
+            report = _run(target, chosen)
+        console = make_console(stdout if output_file == "-" else io.StringIO(), color)
+        wanted = GraphOptions(module=module, depth=depth, max_nodes=max_nodes)
+        rendered = render_graph(report, output_format, wanted, console)
+        _write(rendered.text, output_file, stdout)
+        if rendered.folded:
+            show_note(rendered.folded)
+
+
+def _is_recording(target: str) -> bool:
+    return target.endswith(".gradscope")
+
+
+def _load(path: str) -> "Report":
+    from gradscope.recording.store import load_recording
+    from gradscope.report.model import Report
+
+    return Report.from_recording(load_recording(path))
+
+
+def _run(target: str, chosen: "TargetOptions") -> "Report":
+    # torch takes more than a second to import, and recordings must not pay for it.
+    from gradscope.api import inspect_target
+    from gradscope.target.loading import load_target
+
+    loaded = load_target(target, chosen)
+    for note in loaded.notes:
+        show_note(note)
+    command = shlex.join(["gradscope", *sys.argv[1:]])
+    return inspect_target(loaded, probe_steps=0, eager=chosen.eager, command=command)
+
+
+def _write(text: str, output_file: str, stdout: TextIO) -> None:
+    if output_file != "-":
+        try:
+            Path(output_file).write_text(text + "\n", encoding="utf-8")
+        except OSError as error:
+            raise GradscopeError(f"cannot write {output_file!r}", cause=error.strerror) from None
+        show_note(f"wrote {output_file}")
+        return
+    try:
+        stdout.write(text + "\n")
+        stdout.flush()
+    except BrokenPipeError:
+        # The reader has seen enough; later flushes must not complain either.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), stdout.fileno())
