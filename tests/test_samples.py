@@ -1,6 +1,7 @@
 """The sample models: as plain torch, through the Python interface, and from the command line."""
 
 import copy
+import gc
 import importlib.util
 import io
 import json
@@ -8,6 +9,7 @@ import os
 import pickle
 import subprocess
 import sys
+import weakref
 from pathlib import Path
 from types import ModuleType
 
@@ -167,6 +169,17 @@ def test_inspected_model_can_still_be_copied_pickled_and_trained(sample):
     torch.save(model, io.BytesIO())
     sample.loss_fn(model(*inputs), target).backward()
     optimizer.step()
+
+
+@every_sample
+def test_report_keeps_no_tensor_alive(sample):
+    model, batch = sample.build_model(), sample.build_batch()
+    watched = [weakref.ref(tensor) for tensor in (*model.parameters(), *batch)]
+    report = gradscope.inspect(model, batch, sample.loss_fn, probe_steps=1)
+    del model, batch
+    gc.collect()
+    assert report.parameters
+    assert [tensor() for tensor in watched if tensor() is not None] == []
 
 
 def norms(report, kind: str) -> list[float]:
