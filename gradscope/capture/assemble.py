@@ -13,6 +13,7 @@ from gradscope.capture.session import Measurements, StepCapture
 from gradscope.recording.records import (
     Environment,
     EventRecord,
+    InputStat,
     ParameterRecord,
     ParameterStat,
     Reach,
@@ -55,6 +56,7 @@ class Assembler:
         self._events: list[EventRecord] = []
         self._parameter_stats: list[ParameterStat] = []
         self._tensor_stats: list[TensorStat] = []
+        self._input_stats: list[InputStat] = []
         self._skipped: list[Skipped] = []
 
     def skip(self, what: str, reason: str) -> None:
@@ -86,19 +88,23 @@ class Assembler:
         """
         step = len(self._steps)
         known = len(self._graphs)
-        graph, first = self._graphs.add(capture)
-        if graph == known:
+        place = self._graphs.add(capture)
+        if place.graph == known:
             for note in self._graphs.hidden(capture):
                 self.skip(note.what, note.reason)
         self._steps.append(
-            StepRecord(index=step, kind=kind, graph=graph, loss=loss, optimizer=optimizer)
+            StepRecord(index=step, kind=kind, graph=place.graph, loss=loss, optimizer=optimizer)
         )
         called = {call.module for call in capture.modules.calls}
         for record in self._named.parameter_records:
             was_called = self._named.modules[record.module] in called
             norm = None if update_norms is None else update_norms[record.index]
             self._parameter_stats.append(_parameter_stat(step, record, measured, was_called, norm))
-        self._tensor_stats += _tensor_stats(step, capture, measured, first)
+        self._tensor_stats += _tensor_stats(step, capture, measured, place.first_node)
+        self._input_stats += [
+            InputStat(step=step, call=place.first_call + call, place=order, norm=stat.norm)
+            for (call, order), stat in measured.shares.items()
+        ]
         self._note_unmeasured(measured)
         self._note_times(step, capture)
 
@@ -139,6 +145,7 @@ class Assembler:
             parameter_stats=tuple(self._parameter_stats),
             tensor_stats=tuple(self._tensor_stats),
             skipped=tuple(self._skipped),
+            input_stats=tuple(self._input_stats),
         )
 
 

@@ -4,6 +4,7 @@ import linecache
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
+from typing import NamedTuple
 
 from torch import nn
 from torch.autograd.graph import Node
@@ -41,6 +42,24 @@ _NO_SEQUENCE = 2**64 - 1
 """The creation number of nodes that were not numbered: leaves."""
 
 
+class GraphPlace(NamedTuple):
+    """Where the records of a graph are."""
+
+    graph: int
+    first_node: int
+    first_call: int
+
+
+class _Known(NamedTuple):
+    """What tells graphs apart."""
+
+    operations: list[str]
+    successors: list[tuple[tuple[int, int], ...]]
+    modules: list[nn.Module]
+    """As they were called."""
+    place: GraphPlace
+
+
 class GraphRecords:
     """The records of the distinct graphs of a recording.
 
@@ -50,7 +69,7 @@ class GraphRecords:
     """
 
     def __init__(self, named: NamedModel, definitions: Definitions) -> None:
-        self._known: list[tuple[list[str], list[tuple[tuple[int, int], ...]], int]] = []
+        self._known: list[_Known] = []
         self._sites: dict[Site, int] = {}
         self._module_places = {module: place for place, module in enumerate(named.modules)}
         self.modules: list[ModuleRecord] = [
@@ -70,27 +89,23 @@ class GraphRecords:
         """The distinct lines."""
         return tuple(self._sites)
 
-    def add(self, capture: StepCapture) -> tuple[int, int]:
-        """Add a graph unless one like it is there.
-
-        Returns:
-            The graph's number, and the index of its first node.
-        """
-        graph = capture.graph
-        for number, (operations, successors, first) in enumerate(self._known):
-            if operations == graph.operations and successors == graph.successors:
-                return number, first
-        number, first = len(self._known), len(self.nodes)
-        self._known.append((graph.operations, graph.successors, first))
-        first_call = len(self.calls)
-        self._add_calls(capture, number, first)
-        self._add_nodes(capture, number, first, first_call)
+    def add(self, capture: StepCapture) -> GraphPlace:
+        """Add a graph unless one like it is there, and return where its records are."""
+        graph, modules = capture.graph, [call.module for call in capture.modules.calls]
+        for known in self._known:
+            if known[:3] == (graph.operations, graph.successors, modules):
+                return known.place
+        place = GraphPlace(len(self._known), len(self.nodes), len(self.calls))
+        self._known.append(_Known(graph.operations, graph.successors, modules, place))
+        self._add_calls(capture, place)
+        self._add_nodes(capture, place)
+        first = place.first_node
         self.edges += [
             EdgeRecord(source=first + source, target=first + target, slot=slot)
             for source, successors in enumerate(graph.successors)
             for target, slot in successors
         ]
-        return number, first
+        return place
 
     def hidden(self, capture: StepCapture) -> Iterator[Skipped]:
         """Yield what the graph of a capture does not show."""
@@ -98,8 +113,8 @@ class GraphRecords:
         for name, count in counts.items():
             yield Skipped(what=f"the inside of {count} x {name}", reason=_HIDING[name])
 
-    def _add_nodes(self, capture: StepCapture, number: int, first: int, first_call: int) -> None:
-        graph = capture.graph
+    def _add_nodes(self, capture: StepCapture, place: GraphPlace) -> None:
+        graph, first = capture.graph, place.first_node
         depths = _longest_paths(graph)
         shared = graph.shared_gradients()
         owners = {node: place for place, node in capture.parameter_nodes().items()}
@@ -115,12 +130,12 @@ class GraphRecords:
             self.nodes.append(
                 NodeRecord(
                     index=first + index,
-                    graph=number,
+                    graph=place.graph,
                     operation=graph.operations[index],
                     kind=_kind(graph, index, owners),
                     depth=depths[index],
                     sequence=sequence,
-                    module_call=None if call is None else first_call + call,
+                    module_call=None if call is None else place.first_call + call,
                     site=self._site(line),
                     outputs=_output_shapes(node),
                     parameter=owners.get(index),
@@ -128,22 +143,21 @@ class GraphRecords:
                 )
             )
 
-    def _add_calls(self, capture: StepCapture, number: int, first: int) -> None:
+    def _add_calls(self, capture: StepCapture, place: GraphPlace) -> None:
         counts: Counter[int] = Counter()
-        offset = len(self.calls)
         leaves = {id(leaf): node for node, leaf in capture.graph.leaves.items()}
         for call in capture.modules.calls:
             module = self._module(call.module)
             self.calls.append(
                 ModuleCallRecord(
                     index=len(self.calls),
-                    graph=number,
+                    graph=place.graph,
                     module=module,
                     call=counts[module],
-                    parent=None if call.parent is None else offset + call.parent,
+                    parent=None if call.parent is None else place.first_call + call.parent,
                     site=self._site(call.line),
-                    inputs=_references(call.inputs, capture.graph, leaves, first),
-                    outputs=_references(call.outputs, capture.graph, leaves, first),
+                    inputs=_references(call.inputs, capture.graph, leaves, place),
+                    outputs=_references(call.outputs, capture.graph, leaves, place),
                 )
             )
             counts[module] += 1
@@ -198,14 +212,14 @@ def _output_shapes(node: Node) -> tuple[Shape | None, ...]:
 
 
 def _references(
-    edges: list[Edge], graph: Graph, leaves: dict[int, int], first: int
+    edges: list[Edge], graph: Graph, leaves: dict[int, int], place: GraphPlace
 ) -> tuple[TensorRef, ...]:
     """Return the tensors that are part of the graph."""
     found = []
     for edge in edges:
         node = leaves.get(id(edge.leaf)) if edge.node is None else graph.index.get(edge.node)
         if node is not None:
-            found.append(TensorRef(node=first + node, slot=edge.slot))
+            found.append(TensorRef(node=place.first_node + node, slot=edge.slot))
     return tuple(found)
 
 

@@ -12,6 +12,7 @@ from gradscope.capture.garbage import no_garbage_collection
 from gradscope.capture.gradients import GradientCollector, Slot
 from gradscope.capture.graph import Graph, walk
 from gradscope.capture.modules import ModuleTracker
+from gradscope.capture.shares import ShareCollector
 from gradscope.capture.sites import Caller, SiteMode
 from gradscope.capture.statistics import Measurer, Numbers, norms
 from gradscope.capture.teardown import let_go
@@ -36,6 +37,9 @@ class Measurements:
     """Places of the parameters that backward led to."""
     unmeasured: dict[Slot, str]
     """Why a gradient that was delivered has no numbers."""
+    shares: Numbers
+    """By (module call, place among its inputs): the part of the input's gradient that came through
+    the call, where the input is used elsewhere too."""
     unmeasured_parameters: dict[int, str]
     """The same of gradients left in parameters, by place."""
 
@@ -109,13 +113,17 @@ class StepCapture:
         skip.update(node for place, node in nodes.items() if place not in hooked)
         measurer = Measurer()
         collector = GradientCollector(self.graph, skip, measurer)
+        shares = Measurer()
+        share_collector = ShareCollector(self.graph, self.modules.calls, shares)
         collector.install()
+        share_collector.install()
         try:
             torch.autograd.backward(loss, grad_output)
         finally:
             collector.remove()
+            share_collector.remove()
         arrived = self._places_with_gradient() - before
-        return self._measure(measurer, collector, nodes, set(nodes) | arrived)
+        return self._measure(measurer, shares, collector, nodes, set(nodes) | arrived)
 
     def close(self) -> None:
         """Let go of the graph.
@@ -140,6 +148,7 @@ class StepCapture:
     def _measure(
         self,
         measurer: Measurer,
+        shares: Measurer,
         collector: GradientCollector,
         nodes: dict[int, int],
         reached: set[int],
@@ -159,5 +168,6 @@ class StepCapture:
             weights=norms(list(self._parameters)),
             reached=reached,
             unmeasured=unmeasured,
+            shares=shares.results(),
             unmeasured_parameters={place: why for (place, _), why in measurer.unmeasured.items()},
         )

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 Reach = Literal["gradient", "zero", "none", "frozen"]
-"""What backward left in a parameter: a gradient, an exactly zero one, none, none for it is frozen."""
+"""What backward left in a parameter. `frozen`: nothing, because it does not require grad."""
 
 NodeKind = Literal["operation", "view", "parameter", "leaf"]
 """`view` nodes hand on their neighbour's gradient under another shape; `leaf` is a tensor that
@@ -192,6 +192,20 @@ class TensorStat:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class InputStat:
+    """The part of a tensor's gradient that came through one module call.
+
+    Measured where the tensor is used outside of the call too, as by a residual branch.
+    """
+
+    step: int
+    call: int
+    place: int
+    """Of the tensor among the call's inputs."""
+    norm: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class StepRecord:
     """One forward and backward."""
 
@@ -279,3 +293,4 @@ class Recording:
     parameter_stats: tuple[ParameterStat, ...]
     tensor_stats: tuple[TensorStat, ...]
     skipped: tuple[Skipped, ...]
+    input_stats: tuple[InputStat, ...] = ()

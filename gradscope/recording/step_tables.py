@@ -13,6 +13,7 @@ from gradscope.recording.encoding import (
 )
 from gradscope.recording.records import (
     EventRecord,
+    InputStat,
     ParameterStat,
     Skipped,
     StepRecord,
@@ -163,6 +164,23 @@ TENSOR_STATS: Table[TensorStat] = Table(
     ),
     write=_write_tensor_stat,
     read=_read_tensor_stat,
+)
+
+
+def _write_input_stat(record: InputStat) -> Cells:
+    return (record.step, record.call, record.place, write_float(record.norm))
+
+
+def _read_input_stat(row: Row) -> InputStat:
+    _, step, call, place, norm = row
+    return InputStat(step=step, call=call, place=place, norm=read_float(norm))
+
+
+INPUT_STATS: Table[InputStat] = Table(
+    name="input_stat",
+    columns=("step INTEGER", "call INTEGER", "place INTEGER", "norm REAL"),
+    write=_write_input_stat,
+    read=_read_input_stat,
 )
 
 

@@ -11,6 +11,7 @@ from gradscope.recording.meta import header_of, read_header
 from gradscope.recording.records import Recording
 from gradscope.recording.step_tables import (
     EVENTS,
+    INPUT_STATS,
     PARAMETER_STATS,
     SKIPPED,
     STEPS,
@@ -69,6 +70,7 @@ def _add_all(writer: RecordingWriter, recording: Recording) -> None:
         writer.add(EVENTS, recording.events)
         writer.add(PARAMETER_STATS, recording.parameter_stats)
         writer.add(TENSOR_STATS, recording.tensor_stats)
+        writer.add(INPUT_STATS, recording.input_stats)
         writer.add(SKIPPED, recording.skipped)
 
 
@@ -138,4 +140,5 @@ def _read(base: sqlite3.Connection) -> Recording:
         parameter_stats=records(PARAMETER_STATS),
         tensor_stats=records(TENSOR_STATS),
         skipped=records(SKIPPED),
+        input_stats=records(INPUT_STATS),
     )

@@ -12,6 +12,7 @@ from gradscope.errors import GradscopeError
 from gradscope.recording.meta import Header, write_header
 from gradscope.recording.step_tables import (
     EVENTS,
+    INPUT_STATS,
     PARAMETER_STATS,
     SKIPPED,
     STEPS,
@@ -44,6 +45,7 @@ _DEFINITIONS = (
     EVENTS.definition,
     PARAMETER_STATS.definition,
     TENSOR_STATS.definition,
+    INPUT_STATS.definition,
     SKIPPED.definition,
     # For people at the sqlite3 prompt; gradscope itself reads the tables.
     """CREATE VIEW parameter_gradient AS

@@ -34,6 +34,8 @@ class StepView:
     parameter_stats: dict[int, ParameterStat]
     """By parameter."""
     tensor_stats: dict[TensorRef, TensorStat]
+    input_norms: dict[tuple[int, int], float]
+    """By module call and place among its inputs, where an input is used elsewhere too."""
     nodes: tuple[NodeRecord, ...]
     """Those of the step's graph."""
 
@@ -59,6 +61,11 @@ def first_step(recording: Recording) -> StepView:
         tensor_stats={
             TensorRef(node=stat.node, slot=stat.slot): stat
             for stat in recording.tensor_stats
+            if stat.step == number
+        },
+        input_norms={
+            (stat.call, stat.place): stat.norm
+            for stat in recording.input_stats
             if stat.step == number
         },
         nodes=tuple(node for node in recording.nodes if node.graph == graph),

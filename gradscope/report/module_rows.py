@@ -7,8 +7,6 @@ from gradscope.report.assembly import StepView
 from gradscope.report.norms import total_norm
 from gradscope.report.rows import ModuleCallRow, ModuleRow, ParameterRow
 
-_Users = dict[TensorRef, list[int]]
-
 
 def module_rows(view: StepView, parameters: tuple[ParameterRow, ...]) -> tuple[ModuleRow, ...]:
     """Return a row for each module, in the recording's order."""
@@ -91,42 +89,31 @@ def _calls(view: StepView) -> dict[int, list[ModuleCallRow]]:
     recording = view.recording
     graph = view.step.graph if view.step else None
     rows: dict[int, list[ModuleCallRow]] = {}
-    users = _users(recording)
     for call in recording.calls:
         if call.graph == graph:
-            rows.setdefault(call.module, []).append(_call_row(view, call, users))
+            rows.setdefault(call.module, []).append(_call_row(view, call))
     return rows
 
 
-def _users(recording: Recording) -> _Users:
-    """Return the nodes that hand a gradient to each tensor, where there is more than one."""
-    users: dict[TensorRef, list[int]] = {}
-    for edge in recording.edges:
-        users.setdefault(TensorRef(node=edge.target, slot=edge.slot), []).append(edge.source)
-    return {ref: nodes for ref, nodes in users.items() if len(nodes) > 1}
-
-
-def _is_within(recording: Recording, node: int, call: int) -> bool:
-    """Return whether a node was made in a call, or in one that was made in it."""
-    inner = recording.nodes[node].module_call
-    while inner is not None and inner != call:
-        inner = recording.calls[inner].parent
-    return inner == call
-
-
-def _call_row(view: StepView, call: ModuleCallRecord, users: _Users) -> ModuleCallRow:
-    is_shared = any(
-        not _is_within(view.recording, user, call.index)
-        for ref in call.inputs
-        for user in users.get(ref, ())
-    )
+def _call_row(view: StepView, call: ModuleCallRecord) -> ModuleCallRow:
     return ModuleCallRow(
         index=call.index,
         call=call.call,
         site=None if call.site is None else view.recording.sites[call.site],
         output_grad_norm=_grad_norm(view, call.outputs),
-        input_grad_norm=None if is_shared else _grad_norm(view, call.inputs),
+        input_grad_norm=_input_grad_norm(view, call),
     )
+
+
+def _input_grad_norm(view: StepView, call: ModuleCallRecord) -> float | None:
+    """Return the total norm of what came back through the call."""
+    refs = dict.fromkeys(call.inputs)
+    parts = {place: view.input_norms.get((call.index, place)) for place in range(len(call.inputs))}
+    shared = {call.inputs[place]: norm for place, norm in parts.items() if norm is not None}
+    whole = _grad_norm(view, tuple(ref for ref in refs if ref not in shared))
+    if whole is None and len(shared) < len(refs):
+        return None
+    return total_norm((*shared.values(), *(() if whole is None else (whole,))))
 
 
 def _grad_norm(view: StepView, refs: tuple[TensorRef, ...]) -> float | None:

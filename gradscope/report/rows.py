@@ -61,8 +61,8 @@ class ModuleCallRow:
     output_grad_norm: float | None
     """Total norm of the gradients with respect to its outputs."""
     input_grad_norm: float | None
-    """Likewise its inputs; None where one of them is used outside of this call too, as by a
-    residual branch: its gradient is not this call's alone."""
+    """Likewise its inputs, by way of this call alone: what other users of an input hand back, as
+    the sum that a residual branch is added to, is not in it."""
 
     @property
     def gain(self) -> float | None:

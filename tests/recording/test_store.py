@@ -13,6 +13,7 @@ from gradscope.recording.records import (
     Environment,
     EventRecord,
     GradientStat,
+    InputStat,
     ModuleCallRecord,
     ModuleRecord,
     NodeRecord,
@@ -173,6 +174,7 @@ RECORDINGS = st.builds(
         reason=st.none() | TEXTS,
     ),
     skipped=listed(Skipped, what=TEXTS, reason=TEXTS),
+    input_stats=listed(InputStat, step=COUNTS, call=COUNTS, place=COUNTS, norm=NUMBERS),
 )
 
 
