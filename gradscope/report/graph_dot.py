@@ -64,11 +64,16 @@ def _vertices(part: GraphPart, module: int | None, indent: str) -> Iterator[str]
 def vertex_label(vertex: Vertex) -> str:
     """Return what stands on a vertex: name, norm of a parameter's gradient, nodes folded in it."""
     if vertex.kind == "parameter":
-        norm = f"gradient {figure(vertex.grad_norm, UNICODE)}" if vertex.nodes else "no gradient"
-        return f"{vertex.label} ({norm})"
+        return f"{vertex.label} ({_fate(vertex)})"
     if vertex.kind == "module":
         return f"{vertex.label} ({len(vertex.nodes):,} nodes)"
     return vertex.label.removesuffix("Backward0")
+
+
+def _fate(vertex: Vertex) -> str:
+    if vertex.grad_norm is not None:
+        return f"gradient {figure(vertex.grad_norm, UNICODE)}"
+    return "frozen" if vertex.reach == "frozen" else "no gradient"
 
 
 def _link(link: Link) -> str:

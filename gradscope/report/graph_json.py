@@ -52,6 +52,7 @@ def _node(report: Report, vertex: Vertex) -> Object:
         "module": vertex.module,
         "nodes": len(vertex.nodes),
         "param_grad_norm": vertex.grad_norm,
+        "reach": vertex.reach,
         "depth": None if single is None else single.depth,
         "file": None if site is None else shown_path(site.file, report.target.root),
         "line": None if site is None else site.line,

@@ -1,10 +1,10 @@
 """The part of a graph that is drawn: modules folded until it fits, views left out."""
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
-from gradscope.recording.records import NodeRecord, TensorRef
+from gradscope.recording.records import NodeRecord, Reach, TensorRef
 from gradscope.report.assembly import StepView, created, first_step
 from gradscope.report.model import Report
 from gradscope.report.norms import total_norm
@@ -43,7 +43,9 @@ class Vertex:
     nodes: tuple[int, ...]
     """The recording's nodes that it stands for; none where backward does not lead to it."""
     grad_norm: float | None
-    """Of a parameter's gradient."""
+    """Over the gradients of a parameter, or of all parameters in a module."""
+    reach: Reach | None = None
+    """Of a parameter."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -119,18 +121,19 @@ class _Part:
             members[("parameter", parameter)] = []
         places = {key: place for place, key in enumerate(members)}
         vertices = tuple(self._vertex(places[key], key, members[key]) for key in members)
+        links = [
+            Link(
+                source=places[source],
+                target=places[target],
+                grad_norm=total_norm(self._norms(refs)),
+                tensors=len(refs),
+            )
+            for (source, target), refs in tensors.items()
+        ]
         folded = [vertex for vertex in vertices if vertex.kind == "module"]
         return GraphPart(
             vertices=vertices,
-            links=tuple(
-                Link(
-                    source=places[source],
-                    target=places[target],
-                    grad_norm=total_norm(self._norms(refs)),
-                    tensors=len(refs),
-                )
-                for (source, target), refs in tensors.items()
-            ),
+            links=tuple(sorted(links, key=lambda link: (link.source, link.target))),
             modules=self._clusters(vertices),
             folded_nodes=sum(len(vertex.nodes) for vertex in folded),
             folded_modules=len(folded),
@@ -257,7 +260,8 @@ class _Part:
     def _parameter(self, place: int, index: int, nodes: list[int]) -> Vertex:
         row, module = self.report.parameters[index], self.view.recording.parameters[index].module
         norm = None if row.grad is None else row.grad.norm
-        return _vertex(place, "parameter", row.name, module, nodes, norm)
+        vertex = _vertex(place, "parameter", row.name, module, nodes, norm)
+        return replace(vertex, reach=row.reach)
 
     def _clusters(self, vertices: tuple[Vertex, ...]) -> tuple[ModuleRow, ...]:
         inside = {row.index for row in self.chosen}

@@ -52,7 +52,8 @@ def module_section(report: Report, view: ViewOptions, page: Page) -> Iterator[Ta
     yield _title(page)
     yield _table(lines, page)
     if hidden := _hidden(trees, shown):
-        yield Text(f"{counted(hidden, 'row')} of deeper modules folded: --depth shows more", "dim")
+        words = f"{page.signs.ellipsis} {counted(hidden, 'row')} of deeper modules folded"
+        yield Text(f"  {words}: gradscope report --depth N shows them", style="dim")
 
 
 def _depth(rows: tuple[ModuleRow, ...], trees: list[FoldedModule], view: ViewOptions) -> int:
@@ -69,6 +70,8 @@ def _hidden(trees: list[FoldedModule], shown: list[FoldedModule]) -> int:
 def _title(page: Page) -> Text:
     text = Text("Modules", style="bold")
     note = "gradient norm over a module's parameters, log scale"
+    if page.width >= _WIDE:
+        note += "; gain: gradient norm at the input over that at the output"
     return text.append(f"  {note}", style="not bold dim") if page.width >= _NARROW else text
 
 
@@ -147,6 +150,8 @@ def _label(line: _Line, width: int, page: Page) -> Text:
     text = Text(indent + page.spell(module.name), overflow="fold")
     if module.copies > 1:
         text.append(f" {page.signs.times}{module.copies}", style="bold")
+    if (calls := len(module.rows[0].calls)) > 1:
+        text.append(f" ({calls} calls)")
     room = width - len(text) - 1
     if len(class_name) <= room:
         text.append(f" {class_name}", style="dim")

@@ -100,7 +100,7 @@ def _tensors(report: Report) -> Text:
     if summary.unmeasured_tensors:
         words.append(f"{summary.unmeasured_tensors:,} not measured")
     if summary.views:
-        words.append(f"{counted(summary.views, 'view')} of them counted once")
+        words.append(f"{counted(summary.views, 'view')} of them with the same gradient")
     return Text(", ".join(words))
 
 
