@@ -94,7 +94,7 @@ def as_matrix(tensors: list[Tensor]) -> Tensor:
     """Lay tensors out as the rows of one matrix, padded with zeros to the longest."""
     shape = tensors[0].shape
     if all(tensor.shape == shape for tensor in tensors):
-        matrix = torch.stack(tensors).view(len(tensors), -1)
+        matrix = torch.stack(tensors).reshape(len(tensors), -1)  # channels may come last
     else:
         flat = [tensor.reshape(-1) for tensor in tensors]
         matrix = torch.nn.utils.rnn.pad_sequence(flat, batch_first=True)
