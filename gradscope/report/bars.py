@@ -34,7 +34,8 @@ class LogScale:
         ]
         if not logarithms:
             return None
-        lowest = math.floor(min(logarithms))
+        # The lowest number of all gets a bar that can be seen.
+        lowest = math.floor(min(logarithms) - 0.2)
         return cls(lowest=lowest, highest=max(math.ceil(max(logarithms)), lowest + 1), width=width)
 
     def place(self, value: float) -> float:

@@ -182,7 +182,7 @@ def _joined(names: list[str]) -> str:
     first, second, last = names[0], names[1], names[-1]
     if int(second) == int(first) + 1:
         return f"[{first}-{last}]"
-    return f"[{first},{second}-{last}]" if len(names) > 2 else f"[{first},{last}]"
+    return f"[{first},{second}..{last}]"
 
 
 def without_plain(tree: FoldedModule) -> FoldedModule | None:

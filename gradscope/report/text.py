@@ -4,7 +4,6 @@ from collections.abc import Iterator
 
 from rich.console import Console, RenderableType
 from rich.padding import Padding
-from rich.table import Table
 from rich.text import Text
 
 from gradscope.report.figures import counted, figure
@@ -63,12 +62,8 @@ def _skipped(report: Report, page: Page) -> Iterator[RenderableType]:
     if not report.skipped:
         return
     yield Text("Not seen", style="bold")
-    table = Table.grid(padding=(0, 2, 0, 0))
-    table.add_column(overflow="fold")
-    table.add_column(overflow="fold")
     for item in report.skipped[:_SKIPPED_SHOWN]:
-        table.add_row(page.text(item.what), page.text(item.reason))
-    yield Padding(table, (0, 0, 0, 2))
+        yield Padding(page.text(f"{item.what}: {item.reason}"), (0, 0, 0, 2))
     if (more := len(report.skipped) - _SKIPPED_SHOWN) > 0:
         yield Text(f"  {page.signs.ellipsis} {more:,} more: --output-format json", style="dim")
 

@@ -28,6 +28,7 @@ ROWS = 26
 """The tree is as deep as fits into so many rows, unless the reader says how deep."""
 
 _GAP = 2
+_FULL = 120
 _WIDE = 100
 _NARROW = 72
 
@@ -70,7 +71,7 @@ def _hidden(trees: list[FoldedModule], shown: list[FoldedModule]) -> int:
 def _title(page: Page) -> Text:
     text = Text("Modules", style="bold")
     note = "gradient norm over a module's parameters, log scale"
-    if page.width >= _WIDE:
+    if page.width >= _FULL:
         note += "; gain: gradient norm at the input over that at the output"
     return text.append(f"  {note}", style="not bold dim") if page.width >= _NARROW else text
 

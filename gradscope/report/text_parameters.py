@@ -13,7 +13,8 @@ from gradscope.report.render import ViewOptions
 from gradscope.report.rows import ParameterRow
 from gradscope.report.selection import Group, GroupKind, select_parameters
 
-_WIDE = 100
+_WIDE = 120
+_MIDDLE = 92
 _NARROW = 72
 
 STYLES: dict[GroupKind, str] = {
@@ -82,7 +83,7 @@ def _table(groups: list[Group[ParameterRow]], report: Report, page: Page) -> Tab
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
     table.add_column("")
     table.add_column("parameter", overflow="fold", min_width=16)
-    if page.width >= _WIDE:
+    if page.width >= _MIDDLE:
         table.add_column("shape", no_wrap=True, style="dim")
     table.add_column("norm", justify="right", no_wrap=True)
     table.add_column("/ weight", justify="right", no_wrap=True)
@@ -104,7 +105,7 @@ def _cells(
     style = "bold red" if row.grad is not None and row.grad.nonfinite else ""
     yield Text(kind, style=style or "dim")
     yield _name(row, page)
-    if page.width >= _WIDE:
+    if page.width >= _MIDDLE:
         yield Text(_shape(row))
     yield Text(figure(None if row.grad is None else row.grad.norm, signs), style=style)
     yield Text(figure(row.grad_to_weight, signs))

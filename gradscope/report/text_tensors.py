@@ -1,6 +1,7 @@
 """The tensors worth looking at, or all of them, in the text report."""
 
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Hashable, Iterator
 from dataclasses import dataclass
 
 from rich.table import Table
@@ -55,10 +56,14 @@ def tensor_section(report: Report, view: ViewOptions, page: Page) -> Iterator[Ta
 
 def _entries(group: Group[TensorRow]) -> list[_Entry]:
     """Join the group's rows that one line made in modules of one kind."""
-    alike: dict[tuple[object, ...], list[TensorRow]] = {}
+    alike: dict[Hashable, list[TensorRow]] = {}
+    times: Counter[Hashable] = Counter()
     for row in group.rows:
         key = (row.operation, row.slot, row.site, row.shape, _kind(row.module), row.reason)
-        alike.setdefault(key, []).append(row)
+        # Two tensors of one module are never one row.
+        turn = times[key, row.module]
+        times[key, row.module] += 1
+        alike.setdefault((key, turn), []).append(row)
     return [
         _Entry(title=group.kind if place == 0 else "", rows=tuple(rows))
         for place, rows in enumerate(alike.values())

@@ -1,0 +1,123 @@
+"""Hostile names, missing numbers and narrow terminals."""
+
+import math
+from dataclasses import replace
+
+import pytest
+
+from gradscope.errors import GradscopeError
+
+HOSTILE = ["[/x]", "[bold]", "<script>", "a\x1b[31mred", "new\nline", "tab\there", "\u202egnp"]
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+@pytest.mark.parametrize("encoding", ["utf-8", "ascii"])
+def test_hostile_names_are_shown_and_not_obeyed(name, encoding, build, printed):
+    module = build.add(name, name)
+    build.operate(module, name, 1.0, parameter=build.weight(module, 1.0), source=name)
+    recording = build.recording()
+    target = replace(recording.target, name=name, model=name, batch=name, loss=name)
+    text = printed(replace(recording, target=target), 120, encoding, color=True)
+    shown = name if name.isprintable() else name.encode("unicode_escape").decode()
+    plain = printed.plain(text)
+    assert f"{shown}.weight" in plain
+    assert "\x1b[31m" not in text
+    assert all(letter.isprintable() or letter == "\n" for letter in plain)
+
+
+@pytest.mark.parametrize("width", [40, 60, 80, 140])
+def test_long_names_are_folded_and_nothing_of_them_is_lost(width, build, printed):
+    name = ".".join(f"part{number}" for number in range(30))
+    module = build.add(name, "Linear")
+    build.operate(module, "AddmmBackward0", 1.0, parameter=build.weight(module, 1.0))
+    text = printed(build.recording(), width)
+    assert max(map(len, text.splitlines())) <= width
+    table = text.split("/ weight\n")[1].split("\n\n")[0].splitlines()
+    joined = "".join(line.removeprefix("largest").split()[0] for line in table)
+    assert joined == f"{name}.weight"
+
+
+def test_long_paths_are_shortened_in_the_middle(build, printed):
+    module = build.add("layer", "Linear")
+    build.operate(module, "AddmmBackward0", 1.0, parameter=build.weight(module, 1.0))
+    build.operate(module, "MeanBackward0", 1.0)
+    recording = build.recording()
+    path = "/data/" + "/".join(["folder"] * 30) + "/model.py"
+    sites = tuple(replace(site, file=path) for site in recording.sites)
+    text = printed(replace(recording, sites=sites), 80)
+    line = next(line for line in text.splitlines() if "model.py:1" in line)
+    assert "/data/" in line
+    assert "…" in line
+    assert len(line) <= 80
+
+
+def test_model_without_any_gradient_has_no_bars(build, printed):
+    module = build.add("layer", "Linear")
+    build.weight(module, None, reach="none", reason="cut off")
+    text = printed(build.recording())
+    assert "1 without gradient" in text
+    assert "cut off" in text
+    assert "└" not in text
+    assert "global norm —" in text
+
+
+def test_empty_model_is_a_report_too(build, printed):
+    text = printed(build.recording(steps=()))
+    assert "loss        — from loss_fn(output, target)" in text
+    assert "0 tensors" in text
+
+
+def test_zero_missing_and_nan_look_different(build, printed):
+    norms = {"zero": 0.0, "none": None, "nan": math.nan, "some": 0.25}
+    for name, norm in norms.items():
+        module = build.add(name, "Linear")
+        reach = "none" if norm is None else "gradient" if norm else "zero"
+        build.weight(module, norm, reach=reach, nonfinite=norm is not None and norm != norm)
+    lines = {}
+    for line in printed(build.recording()).splitlines():
+        if line.startswith("  ") and "Linear" in line:
+            lines[line.split()[0]] = line.split()[3:]
+    assert lines["zero"][:2] == ["0", "zero"]
+    assert lines["none"][0] == "—"
+    assert lines["nan"][0] == "nan"
+    assert lines["some"][0] == "0.250"
+
+
+def test_synthetic_loss_is_warned_of(make_transformer, printed):
+    recording = make_transformer().recording()
+    assert "warning" not in printed(recording)
+    target = replace(recording.target, synthetic_loss=True)
+    assert "warning: the loss is made up" in printed(replace(recording, target=target))
+
+
+def test_colour_adds_nothing_to_the_words(make_transformer, printed):
+    recording = make_transformer().recording()
+    coloured = printed(recording, 80, color=True)
+    assert "\x1b[" in coloured
+    assert printed.plain(coloured) == printed(recording, 80)
+
+
+def test_default_screen_of_a_transformer_is_short(make_transformer, printed):
+    assert len(printed(make_transformer().recording(), 80).splitlines()) <= 75
+
+
+def test_module_shows_that_module_alone(make_transformer, printed):
+    text = printed(make_transformer().recording(), module="layers.3")
+    assert "layers.3.norm.weight" in text
+    assert "head" not in text
+
+
+def test_unknown_module_is_an_error(make_transformer, printed):
+    with pytest.raises(GradscopeError, match=r"no module `layers\.99`"):
+        printed(make_transformer().recording(), module="layers.99")
+
+
+def test_depth_folds_deeper_modules_and_says_so(make_transformer, printed):
+    text = printed(make_transformer().recording(), depth=1)
+    assert "layers ModuleList" in text
+    assert "[0-11]" not in text.split("Parameters")[0]
+    assert "deeper modules folded" in text
+
+
+def test_no_tensors_are_listed_when_none_are_wanted(make_transformer, printed):
+    assert "Tensors worth" not in printed(make_transformer().recording(), tensors="none")
