@@ -16,6 +16,7 @@ from gradscope.capture.definitions import Definitions
 from gradscope.capture.modules import tensors
 from gradscope.capture.naming import NamedModel, name_model, shape_of
 from gradscope.capture.session import Measurements, StepCapture
+from gradscope.capture.sites import NUMBERED
 from gradscope.errors import GradscopeError, UserCodeError
 from gradscope.probes.optimizer_steps import OptimizerProbe, describe_optimizer
 from gradscope.probes.snapshot import preserved
@@ -80,6 +81,8 @@ class _Watch:
         self._named = named
         self._assembler = assembler
         self._opaque = opaque
+        if not NUMBERED:
+            assembler.skip("lines and module calls", "this torch does not number its nodes")
         if opaque:
             assembler.skip(
                 "lines and module calls",

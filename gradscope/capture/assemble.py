@@ -103,7 +103,7 @@ class Assembler:
         self._tensor_stats += _tensor_stats(step, capture, measured, place.first_node)
         self._input_stats += [
             InputStat(step=step, call=place.first_call + call, place=order, norm=stat.norm)
-            for (call, order), stat in measured.shares.items()
+            for call, order, stat in measured.shares()
         ]
         self._note_unmeasured(measured)
         self._note_times(step, capture)
@@ -163,8 +163,8 @@ def _parameter_stat(
     if gradient is not None:
         is_zero = gradient.norm == 0 and not gradient.nonfinite
         reach = "zero" if is_zero else "gradient"
-    elif place in measured.unmeasured_parameters:
-        reach, reason = "gradient", measured.unmeasured_parameters[place]
+    elif (why := measured.why_unmeasured(place)) is not None:
+        reach, reason = "gradient", why
     elif not record.requires_grad:
         reach, reason = "frozen", "it does not require grad"
     else:
@@ -207,7 +207,7 @@ def _tensor_stats(
     for slot in sorted(slots):
         if slot[0] in apart:
             continue
-        gradient = measured.tensors.get(slot)
+        gradient = measured.tensor(slot)
         reason = None
         if gradient is None:
             reason = measured.unmeasured.get(slot, "backward delivered no gradient here")

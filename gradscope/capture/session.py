@@ -1,5 +1,6 @@
 """One forward and backward under watch."""
 
+import math
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -13,42 +14,55 @@ from gradscope.capture.gradients import GradientCollector, Slot
 from gradscope.capture.graph import Graph, walk
 from gradscope.capture.modules import ModuleTracker
 from gradscope.capture.shares import ShareCollector
-from gradscope.capture.sites import Caller, SiteMode
+from gradscope.capture.sites import NUMBERED, Caller, SiteMode
 from gradscope.capture.statistics import Measurer, Numbers, norms
 from gradscope.capture.teardown import let_go
 from gradscope.recording.records import GradientStat
+
+_PARAMETER, _WEIGHT, _SHARE = -1, -2, -3
+"""First parts of the measurer's keys of what is no tensor of the graph: one measurer takes all, so
+that an accelerator is read back once. Of the parts of inputs, the call is subtracted from it."""
 
 
 @dataclass(slots=True)
 class Measurements:
     """What one backward delivered, as numbers."""
 
-    tensors: Numbers
-    """By (node, output slot): the gradient with respect to that tensor."""
+    numbers: Numbers
     arrived: list[Slot]
     """Tensors in the order in which their gradients were delivered."""
-    accumulated: Numbers
-    """By (place, 0): the gradient left in the parameter at that place in the list."""
     incoming: dict[int, Slot]
-    """Places of parameters whose gradient was also seen on its way in, and where."""
+    """Places of parameters whose gradient was seen on its way in, and where."""
     weights: list[float]
     """The norm of each parameter."""
     reached: set[int]
     """Places of the parameters that backward led to."""
     unmeasured: dict[Slot, str]
     """Why a gradient that was delivered has no numbers."""
-    shares: Numbers
-    """By (module call, place among its inputs): the part of the input's gradient that came through
-    the call, where the input is used elsewhere too."""
-    unmeasured_parameters: dict[int, str]
-    """The same of gradients left in parameters, by place."""
+
+    def tensor(self, slot: Slot) -> GradientStat | None:
+        """Return the numbers of the gradient with respect to output `slot[1]` of node `slot[0]`."""
+        return self.numbers.get(slot)
 
     def parameter(self, place: int) -> GradientStat | None:
-        """Return the numbers of a parameter's gradient, None where it got none."""
-        if (place, 0) in self.accumulated:
-            return self.accumulated[place, 0]
+        """Return the numbers of the gradient left in a parameter, None where there is none."""
+        left = self.numbers.get((_PARAMETER, place))
         slot = self.incoming.get(place)
-        return None if slot is None else self.tensors[slot]
+        return self.numbers.get(slot) if left is None and slot is not None else left
+
+    def why_unmeasured(self, place: int) -> str | None:
+        """Return why the gradient left in a parameter has no numbers, None where it is not so."""
+        return self.unmeasured.get((_PARAMETER, place))
+
+    def shares(self) -> Iterator[tuple[int, int, GradientStat]]:
+        """Yield parts of inputs' gradients that came through one module call.
+
+        They are measured where the input is used elsewhere too, and come with the call and the
+        input's place among its inputs.
+        """
+        for kind, place in self.numbers:
+            if kind <= _SHARE:
+                yield _SHARE - kind, place, self.numbers[kind, place]
 
 
 class StepCapture:
@@ -64,12 +78,12 @@ class StepCapture:
     Args:
         parameters: The tensors whose accumulated gradients are measured.
         opaque: Do without lines and modules, because compiled code must not meet the modes and
-            hooks that see them.
+            hooks that see them. So it is too where torch does not number its nodes.
     """
 
     def __init__(self, parameters: list[nn.Parameter], *, opaque: bool = False) -> None:
         self._parameters = parameters
-        self._opaque = opaque
+        self._opaque = opaque or not NUMBERED
         caller = Caller()
         self.sites = SiteMode(caller)
         self.modules = ModuleTracker(caller)
@@ -113,8 +127,7 @@ class StepCapture:
         skip.update(node for place, node in nodes.items() if place not in hooked)
         measurer = Measurer()
         collector = GradientCollector(self.graph, skip, measurer)
-        shares = Measurer()
-        share_collector = ShareCollector(self.graph, self.modules.calls, shares)
+        share_collector = ShareCollector(self.graph, self.modules.calls, measurer, _SHARE)
         collector.install()
         share_collector.install()
         try:
@@ -123,7 +136,7 @@ class StepCapture:
             collector.remove()
             share_collector.remove()
         arrived = self._places_with_gradient() - before
-        return self._measure(measurer, shares, collector, nodes, set(nodes) | arrived)
+        return self._measure(measurer, collector, nodes, set(nodes) | arrived)
 
     def close(self) -> None:
         """Let go of the graph.
@@ -148,26 +161,30 @@ class StepCapture:
     def _measure(
         self,
         measurer: Measurer,
-        shares: Measurer,
         collector: GradientCollector,
         nodes: dict[int, int],
         reached: set[int],
     ) -> Measurements:
-        tensors, unmeasured = measurer.results(), measurer.unmeasured
-        measurer = Measurer()
-        for place in reached:
-            gradient = self._parameters[place].grad
-            if gradient is not None:
-                measurer.add((place, 0), gradient)
-        accumulated = measurer.results()
+        here = []
+        for place, parameter in enumerate(self._parameters):
+            if place in reached and parameter.grad is not None:
+                measurer.add((_PARAMETER, place), parameter.grad)
+            if parameter.is_cpu:
+                here.append(place)
+            else:
+                measurer.add((_WEIGHT, place), parameter)
+        numbers = measurer.results()
+        weights = dict(zip(here, norms([self._parameters[place] for place in here]), strict=True))
+        for place in range(len(self._parameters)):
+            if place not in weights:
+                weight = numbers.get((_WEIGHT, place))
+                weights[place] = math.nan if weight is None else weight.norm
+        slots = set(collector.arrived)
         return Measurements(
-            tensors=tensors,
+            numbers=numbers,
             arrived=collector.arrived,
-            incoming={place: (node, 0) for place, node in nodes.items() if (node, 0) in tensors},
-            accumulated=accumulated,
-            weights=norms(list(self._parameters)),
+            incoming={place: (node, 0) for place, node in nodes.items() if (node, 0) in slots},
+            weights=[weights[place] for place in range(len(self._parameters))],
             reached=reached,
-            unmeasured=unmeasured,
-            shares=shares.results(),
-            unmeasured_parameters={place: why for (place, _), why in measurer.unmeasured.items()},
+            unmeasured={k: why for k, why in measurer.unmeasured.items() if k[0] != _WEIGHT},
         )

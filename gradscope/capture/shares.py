@@ -23,13 +23,17 @@ class ShareCollector:
     Args:
         graph: The graph whose backward is about to run.
         calls: The module calls of its forward.
-        measurer: Takes the parts, under (call, place among the call's inputs).
+        measurer: Takes the parts, under (kind - call, place among the call's inputs).
+        kind: What tells these keys from others.
     """
 
-    def __init__(self, graph: Graph, calls: list[ModuleCall], measurer: Measurer) -> None:
+    def __init__(
+        self, graph: Graph, calls: list[ModuleCall], measurer: Measurer, kind: int
+    ) -> None:
         self._graph = graph
         self._calls = calls
         self._measurer = measurer
+        self._kind = kind
         self._waiting: dict[Key, int] = {}
         self._sums: dict[Key, Tensor] = {}
         self._handles: list[RemovableHandle] = []
@@ -42,7 +46,9 @@ class ShareCollector:
             for place, edge in enumerate(call.inputs):
                 node = self._graph.index.get(edge.node) if edge.node else leaves.get(id(edge.leaf))
                 if node in self._graph.met_again:
-                    self._watch((number, place), call, users.get((node, edge.slot), []))
+                    self._watch(
+                        (self._kind - number, place), call, users.get((node, edge.slot), [])
+                    )
 
     def remove(self) -> None:
         """Remove the hooks."""

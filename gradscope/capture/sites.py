@@ -22,7 +22,10 @@ _LIBRARIES = (str(Path(torch.__file__).parent) + os.sep, contextlib.__file__, fu
 _PACKAGE = str(Path(__file__).parents[1]) + os.sep
 _APPLY = torch.autograd.Function.apply.__func__.__code__  # type: ignore[attr-defined]
 
-sequence_number: Callable[[], int] = torch._C._autograd._get_sequence_nr
+NUMBERED = hasattr(torch._C._autograd, "_get_sequence_nr")
+"""Whether torch tells its numbers, which is not part of its public interface."""
+
+sequence_number: Callable[[], int] = torch._C._autograd._get_sequence_nr if NUMBERED else lambda: 0
 """The number that the next node of this thread will get."""
 
 

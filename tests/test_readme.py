@@ -1,0 +1,43 @@
+"""The README tells the truth."""
+
+import importlib.util
+import re
+from pathlib import Path
+
+import pytest
+
+_spec = importlib.util.spec_from_file_location("readme", Path(__file__).with_name("readme.py"))
+readme = importlib.util.module_from_spec(_spec)
+_spec.loader.exec_module(readme)
+
+SHOWN = list(readme.blocks())
+
+
+def comparable(text):
+    """Without what differs between machines: last digits, bars that hang on them, versions."""
+    text = re.sub(r"torch \S+", "torch", text)
+    text = re.sub(r"[▏▎▍▌▋▊▉█▒▁▂▃▄▅▆▇]+", "|", text)
+    return re.sub(r"\d+(?:\.\d+)?(?:e[+-]?\d+)?", "#", re.sub(r"[ \t]+", " ", text))
+
+
+def test_readme_shows_commands():
+    assert SHOWN
+
+
+@pytest.mark.parametrize(("command", "shown"), SHOWN, ids=[command for command, _ in SHOWN])
+def test_shown_output_is_what_the_command_prints(command, shown):
+    assert comparable(readme.output_of(command)) == comparable(shown)
+
+
+def test_test_command_is_the_one_that_ci_runs():
+    text = readme.README.read_text(encoding="utf-8")
+    ci = (readme.ROOT / ".ci" / "run").read_text(encoding="utf-8")
+    install, _, run = (
+        part.strip()
+        for part in re.search(r"^(python3 -m venv .*pytest.*)$", text, re.M)[1].partition(
+            "&& .venv/bin/python"
+        )
+    )
+    assert f".venv/bin/python {run}" in ci
+    for step in install.split("&&"):
+        assert step.strip() in ci
