@@ -97,12 +97,21 @@ def decade_text(exponent: int) -> str:
     return f"{10.0**exponent:g}" if -2 <= exponent <= 3 else f"1e{exponent}"
 
 
-def sparkline(values: Sequence[float], signs: Signs) -> str:
-    """Return a character a number, from the lowest to the highest level."""
+def sparkline(values: Sequence[float], signs: Signs, *, least: float = 0.0) -> str:
+    """Return a character a number, from the lowest to the highest level.
+
+    Args:
+        values: The numbers.
+        signs: The characters to use.
+        least: How far lowest and highest level lie apart at least, so that noise stays flat.
+    """
     if not values:
         return ""
     low, high = min(values), max(values)
+    spread = max(high - low, least)
     top = len(signs.levels) - 1
-    if high == low:
+    if spread == 0.0:
         return signs.levels[top // 2] * len(values)
-    return "".join(signs.levels[round(top * (value - low) / (high - low))] for value in values)
+    levels = [round(top * (value - low) / spread) for value in values]
+    middle = (top - max(levels)) // 2
+    return "".join(signs.levels[middle + level] for level in levels)

@@ -31,6 +31,9 @@ _GAP = 2
 _FULL = 120
 _WIDE = 100
 _NARROW = 72
+_TINY = 52
+_TREND = 14
+_TREND_TITLE = "first to last"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,36 +88,59 @@ def _lines(module: FoldedModule, level: int) -> Iterator[_Line]:
 def _table(lines: list[_Line], page: Page) -> Table:
     norms = [span_figure(line.module.grad_norm, page.signs) for line in lines]
     gains = [span_figure(line.module.gain, page.signs) for line in lines]
-    has_gain, has_trend = page.width >= _NARROW, page.width >= _WIDE and _has_trend(lines)
-    room = page.width - max(map(len, norms)) - len("params") - 3 * _GAP
-    room -= (max(map(len, gains)) + _GAP if has_gain else 0) + (_TREND + _GAP if has_trend else 0)
-    bar_width = min(max(room // 4, 8), 32)
-    labels = _labels(lines, room - bar_width, page)
+    layout = _layout(lines, page, norm=max(map(len, norms)), gain=max(map(len, gains)))
     table = Table(box=None, pad_edge=False, padding=(0, _GAP, 0, 0), header_style="dim")
-    table.add_column("module", overflow="fold")
-    table.add_column("params", justify="right", no_wrap=True)
-    table.add_column("norm", justify="right", no_wrap=True)
-    table.add_column("", no_wrap=True, width=bar_width)
-    if has_trend:
-        table.add_column("first to last", no_wrap=True, width=_TREND)
-    if has_gain:
-        table.add_column("gain", justify="right", no_wrap=True)
-    scale = LogScale.over([line.module.grad_norm for line in lines], bar_width)
-    for line, label, norm, gain in zip(lines, labels, norms, gains, strict=True):
-        cells = [label, Text(short_count(line.module.rows[0].numel)), _norm(line, norm)]
-        cells.append(bar(line.module.grad_norm, scale, page.signs) if scale else Text())
-        cells.extend([_trend(line.module, page)] if has_trend else [])
-        table.add_row(*cells, *([Text(gain)] if has_gain else []))
+    for column in layout.columns:
+        is_name, is_number = column == "module", column in ("params", "norm", "gain")
+        table.add_column(
+            "" if column == "bar" else column,
+            overflow="fold",
+            no_wrap=not is_name,
+            justify="right" if is_number else "left",
+            width=layout.bar if column == "bar" else _TREND if column == _TREND_TITLE else None,
+        )
+    scale = LogScale.over([line.module.grad_norm for line in lines], layout.bar)
+    for line, norm, gain in zip(lines, norms, gains, strict=True):
+        cells = {
+            "module": _label(line, layout.label, page),
+            "params": Text(short_count(line.module.rows[0].numel)),
+            "norm": _norm(line, norm),
+            "bar": bar(line.module.grad_norm, scale, page.signs) if scale else Text(),
+            _TREND_TITLE: _trend(line.module, page),
+            "gain": Text(gain),
+        }
+        table.add_row(*(cells[column] for column in layout.columns))
     for marks in axis(scale, page.signs) if scale else ():
-        table.add_row("", "", "", marks)
+        table.add_row(*(marks if column == "bar" else "" for column in layout.columns))
     return table
 
 
-_TREND = 14
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Layout:
+    """Which columns the page is wide enough for, and how wide they are."""
+
+    columns: tuple[str, ...]
+    bar: int
+    label: int
 
 
-def _has_trend(lines: list[_Line]) -> bool:
-    return any(line.module.copies > 2 for line in lines)
+def _layout(lines: list[_Line], page: Page, *, norm: int, gain: int) -> _Layout:
+    widths = {"norm": norm}
+    if page.width >= _TINY:
+        widths["params"] = len("params")
+    if page.width >= _WIDE and any(line.module.copies > 2 for line in lines):
+        widths[_TREND_TITLE] = _TREND
+    if page.width >= _NARROW:
+        widths["gain"] = gain
+    # The bar and the names share what is left.
+    room = page.width - sum(widths.values()) - _GAP * (len(widths) + 1)
+    bar_width = min(max(room // 4, 8), 32)
+    order = ("module", "params", "norm", "bar", _TREND_TITLE, "gain")
+    return _Layout(
+        columns=tuple(name for name in order if name in ("module", "bar") or name in widths),
+        bar=bar_width,
+        label=room - bar_width,
+    )
 
 
 def _trend(module: FoldedModule, page: Page) -> Text:
@@ -125,7 +151,8 @@ def _trend(module: FoldedModule, page: Page) -> Text:
         return Text()
     last = len(known) - 1
     count = min(len(known), _TREND)
-    return Text(sparkline([known[i * last // (count - 1)] for i in range(count)], page.signs))
+    chosen = [known[i * last // (count - 1)] for i in range(count)]
+    return Text(sparkline(chosen, page.signs, least=1.0))
 
 
 def _norm(line: _Line, text: str) -> Text:
@@ -135,11 +162,6 @@ def _norm(line: _Line, text: str) -> Text:
     if not math.isfinite(norm.high):
         return Text(text, style="bold red")
     return Text(text, style="magenta" if norm.high == 0.0 else "")
-
-
-def _labels(lines: list[_Line], width: int, page: Page) -> list[Text]:
-    """Return names with their classes, which make way where they do not fit."""
-    return [_label(line, width, page) for line in lines]
 
 
 def _label(line: _Line, width: int, page: Page) -> Text:

@@ -85,3 +85,7 @@ def test_axis_marks_each_decade():
 def test_sparkline_runs_from_lowest_to_highest():
     assert sparkline([0.0, 1.0, 0.5], UNICODE)[:2] == "▁█"
     assert len(set(sparkline([2.0, 2.0], UNICODE))) == 1
+
+
+def test_small_changes_stay_flat_in_a_sparkline():
+    assert len(set(sparkline([0.0, 0.02, 0.01], UNICODE, least=1.0))) == 1

@@ -1,0 +1,75 @@
+"""`gradscope graph` as a process."""
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+
+MODEL = """
+import torch
+from torch import nn
+model = nn.Sequential(nn.Linear(4, 4), nn.ReLU(), nn.Linear(4, 1))
+batch = (torch.ones(2, 4), torch.zeros(2, 1))
+criterion = nn.MSELoss()
+"""
+
+
+def gradscope(folder, *args, code=0):
+    done = subprocess.run(
+        [sys.executable, "-m", "gradscope", *args],
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        env={**os.environ, "NO_COLOR": "1", "OMP_NUM_THREADS": "1"},
+    )
+    assert done.returncode == code, done.stderr
+    return done
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("graph")
+    (folder / "model.py").write_text(MODEL)
+    gradscope(folder, "inspect", "model.py", "--save", "kept.gradscope", "-o", "report.txt")
+    return folder
+
+
+def test_target_and_recording_give_the_same_graph(folder):
+    run, kept = (
+        json.loads(gradscope(folder, "graph", target, "--output-format", "json").stdout)
+        for target in ("model.py", "kept.gradscope")
+    )
+    assert run == kept
+    assert run["summary"]["operations"]["AddmmBackward0"] == 2
+
+
+def test_recording_is_shown_without_torch(folder):
+    code = (
+        "import sys; sys.argv = ['gradscope', 'graph', 'kept.gradscope']\n"
+        "from gradscope.cli import app\n"
+        "app(standalone_mode=False)\n"
+        "assert 'torch' not in sys.modules"
+    )
+    done = subprocess.run([sys.executable, "-c", code], cwd=folder, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert "Sequential" in done.stdout
+
+
+def test_output_file_takes_the_graph_and_stdout_stays_empty(folder):
+    done = gradscope(folder, "graph", "kept.gradscope", "--output-format", "dot", "-o", "g.dot")
+    assert done.stdout == ""
+    assert (folder / "g.dot").read_text().startswith("// Edges")
+
+
+def test_folding_is_told_on_stderr(folder):
+    done = gradscope(folder, "graph", "kept.gradscope", "--output-format", "dot", "--depth", "1")
+    assert "nodes folded into 3 modules" in done.stderr
+    assert "nodes folded" in done.stdout
+
+
+def test_unknown_module_exits_with_2(folder):
+    done = gradscope(folder, "graph", "kept.gradscope", "--module", "nowhere", code=2)
+    assert "no module `nowhere`" in done.stderr
+    assert done.stdout == ""
