@@ -25,6 +25,7 @@ from gradscope.report.rows import GraphSummary, ModuleRow, ParameterRow
 from gradscope.report.selection import modules_below
 
 _BUCKETS = 40
+_NARROW = 72
 
 Operations = tuple[tuple[str, int], ...]
 """Operations with their counts, in the order of the forward."""
@@ -87,8 +88,12 @@ class _Tree:
         """Return the table; `has_rest` adds the operations outside of all modules."""
         table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
         table.add_column("module", overflow="fold", max_width=max(self._page.width // 2, 24))
-        table.add_column("output gradient", justify="right")
-        table.add_column("operations in the order of the forward", overflow="fold")
+        is_wide = self._page.width >= _NARROW
+        table.add_column(
+            "output gradient" if is_wide else "gradient", justify="right", no_wrap=True
+        )
+        title = "operations in the order of the forward" if is_wide else "operations"
+        table.add_column(title, overflow="fold")
         for root in roots:
             self._add(table, root, 0)
         rest = self._operations.get(None) if has_rest else None
@@ -110,14 +115,16 @@ class _Tree:
             text.append(page.spell(module.name))
         if module.copies > 1:
             text.append(f" {page.signs.times}{module.copies}", style="bold")
+        if module.name and page.width < _NARROW:
+            return text
         style = "dim" if module.name else "bold"
         return text.append(f"{' ' if module.name else ''}{page.spell(row.class_name)}", style=style)
 
     def _inside(self, row: ModuleRow) -> Text:
-        text = Text()
+        text = self._words(self._operations.get(row.index, ()))
         if len(row.calls) > 1:
-            text.append(f"{len(row.calls)} calls: ", style="bold")
-        text.append_text(self._words(self._operations.get(row.index, ())))
+            calls = Text(f"{len(row.calls)} calls", style="bold")
+            text = calls.append(": ").append_text(text) if text else calls
         if row.own_parameters and not row.calls:
             _add_word(text, "not called", "magenta")
         for reach, words in (("none", "no gradient"), ("frozen", "frozen")):
@@ -177,4 +184,5 @@ def _by_depth(graph: GraphSummary, page: Page) -> Iterator[str]:
     for depth, count in graph.parameters_by_depth:
         counts[depth * columns // (last + 1)] += count
     line = sparkline(counts, page.signs)
-    yield f"by depth from the loss: 0 {line} {last:,}"
+    reached = sum(count for _, count in graph.parameters_by_depth)
+    yield f"{reached:,} reached, by depth from the loss: 0 {line} {last:,}"

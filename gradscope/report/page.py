@@ -1,5 +1,6 @@
 """What a text report is written on: its width, and the characters that it can hold."""
 
+import re
 from dataclasses import dataclass
 from typing import Self
 
@@ -87,6 +88,15 @@ class Page:
     def text(self, name: str, style: str = "") -> Text:
         """Return text from outside as it is: never markup, folded where it is too long."""
         return Text(self.spell(name), style=style, overflow="fold")
+
+    def path(self, name: str, width: int, style: str = "") -> Text:
+        """Return a dotted name, in lines that end at dots where it is wider than that."""
+        lines = [""]
+        for part in re.split(r"(?<=\.)", self.spell(name)):
+            if lines[-1] and len(lines[-1]) + len(part) > width:
+                lines.append("")
+            lines[-1] += part
+        return Text("\n".join(lines), style=style, overflow="fold")
 
     def place(self, site: Site | None, width: int) -> Text:
         """Return `file:line` in at most so many columns, shortened in the middle."""

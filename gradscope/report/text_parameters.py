@@ -16,6 +16,7 @@ from gradscope.report.selection import Group, GroupKind, select_parameters
 _WIDE = 120
 _MIDDLE = 92
 _NARROW = 72
+_GAP = 2
 
 STYLES: dict[GroupKind, str] = {
     "non-finite": "bold red",
@@ -80,48 +81,64 @@ def _more(group: Group[ParameterRow], page: Page) -> Text:
 
 def _table(groups: list[Group[ParameterRow]], report: Report, page: Page) -> Table:
     has_updates = any(row.update_norm is not None for row in report.parameters)
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
-    table.add_column("")
-    table.add_column("parameter", overflow="fold", min_width=16)
-    if page.width >= _MIDDLE:
-        table.add_column("shape", no_wrap=True, style="dim")
-    table.add_column("norm", justify="right", no_wrap=True)
-    table.add_column("/ weight", justify="right", no_wrap=True)
-    if has_updates:
-        table.add_column("update / weight" if page.width >= _WIDE else "update", justify="right")
-    if page.width >= _WIDE:
-        table.add_column("line", no_wrap=True)
-    for group in groups:
-        for place, row in enumerate(group.rows):
-            kind = group.kind if place == 0 else ""
-            table.add_row(*_cells(row, kind, page, has_updates=has_updates))
+    rows = [row for group in groups for row in group.rows]
+    kinds = [
+        group.kind if place == 0 else "" for group in groups for place in range(len(group.rows))
+    ]
+    columns = {"": [Text(kind, style="dim") for kind in kinds]}
+    numbers = _numbers(rows, page, has_updates=has_updates)
+    room = page.width - _GAP * (len(numbers) + 1) - _width("", columns[""])
+    room -= sum(_width(title, cells) for title, cells in numbers.items())
+    columns["parameter"] = [_name(row, page, room) for row in rows]
+    columns |= numbers
+    table = Table(box=None, pad_edge=False, padding=(0, _GAP, 0, 0), header_style="dim")
+    for title in columns:
+        is_text = title in ("", "parameter", "shape", "line")
+        table.add_column(
+            title,
+            justify="left" if is_text else "right",
+            no_wrap=title != "parameter",
+            overflow="fold",
+            min_width=16 if title == "parameter" else None,
+        )
+    for cells in zip(*columns.values(), strict=True):
+        table.add_row(*cells)
     return table
 
 
-def _cells(
-    row: ParameterRow, kind: GroupKind | str, page: Page, *, has_updates: bool
-) -> Iterator[Text]:
+def _numbers(rows: list[ParameterRow], page: Page, *, has_updates: bool) -> dict[str, list[Text]]:
+    """Return the columns that the page is wide enough for, by their titles."""
     signs = page.signs
-    style = "bold red" if row.grad is not None and row.grad.nonfinite else ""
-    yield Text(kind, style=style or "dim")
-    yield _name(row, page)
+    columns: dict[str, list[Text]] = {}
     if page.width >= _MIDDLE:
-        yield Text(_shape(row))
-    yield Text(figure(None if row.grad is None else row.grad.norm, signs), style=style)
-    yield Text(figure(row.grad_to_weight, signs))
+        columns["shape"] = [Text(_shape(row), style="dim") for row in rows]
+    columns["norm"] = [_norm(row, page) for row in rows]
+    columns["/ weight"] = [Text(figure(row.grad_to_weight, signs)) for row in rows]
     if has_updates:
-        yield Text(figure(row.update_to_weight, signs))
+        title = "update / weight" if page.width >= _WIDE else "update"
+        columns[title] = [Text(figure(row.update_to_weight, signs)) for row in rows]
     if page.width >= _WIDE:
-        yield page.place(row.site, page.width // 3)
+        columns["line"] = [page.place(row.site, page.width // 3) for row in rows]
+    return columns
 
 
-def _name(row: ParameterRow, page: Page) -> Text:
-    text = page.text(row.name)
+def _width(title: str, cells: list[Text]) -> int:
+    return max(len(title), *map(len, cells))
+
+
+def _norm(row: ParameterRow, page: Page) -> Text:
+    if row.grad is None:
+        return Text(page.signs.dash, style="dim")
+    return Text(figure(row.grad.norm, page.signs), style="bold red" if row.grad.nonfinite else "")
+
+
+def _name(row: ParameterRow, page: Page, width: int) -> Text:
+    text = page.path(row.name, width)
     if row.grad is not None and row.grad.nonfinite:
         counts = f"{row.grad.nonfinite:,} of {row.grad.numel:,} non-finite"
         text.append(f" ({counts})", style="bold red")
-    if row.aliases:
-        text.append(" = " + ", ".join(page.spell(name) for name in row.aliases), style="dim")
+    for alias in row.aliases:
+        text.append(" = ", style="dim").append_text(page.path(alias, width, "dim"))
     return text
 
 

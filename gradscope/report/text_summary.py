@@ -100,7 +100,7 @@ def _tensors(report: Report) -> Text:
     if summary.unmeasured_tensors:
         words.append(f"{summary.unmeasured_tensors:,} not measured")
     if summary.views:
-        words.append(f"{counted(summary.views, 'view')} of them with the same gradient")
+        words.append(f"{counted(summary.views, 'view')} with the gradient of one of them")
     return Text(", ".join(words))
 
 

@@ -15,7 +15,9 @@ from gradscope.report.render import ViewOptions
 from gradscope.report.rows import TensorRow
 from gradscope.report.selection import Group, select_tensors, tensors_below
 
-_WIDE = 112
+_GAP = 2
+_LINE = 44
+_BESIDE = 60
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,22 +79,26 @@ def _kind(module: str | None) -> tuple[str, ...]:
 
 
 def _table(entries: list[_Entry], page: Page) -> Table:
-    is_wide = page.width >= _WIDE
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
-    table.add_column("")
+    norms = [_norm(entry, page) for entry in entries]
+    whats = [_what(entry, page) for entry in entries]
+    titles = max(len(entry.title) for entry in entries)
+    room = page.width - titles - max(len("norm"), *map(len, norms)) - 2 * _GAP
+    beside = room - max(map(len, whats)) - _GAP
+    # The line goes beside the tensor where there is room for it, else below.
+    is_wide = beside >= _BESIDE
+    table = Table(box=None, pad_edge=False, padding=(0, _GAP, 0, 0), header_style="dim")
+    table.add_column("", no_wrap=True)
     table.add_column("norm", justify="right", no_wrap=True)
     table.add_column("tensor and where it was made", overflow="fold")
     if is_wide:
-        table.add_column("line", overflow="fold", max_width=page.width * 2 // 5)
-    norms = [_norm(entry, page) for entry in entries]
-    width = page.width * 2 // 5 if is_wide else page.width - max(map(len, norms)) - 14
-    for entry, norm in zip(entries, norms, strict=True):
-        what, place = _what(entry, page), _place(entry.rows[0], page, width)
-        numbers = (Text(entry.title, style="dim"), norm)
+        table.add_column("line", overflow="fold")
+    for entry, norm, what in zip(entries, norms, whats, strict=True):
+        place = _place(entry.rows[0], page, beside if is_wide else room)
+        title = Text(entry.title, style="dim")
         if is_wide:
-            table.add_row(*numbers, what, place)
+            table.add_row(title, norm, what, place)
         else:
-            table.add_row(*numbers, what.append("\n").append_text(place))
+            table.add_row(title, norm, what.append("\n").append_text(place))
     return table
 
 
@@ -124,7 +130,7 @@ def _what(entry: _Entry, page: Page) -> Text:
 
 
 def _place(row: TensorRow, page: Page, width: int) -> Text:
-    text = page.place(row.site, min(width, 44))
+    text = page.place(row.site, min(width, _LINE))
     if row.site is not None and row.site.source:
         room = max(width - len(text) - 2, 0)
         source = page.spell(row.site.source)
