@@ -250,12 +250,15 @@ def joined_paths(paths: Sequence[str]) -> str:
 def _joined_names(names: tuple[str, ...]) -> str:
     if len(set(names)) == 1:
         return names[0]
-    numbers = sorted({int(name) for name in names})
+    return f"[{joined_numbers({int(name) for name in names})}]"
+
+
+def joined_numbers(numbers: Iterable[int]) -> str:
+    """Return `2-3,10`."""
     runs: list[list[int]] = []
-    for number in numbers:
+    for number in sorted(numbers):
         if runs and runs[-1][-1] == number - 1:
             runs[-1].append(number)
         else:
             runs.append([number])
-    words = [str(run[0]) if len(run) == 1 else f"{run[0]}-{run[-1]}" for run in runs]
-    return f"[{','.join(words)}]"
+    return ",".join(str(run[0]) if len(run) == 1 else f"{run[0]}-{run[-1]}" for run in runs)

@@ -8,7 +8,7 @@ from rich.table import Table
 from rich.text import Text
 
 from gradscope.report.figures import span_figure
-from gradscope.report.folding import Span, joined_paths, span
+from gradscope.report.folding import Span, joined_numbers, joined_paths, span
 from gradscope.report.model import Report
 from gradscope.report.page import Page
 from gradscope.report.render import ViewOptions
@@ -62,9 +62,9 @@ def _entries(group: Group[TensorRow]) -> list[_Entry]:
     times: Counter[Hashable] = Counter()
     for row in group.rows:
         key = (row.operation, row.slot, row.site, row.shape, _kind(row.module), row.reason)
-        # Two tensors of one module are never one row.
-        turn = times[key, row.module]
-        times[key, row.module] += 1
+        # Two tensors of one call are never one row.
+        turn = times[key, row.module, row.call]
+        times[key, row.module, row.call] += 1
         alike.setdefault((key, turn), []).append(row)
     return [
         _Entry(title=group.kind if place == 0 else "", rows=tuple(rows))
@@ -117,8 +117,8 @@ def _what(entry: _Entry, page: Page) -> Text:
     text = page.text(row.operation.removesuffix("Backward0"))
     if entry.module is not None:
         text.append(f" in {page.spell(entry.module) or 'the model'}")
-    if row.call:
-        text.append(f" (call {row.call})")
+    if calls := _calls(entry.rows):
+        text.append(f" ({calls})")
     if row.shape is not None:
         text.append(f" [{', '.join(map(str, row.shape))}]", style="dim")
     if row.grad is not None and row.grad.nonfinite:
@@ -127,6 +127,14 @@ def _what(entry: _Entry, page: Page) -> Text:
     if row.grad is None and row.reason:
         text.append(f" {page.spell(row.reason)}", style="magenta")
     return text
+
+
+def _calls(rows: tuple[TensorRow, ...]) -> str:
+    """Return which calls of their module they are of; nothing where it is the first alone."""
+    calls = {row.call for row in rows if row.call is not None}
+    if len(calls) > 1:
+        return f"calls {joined_numbers(calls)}"
+    return f"call {call}" if (call := max(calls, default=0)) else ""
 
 
 def _place(row: TensorRow, page: Page, width: int) -> Text:

@@ -122,3 +122,16 @@ def test_depth_folds_deeper_modules_and_says_so(make_transformer, printed):
 
 def test_no_tensors_are_listed_when_none_are_wanted(make_transformer, printed):
     assert "Tensors worth" not in printed(make_transformer().recording(), tensors="none")
+
+
+def test_calls_of_one_module_in_one_line_share_a_row(build, printed):
+    module = build.add("cell", "RNNCell")
+    build.operate(module, "StackBackward0", 0.5)
+    for _ in range(3):
+        build.operate(module, "TanhBackward0", 0.25)
+    build.operate(module, "SumBackward0", 0.5)
+    recording = build.recording()
+    calls = tuple(replace(call, call=call.index) for call in recording.calls)
+    sites = tuple(replace(site, line=7) for site in recording.sites)
+    text = printed(replace(recording, calls=calls, sites=sites))
+    assert "Tanh in cell (calls 2-3)" in text
