@@ -13,10 +13,10 @@ from gradscope import __version__
 from gradscope.capture.assemble import Assembler
 from gradscope.capture.compiled import is_compiled, watchable
 from gradscope.capture.definitions import Definitions
-from gradscope.capture.modules import tensors
+from gradscope.capture.edges import tensors
+from gradscope.capture.lines import NUMBERED
 from gradscope.capture.naming import NamedModel, name_model, shape_of
 from gradscope.capture.session import Measurements, StepCapture
-from gradscope.capture.sites import NUMBERED
 from gradscope.errors import GradscopeError, UserCodeError
 from gradscope.probes.optimizer_steps import OptimizerProbe, describe_optimizer
 from gradscope.probes.snapshot import preserved

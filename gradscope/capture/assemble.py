@@ -5,12 +5,14 @@ import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
+from gradscope.capture.cut_records import CutFinder
 from gradscope.capture.definitions import Definitions
 from gradscope.capture.garbage import no_garbage_collection
-from gradscope.capture.graph_records import GraphRecords
+from gradscope.capture.graph_records import GraphPlace, GraphRecords
 from gradscope.capture.naming import NamedModel
 from gradscope.capture.session import Measurements, StepCapture
 from gradscope.recording.records import (
+    CutRecord,
     Environment,
     EventRecord,
     InputStat,
@@ -56,6 +58,7 @@ class Assembler:
         self._events: list[EventRecord] = []
         self._parameter_stats: list[ParameterStat] = []
         self._tensor_stats: list[TensorStat] = []
+        self._cuts: list[CutRecord] = []
         self._input_stats: list[InputStat] = []
         self._skipped: list[Skipped] = []
 
@@ -95,11 +98,11 @@ class Assembler:
         self._steps.append(
             StepRecord(index=step, kind=kind, graph=place.graph, loss=loss, optimizer=optimizer)
         )
-        called = {call.module for call in capture.modules.calls}
+        reasons = self._explain_unreached(capture, measured, place)
         for record in self._named.parameter_records:
-            was_called = self._named.modules[record.module] in called
             norm = None if update_norms is None else update_norms[record.index]
-            self._parameter_stats.append(_parameter_stat(step, record, measured, was_called, norm))
+            reason = reasons.get(record.index)
+            self._parameter_stats.append(_parameter_stat(step, record, measured, reason, norm))
         self._tensor_stats += _tensor_stats(step, capture, measured, place.first_node)
         self._input_stats += [
             InputStat(step=step, call=place.first_call + call, place=order, norm=stat.norm)
@@ -107,6 +110,29 @@ class Assembler:
         ]
         self._note_unmeasured(measured)
         self._note_times(step, capture)
+
+    def _explain_unreached(
+        self, capture: StepCapture, measured: Measurements, place: GraphPlace
+    ) -> dict[int, str]:
+        """Return why parameters have no gradient, and keep the cuts that explain it."""
+        named = self._named
+        unreached = [
+            record.index
+            for record in named.parameter_records
+            if record.requires_grad and measured.parameter(record.index) is None
+        ]
+        finder = CutFinder(capture, {id(named.parameters[index]): index for index in unreached})
+        if all(cut.graph != place.graph for cut in self._cuts):
+            self._cuts += finder.records(place, self._graphs.site_of)
+        called = {call.module for call in capture.modules.calls}
+        return {
+            index: finder.reason(index)
+            or _why_unreached(
+                index in measured.reached,
+                named.modules[named.parameter_records[index].module] in called,
+            )
+            for index in unreached
+        }
 
     def _note_unmeasured(self, measured: Measurements) -> None:
         for reason, count in Counter(measured.unmeasured.values()).items():
@@ -146,6 +172,7 @@ class Assembler:
             tensor_stats=tuple(self._tensor_stats),
             skipped=tuple(self._skipped),
             input_stats=tuple(self._input_stats),
+            cuts=tuple(self._cuts),
         )
 
 
@@ -153,13 +180,12 @@ def _parameter_stat(
     step: int,
     record: ParameterRecord,
     measured: Measurements,
-    was_called: bool,
+    reason: str | None,
     update_norm: float | None,
 ) -> ParameterStat:
     place = record.index
     gradient = measured.parameter(place)
     reach: Reach
-    reason = None
     if gradient is not None:
         is_zero = gradient.norm == 0 and not gradient.nonfinite
         reach = "zero" if is_zero else "gradient"
@@ -168,7 +194,7 @@ def _parameter_stat(
     elif not record.requires_grad:
         reach, reason = "frozen", "it does not require grad"
     else:
-        reach, reason = "none", _why_unreached(place in measured.reached, was_called)
+        reach = "none"
     weight_norm = measured.weights[place]
     return ParameterStat(
         step=step,

@@ -8,7 +8,7 @@ from weakref import WeakKeyDictionary
 from torch import nn
 from torch.nn.modules.module import register_module_module_registration_hook
 
-from gradscope.capture.sites import Caller, Line
+from gradscope.capture.lines import Caller, Line
 
 Definitions = Mapping[nn.Module, Line]
 

@@ -10,11 +10,11 @@ from torch import nn
 from torch.autograd.graph import Node
 
 from gradscope.capture.definitions import Definitions
+from gradscope.capture.edges import Edge
 from gradscope.capture.graph import VIEW_OPERATIONS, Graph
-from gradscope.capture.modules import Edge
+from gradscope.capture.lines import Line, created
 from gradscope.capture.naming import NamedModel, dtype_name
 from gradscope.capture.session import StepCapture
-from gradscope.capture.sites import Line
 from gradscope.recording.records import (
     EdgeRecord,
     ModuleCallRecord,
@@ -37,9 +37,6 @@ _HIDING = {
     "MkldnnRnnLayerBackward0": _FUSED,
 }
 """Nodes that stand for many operations, and what that hides."""
-
-_NO_SEQUENCE = 2**64 - 1
-"""The creation number of nodes that were not numbered: leaves."""
 
 
 class GraphPlace(NamedTuple):
@@ -73,7 +70,7 @@ class GraphRecords:
         self._sites: dict[Site, int] = {}
         self._module_places = {module: place for place, module in enumerate(named.modules)}
         self.modules: list[ModuleRecord] = [
-            replace(record, site=self._site(definitions.get(module)))
+            replace(record, site=self.site_of(definitions.get(module)))
             for module, record in zip(named.modules, named.module_records, strict=True)
         ]
         self.calls: list[ModuleCallRecord] = []
@@ -120,8 +117,7 @@ class GraphRecords:
         owners = {node: place for place, node in capture.parameter_nodes().items()}
         innermost = capture.modules.innermost()
         for index, node in enumerate(graph.nodes):
-            created: int = node._sequence_nr()
-            sequence = None if created == _NO_SEQUENCE else created
+            sequence = created(node)
             call = None if sequence is None else innermost.find(sequence)
             line = None if sequence is None else capture.sites.find(sequence)
             if line is None and call is not None:
@@ -136,7 +132,7 @@ class GraphRecords:
                     depth=depths[index],
                     sequence=sequence,
                     module_call=None if call is None else place.first_call + call,
-                    site=self._site(line),
+                    site=self.site_of(line),
                     outputs=_output_shapes(node),
                     parameter=owners.get(index),
                     same_as=None if same is None else TensorRef(node=first + same[0], slot=same[1]),
@@ -155,7 +151,7 @@ class GraphRecords:
                     module=module,
                     call=counts[module],
                     parent=None if call.parent is None else place.first_call + call.parent,
-                    site=self._site(call.line),
+                    site=self.site_of(call.line),
                     inputs=_references(call.inputs, capture.graph, leaves, place),
                     outputs=_references(call.outputs, capture.graph, leaves, place),
                 )
@@ -182,7 +178,8 @@ class GraphRecords:
             )
         return place
 
-    def _site(self, line: Line | None) -> int | None:
+    def site_of(self, line: Line | None) -> int | None:
+        """Return the index of a line's record, made now if it is new."""
         if line is None:
             return None
         file = line.code.co_filename

@@ -4,17 +4,14 @@ Global forward hooks see every module that is called; nothing is stored on a mod
 to the innermost call whose span holds its number.
 """
 
-import dataclasses
 import sys
 import threading
 from bisect import bisect_right
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any
 
-from torch import Tensor, nn
-from torch._C import DisableTorchFunction
-from torch.autograd.graph import Node
+from torch import nn
 from torch.nn.modules.module import (
     _global_forward_hooks_with_kwargs,
     register_module_forward_hook,
@@ -22,18 +19,11 @@ from torch.nn.modules.module import (
 )
 from torch.utils.hooks import RemovableHandle
 
-from gradscope.capture.sites import Caller, Line, sequence_number
+from gradscope.capture.edges import Edge, edges
+from gradscope.capture.lines import Caller, Line, sequence_number
 
 _WRAPPER = "OptimizedModule"
 """What `torch.compile` puts around a module: run eagerly, it only calls on."""
-
-
-class Edge(NamedTuple):
-    """A tensor that requires grad, as autograd knows it: an output of a node, or a leaf."""
-
-    node: Node | None
-    slot: int
-    leaf: Tensor | None
 
 
 @dataclass(slots=True)
@@ -147,34 +137,3 @@ class InnermostCall:
         """Return the innermost call around the node with this number."""
         place = bisect_right(self._starts, sequence) - 1
         return self._owners[place] if place >= 0 else None
-
-
-def edges(value: object) -> list[Edge]:
-    """Return the tensors that require grad in a value, containers of any kind included."""
-    if type(value) is tuple and len(value) == 1:
-        value = value[0]
-    # A tensor's attributes are torch functions too; no mode that is active needs to see these.
-    with DisableTorchFunction():
-        if type(value) is Tensor:
-            return [_edge(value)] if value.requires_grad else []
-        return [_edge(tensor) for tensor in tensors(value) if tensor.requires_grad]
-
-
-def _edge(tensor: Tensor) -> Edge:
-    node = tensor.grad_fn
-    return Edge(None, 0, tensor) if node is None else Edge(node, tensor.output_nr, None)
-
-
-def tensors(value: object) -> Iterator[Tensor]:
-    """Yield the tensors in nested tuples, lists, mappings and dataclasses."""
-    if isinstance(value, Tensor):
-        yield value
-    elif isinstance(value, tuple | list):
-        for item in value:
-            yield from tensors(item)
-    elif isinstance(value, Mapping):
-        for item in value.values():
-            yield from tensors(item)
-    elif dataclasses.is_dataclass(value) and not isinstance(value, type):
-        for item in dataclasses.fields(value):
-            yield from tensors(getattr(value, item.name, None))

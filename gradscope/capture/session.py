@@ -8,13 +8,16 @@ from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
+from torch.autograd.graph import Node
 
+from gradscope.capture.cuts import CutTracker
 from gradscope.capture.garbage import no_garbage_collection
 from gradscope.capture.gradients import GradientCollector, Slot
 from gradscope.capture.graph import Graph, walk
+from gradscope.capture.lines import NUMBERED, Caller, Line, created
 from gradscope.capture.modules import ModuleTracker
 from gradscope.capture.shares import ShareCollector
-from gradscope.capture.sites import NUMBERED, Caller, SiteMode
+from gradscope.capture.sites import SiteMode
 from gradscope.capture.statistics import Measurer, Numbers, norms
 from gradscope.capture.teardown import let_go
 from gradscope.recording.records import GradientStat
@@ -85,7 +88,8 @@ class StepCapture:
         self._parameters = parameters
         self._opaque = opaque or not NUMBERED
         caller = Caller()
-        self.sites = SiteMode(caller)
+        self.cuts = CutTracker(caller)
+        self.sites = SiteMode(caller, self.cuts)
         self.modules = ModuleTracker(caller)
         self.graph = Graph()
         self.forward_at: float | None = None
@@ -145,9 +149,24 @@ class StepCapture:
         `close`.
         """
         self.modules.calls.clear()
+        self.cuts.close()
         self.graph.index.clear()
         self.graph.leaves.clear()
         let_go(self.graph.nodes)
+
+    def line_of(self, node: Node) -> Line | None:
+        """Return the line that made a node; else the line that called the module that did."""
+        number = created(node)
+        if number is None:
+            return None
+        line = self.sites.find(number)
+        call = None if line else self.modules.innermost().find(number)
+        return line if call is None else self.modules.calls[call].line
+
+    def nodes_by_number(self) -> dict[int, int]:
+        """Return the graph's nodes by their creation numbers."""
+        numbers = ((created(node), index) for index, node in enumerate(self.graph.nodes))
+        return {number: index for number, index in numbers if number is not None}
 
     def parameter_nodes(self) -> dict[int, int]:
         """Return the graph's `AccumulateGrad` nodes by the place of their parameter."""

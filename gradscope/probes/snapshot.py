@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from gradscope.capture.modules import tensors
+from gradscope.capture.edges import tensors
 
 _CONTAINERS = (list, dict, set, OrderedDict)
 

@@ -96,6 +96,16 @@ def read_refs(cell: str) -> tuple[TensorRef, ...]:
     return tuple(map(read_ref, cell.split()))
 
 
+def write_indices(indices: Iterable[int]) -> str:
+    """Return the numbers, separated by spaces."""
+    return " ".join(map(str, indices))
+
+
+def read_indices(cell: str) -> tuple[int, ...]:
+    """Return the numbers that a cell lists."""
+    return tuple(map(int, cell.split()))
+
+
 def write_names(names: Iterable[str]) -> str:
     """Return a JSON list: a name may hold any separator."""
     return json.dumps(list(names))

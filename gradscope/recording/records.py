@@ -14,6 +14,9 @@ NodeKind = Literal["operation", "view", "parameter", "leaf"]
 """`view` nodes hand on their neighbour's gradient under another shape; `leaf` is a tensor that
 requires grad and belongs to no parameter of the model."""
 
+CutKind = Literal["detach", "no-grad", "read", "non-differentiable"]
+"""How a gradient was cut off. `read`: the numbers were taken out of torch."""
+
 StepKind = Literal["step", "probe"]
 """`probe` steps were made by gradscope on a snapshot that was put back afterwards."""
 
@@ -131,6 +134,26 @@ class EdgeRecord:
     source: int
     target: int
     slot: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CutRecord:
+    """A line of the forward that cuts parameters off from the loss."""
+
+    graph: int
+    operation: str
+    """The call, as `detach`, `argmax`, `data`."""
+    kind: CutKind
+    site: int | None
+    last: int | None
+    """The line of the last operation that still carried the parameters' gradient (a site)."""
+    parameters: tuple[int, ...]
+    """Those that backward did not come to, and whose gradient this cut stops."""
+    joins: tuple[int, ...]
+    """Nodes of the graph to which something came from behind the cut; empty where nothing that
+    could be followed led to the loss."""
+    count: int
+    """How many calls on this line cut something off."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -294,3 +317,4 @@ class Recording:
     tensor_stats: tuple[TensorStat, ...]
     skipped: tuple[Skipped, ...]
     input_stats: tuple[InputStat, ...] = ()
+    cuts: tuple[CutRecord, ...] = ()

@@ -19,6 +19,7 @@ from gradscope.recording.step_tables import (
 )
 from gradscope.recording.structure_tables import (
     CALLS,
+    CUTS,
     EDGES,
     MODULES,
     NODES,
@@ -71,6 +72,7 @@ def _add_all(writer: RecordingWriter, recording: Recording) -> None:
         writer.add(PARAMETER_STATS, recording.parameter_stats)
         writer.add(TENSOR_STATS, recording.tensor_stats)
         writer.add(INPUT_STATS, recording.input_stats)
+        writer.add(CUTS, recording.cuts)
         writer.add(SKIPPED, recording.skipped)
 
 
@@ -141,4 +143,5 @@ def _read(base: sqlite3.Connection) -> Recording:
         tensor_stats=records(TENSOR_STATS),
         skipped=records(SKIPPED),
         input_stats=records(INPUT_STATS),
+        cuts=records(CUTS),
     )

@@ -1,11 +1,13 @@
 """Tables of what a step is made of: parameters, modules, calls, lines, and the graph."""
 
 from gradscope.recording.encoding import (
+    read_indices,
     read_names,
     read_ref,
     read_refs,
     read_shape,
     read_shapes,
+    write_indices,
     write_names,
     write_ref,
     write_refs,
@@ -14,6 +16,7 @@ from gradscope.recording.encoding import (
     write_text,
 )
 from gradscope.recording.records import (
+    CutRecord,
     EdgeRecord,
     ModuleCallRecord,
     ModuleRecord,
@@ -236,4 +239,48 @@ EDGES: Table[EdgeRecord] = Table(
     columns=("source INTEGER", "target INTEGER", "slot INTEGER"),
     write=lambda record: (record.source, record.target, record.slot),
     read=_read_edge,
+)
+
+
+def _write_cut(record: CutRecord) -> Cells:
+    return (
+        record.graph,
+        write_text(record.operation),
+        record.kind,
+        record.site,
+        record.last,
+        write_indices(record.parameters),
+        write_indices(record.joins),
+        record.count,
+    )
+
+
+def _read_cut(row: Row) -> CutRecord:
+    _, graph, operation, kind, site, last, parameters, joins, count = row
+    return CutRecord(
+        graph=graph,
+        operation=operation,
+        kind=kind,
+        site=site,
+        last=last,
+        parameters=read_indices(parameters),
+        joins=read_indices(joins),
+        count=count,
+    )
+
+
+CUTS: Table[CutRecord] = Table(
+    name="cut",
+    columns=(
+        "graph INTEGER",
+        "operation TEXT",
+        "kind TEXT",
+        "site INTEGER",
+        "last INTEGER",
+        "parameters TEXT",
+        "joins TEXT",
+        "count INTEGER",
+    ),
+    write=_write_cut,
+    read=_read_cut,
 )

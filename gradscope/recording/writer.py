@@ -20,6 +20,7 @@ from gradscope.recording.step_tables import (
 )
 from gradscope.recording.structure_tables import (
     CALLS,
+    CUTS,
     EDGES,
     MODULES,
     NODES,
@@ -46,6 +47,7 @@ _DEFINITIONS = (
     PARAMETER_STATS.definition,
     TENSOR_STATS.definition,
     INPUT_STATS.definition,
+    CUTS.definition,
     SKIPPED.definition,
     # For people at the sqlite3 prompt; gradscope itself reads the tables.
     """CREATE VIEW parameter_gradient AS

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from gradscope.errors import GradscopeError
 from gradscope.recording.records import (
+    CutRecord,
     EdgeRecord,
     Environment,
     EventRecord,
@@ -174,6 +175,17 @@ RECORDINGS = st.builds(
         reason=st.none() | TEXTS,
     ),
     skipped=listed(Skipped, what=TEXTS, reason=TEXTS),
+    cuts=listed(
+        CutRecord,
+        graph=COUNTS,
+        operation=TEXTS,
+        kind=st.sampled_from(["detach", "no-grad", "read", "non-differentiable"]),
+        site=MAYBE_COUNTS,
+        last=MAYBE_COUNTS,
+        parameters=st.lists(COUNTS, max_size=3).map(tuple),
+        joins=st.lists(COUNTS, max_size=3).map(tuple),
+        count=COUNTS,
+    ),
     input_stats=listed(InputStat, step=COUNTS, call=COUNTS, place=COUNTS, norm=NUMBERS),
 )
 

@@ -1,0 +1,166 @@
+"""Where gradients are cut off: calls that are given tensors of the graph and return none.
+
+`detach`, `.data`, `item`, anything under `no_grad`, and what has no derivative: `argmax`,
+comparisons, casts to integers. What such a call returns is followed, so that it is known which cuts
+lead to the loss.
+"""
+
+import sys
+import weakref
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor
+from torch._C import DisableTorchFunction
+
+from gradscope.capture.edges import Edge, edges, tensors
+from gradscope.capture.lines import Caller, Line
+from gradscope.recording.records import CutKind
+
+_READS = frozenset(
+    {"__array__", "__bool__", "__float__", "__index__", "__int__", "item", "numpy", "tolist"}
+)
+"""Calls that take numbers out of torch, where they cannot be followed."""
+
+_LOOKS = frozenset({"_base", "_grad", "grad"})
+"""Attributes that are tensors of their own."""
+
+_DETACHES = frozenset({"data", "detach", "detach_"})
+
+MOST_SOURCES = 64
+"""So many tensors that one line cuts off are kept."""
+
+
+@dataclass(slots=True)
+class Cut:
+    """A line that cuts tensors off."""
+
+    operation: str
+    kind: CutKind
+    line: Line | None
+    sources: list[Edge] = field(default_factory=list)
+    """What was cut off."""
+    count: int = 0
+    joins: list[tuple[int, int]] = field(default_factory=list)
+    """First creation number, and the one after the last, of each operation into which something
+    came from behind the cut."""
+
+
+class CutTracker:
+    """Notes cuts, and follows the tensors behind them."""
+
+    def __init__(self, caller: Caller) -> None:
+        self._caller = caller
+        self.cuts: list[Cut] = []
+        """In the order in which they were first met."""
+        self._places: dict[tuple[str, int, int], int] = {}
+        self._behind: dict[int, tuple[weakref.ref[Tensor], frozenset[int]]] = {}
+
+    @property
+    def following(self) -> bool:
+        """Whether any tensor came from behind a cut."""
+        return bool(self._behind)
+
+    def see(
+        self,
+        func: Callable[..., object],
+        args: tuple[object, ...],
+        kwargs: Mapping[str, object] | None,
+        result: object,
+    ) -> None:
+        """Look at a call that made no node."""
+        returned = _returned(result)
+        name = getattr(func, "__name__", "")
+        if name == "__get__":  # of an attribute
+            name = getattr(getattr(func, "__self__", None), "__name__", name)
+        if name in _LOOKS or not (returned or name in _READS):
+            return
+        given = (args, tuple(kwargs.values())) if kwargs else args
+        sources = edges(given)
+        origins = self._origins(given)
+        with DisableTorchFunction():
+            # Written in place, or handed on as it is: nothing was cut off.
+            returned = [tensor for tensor in returned if not tensor.requires_grad]
+        if sources and (returned or name in _READS):
+            origins |= {self._note(name, sources)}
+        if origins:
+            for tensor in returned:
+                self._follow(tensor, origins)
+
+    def join(
+        self,
+        args: tuple[object, ...],
+        kwargs: Mapping[str, object] | None,
+        numbers: tuple[int, int],
+    ) -> None:
+        """Look at a call that made nodes: those from the first number to before the second."""
+        for origin in self._origins((args, tuple(kwargs.values())) if kwargs else args):
+            self.cuts[origin].joins.append(numbers)
+
+    def close(self) -> None:
+        """Let go of every tensor."""
+        self.cuts.clear()
+        self._behind.clear()
+
+    def _note(self, name: str, sources: list[Edge]) -> int:
+        line = self._caller.line(sys._getframe(3))
+        key = (name, id(line.code), line.number) if line else (name, 0, 0)
+        place = self._places.setdefault(key, len(self.cuts))
+        if place == len(self.cuts):
+            self.cuts.append(Cut(name, _kind(name), line))
+        cut = self.cuts[place]
+        cut.count += 1
+        cut.sources += sources[: MOST_SOURCES - len(cut.sources)]
+        return place
+
+    def _origins(self, given: object) -> frozenset[int]:
+        if not self._behind:
+            return frozenset()
+        origins: frozenset[int] = frozenset()
+        for tensor in tensors(given):
+            known = self._behind.get(id(tensor))
+            if known is not None and known[0]() is tensor:
+                origins |= known[1]
+        return origins
+
+    def _follow(self, tensor: Tensor, origins: frozenset[int]) -> None:
+        known = self._behind.get(id(tensor))
+        if known is not None and known[0]() is tensor:
+            origins |= known[1]
+        self._behind[id(tensor)] = (weakref.ref(tensor), origins)
+
+
+def _returned(result: object) -> list[Tensor]:
+    if isinstance(result, Tensor):
+        return [result]
+    if isinstance(result, torch.Size) or not isinstance(result, tuple | list):
+        return []
+    return [item for item in result if isinstance(item, Tensor)]
+
+
+def _kind(name: str) -> CutKind:
+    if name in _READS:
+        return "read"
+    if name in _DETACHES:
+        return "detach"
+    if not torch.is_grad_enabled():
+        return "no-grad"
+    return "non-differentiable"
+
+
+def leaves_behind(edge: Edge) -> Iterator[Tensor]:
+    """Yield the leaves from which a tensor was made."""
+    if edge.leaf is not None:
+        yield edge.leaf
+    waiting = [] if edge.node is None else [edge.node]
+    seen = set(waiting)
+    while waiting:
+        node = waiting.pop()
+        leaf = getattr(node, "variable", None)
+        if isinstance(leaf, Tensor):
+            yield leaf
+        for following, _ in node.next_functions:
+            if following is not None and following not in seen:
+                seen.add(following)
+                waiting.append(following)

@@ -1,0 +1,96 @@
+"""Which line of code is calling into torch."""
+
+import contextlib
+import functools
+import os
+from collections.abc import Callable
+from pathlib import Path
+from types import CodeType, FrameType
+from typing import NamedTuple
+
+import torch
+from torch.autograd.graph import Node
+
+_LIBRARIES = (str(Path(torch.__file__).parent) + os.sep, contextlib.__file__, functools.__file__)
+_PACKAGE = str(Path(__file__).parents[1]) + os.sep
+_APPLY = torch.autograd.Function.apply.__func__.__code__  # type: ignore[attr-defined]
+
+NUMBERED = hasattr(torch._C._autograd, "_get_sequence_nr")
+"""Whether torch tells its numbers, which is not part of its public interface."""
+
+sequence_number: Callable[[], int] = torch._C._autograd._get_sequence_nr if NUMBERED else lambda: 0
+"""The number that the next node of this thread will get."""
+
+
+# Whose code a file holds. Plain numbers: these are compared for every frame of every call.
+_USERS, _TORCH, _MODULE, _GRADSCOPE = range(1, 5)
+
+
+def _kind_of_code(file: str) -> int:
+    if file == torch.nn.modules.module.__file__:
+        return _MODULE
+    if file.startswith(_PACKAGE):
+        return _GRADSCOPE
+    return _TORCH if file.startswith(_LIBRARIES) else _USERS
+
+
+_NO_NUMBER = 2**64 - 1
+
+
+def created(node: Node) -> int | None:
+    """Return a node's creation number, None for leaves, which have none."""
+    number: int = node._sequence_nr()
+    return None if number == _NO_NUMBER else number
+
+
+class Line(NamedTuple):
+    """A line of code that is running or ran."""
+
+    code: CodeType
+    number: int
+
+
+class Caller:
+    """Finds the line that called into torch."""
+
+    def __init__(self) -> None:
+        self._kinds: dict[str, int] = {}
+        self.module_lines: list[Line | None] = []
+        """The lines that called the modules whose forward is running, innermost last."""
+
+    def line(self, frame: FrameType | None) -> Line | None:
+        """Return the innermost line outside torch, seen from `frame`; None for gradscope's own."""
+        kinds = self._kinds
+        while frame is not None:
+            code = frame.f_code
+            file = code.co_filename
+            kind = kinds[file] if file in kinds else self._kind(file)
+            if kind != _TORCH:
+                if kind == _USERS:
+                    return Line(code, frame.f_lineno)
+                if kind == _GRADSCOPE:
+                    return None
+                if self.module_lines:  # the module's line is known: no need to go further out
+                    return self.module_lines[-1]
+            frame = frame.f_back
+        return None
+
+    def line_of_module_call(self, frame: FrameType | None) -> Line | None:
+        """Return the line that called the module that is just being called."""
+        while frame is not None and self._kind(frame.f_code.co_filename) == _MODULE:
+            frame = frame.f_back
+        return self.line(frame)
+
+    def _kind(self, file: str) -> int:
+        kind = self._kinds.get(file)
+        if kind is None:
+            kind = self._kinds[file] = _kind_of_code(file)
+        return kind
+
+    def line_of_apply(self, frame: FrameType | None) -> Line | None:
+        """Return the line that called the custom function whose forward is running, if one is."""
+        while frame is not None:
+            if frame.f_code is _APPLY:
+                return self.line(frame)
+            frame = frame.f_back
+        return None
