@@ -228,9 +228,12 @@ def _size_at(trees: Sequence[FoldedModule], depth: int) -> int:
 def merge_containers(tree: FoldedModule) -> FoldedModule:
     """Return the tree with each container of a single child in that child's row: `h.[0-11]`.
 
-    A container is a module that was not called and has no parameters of its own.
+    A container is a module that was not called and has no parameters of its own. One that is an
+    only child and whose children were cut away tells no more than its parent, and goes too.
     """
     children = tuple(merge_containers(child) for child in tree.children)
+    if len(children) == 1 and not children[0].children and _is_container(children[0]):
+        return replace(tree, children=())
     if len(children) != 1 or not _is_container(tree):
         return replace(tree, children=children)
     only = children[0]
@@ -238,7 +241,9 @@ def merge_containers(tree: FoldedModule) -> FoldedModule:
 
 
 def _is_container(tree: FoldedModule) -> bool:
-    return bool(tree.name) and not any(row.calls or row.own_parameters for row in tree.rows)
+    return bool(tree.name) and all(
+        row.parameters and not row.calls and not row.own_parameters for row in tree.rows
+    )
 
 
 def joined_paths(paths: Sequence[str]) -> str:

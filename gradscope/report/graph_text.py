@@ -92,7 +92,7 @@ class _Tree:
         table.add_column(
             "output gradient" if is_wide else "gradient", justify="right", no_wrap=True
         )
-        title = "operations in the order of the forward" if is_wide else "operations"
+        title = "operations in forward order" if is_wide else "operations"
         table.add_column(title, overflow="fold")
         for root in roots:
             self._add(table, root, 0)

@@ -105,3 +105,11 @@ def test_span_keeps_nan_and_missing_apart():
 def test_paths_that_differ_in_numbers_are_joined():
     assert joined_paths(["h.2.a", "h.10.a", "h.3.a"]) == "h.[2-3,10].a"
     assert joined_paths(["h.2.a"]) == "h.2.a"
+
+
+def test_container_that_is_an_only_child_goes_when_its_children_were_cut(build):
+    inner = build.add("list", "ModuleList")
+    for name in ("first", "second"):
+        build.weight(build.add(f"list.{name}", "Linear", inner), 1.0)
+    assert merge_containers(cut_below(folded(build), 1)).children == ()
+    assert len(merge_containers(folded(build)).children[0].children) == 2
