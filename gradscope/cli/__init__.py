@@ -32,7 +32,7 @@ def _show_version(wanted: bool) -> None:
 
 
 @app.callback()
-def options(
+def root(
     version: Annotated[
         bool,
         typer.Option("-V", "--version", callback=_show_version, is_eager=True, help="The version."),

@@ -1,11 +1,7 @@
 """`gradscope graph`."""
 
 import io
-import os
-import shlex
-import sys
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal, TextIO
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -13,14 +9,12 @@ from gradscope.cli import options
 from gradscope.cli.console import make_console
 from gradscope.cli.errors import show_note
 from gradscope.cli.inspect import check_file_arguments
-from gradscope.cli.output import check_destinations, set_verbosity
-from gradscope.cli.report import DepthOption, ModuleOption
+from gradscope.cli.output import check_destinations, set_verbosity, write_text
+from gradscope.cli.running import run_target
 from gradscope.cli.streams import reserved_stdout
-from gradscope.errors import GradscopeError
 
 if TYPE_CHECKING:
     from gradscope.report.model import Report
-    from gradscope.target.options import TargetOptions
 
 GraphTargetArgument = Annotated[
     str,
@@ -62,8 +56,8 @@ def graph(  # noqa: PLR0913 - the signature is the list of options
     dtype: options.DtypeOption = None,
     checkpoint: options.CheckpointOption = None,
     eager: options.EagerOption = False,
-    module: ModuleOption = None,
-    depth: DepthOption = None,
+    module: options.ModuleOption = None,
+    depth: options.DepthOption = None,
     max_nodes: MaxNodesOption = None,
     output_format: GraphFormatOption = "text",
     output_file: options.OutputFileOption = "-",
@@ -98,11 +92,11 @@ def graph(  # noqa: PLR0913 - the signature is the list of options
                 args=tuple(args or ()),
                 eager=eager,
             )
-            report = _run(target, chosen)
+            report = run_target(target, chosen, probe_steps=0)
         console = make_console(stdout if output_file == "-" else io.StringIO(), color)
         wanted = GraphOptions(module=module, depth=depth, max_nodes=max_nodes)
         rendered = render_graph(report, output_format, wanted, console)
-        _write(rendered.text, output_file, stdout)
+        write_text(rendered.text, output_file, stdout)
         if rendered.folded:
             show_note(rendered.folded)
 
@@ -116,31 +110,3 @@ def _load(path: str) -> "Report":
     from gradscope.report.model import Report
 
     return Report.from_recording(load_recording(path))
-
-
-def _run(target: str, chosen: "TargetOptions") -> "Report":
-    # torch takes more than a second to import, and recordings must not pay for it.
-    from gradscope.api import inspect_target
-    from gradscope.target.loading import load_target
-
-    loaded = load_target(target, chosen)
-    for note in loaded.notes:
-        show_note(note)
-    command = shlex.join(["gradscope", *sys.argv[1:]])
-    return inspect_target(loaded, probe_steps=0, eager=chosen.eager, command=command)
-
-
-def _write(text: str, output_file: str, stdout: TextIO) -> None:
-    if output_file != "-":
-        try:
-            Path(output_file).write_text(text + "\n", encoding="utf-8")
-        except OSError as error:
-            raise GradscopeError(f"cannot write {output_file!r}", cause=error.strerror) from None
-        show_note(f"wrote {output_file}")
-        return
-    try:
-        stdout.write(text + "\n")
-        stdout.flush()
-    except BrokenPipeError:
-        # The reader has seen enough; later flushes must not complain either.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), stdout.fileno())

@@ -4,8 +4,8 @@ import shlex
 import sys
 
 from gradscope.cli import options
-from gradscope.cli.errors import show_note
 from gradscope.cli.output import check_destinations, save_recording, set_verbosity, write_report
+from gradscope.cli.running import run_target
 from gradscope.cli.streams import reserved_stdout
 from gradscope.errors import GradscopeError
 
@@ -28,6 +28,8 @@ def inspect(  # noqa: PLR0913 - the signature is the list of options
     tensors: options.TensorsOption = "top",
     sort: options.SortOption = "order",
     top: options.TopOption = 5,
+    module: options.ModuleOption = None,
+    depth: options.DepthOption = None,
     output_format: options.OutputFormatOption = "full",
     output_file: options.OutputFileOption = "-",
     save: options.SaveOption = None,
@@ -44,11 +46,7 @@ def inspect(  # noqa: PLR0913 - the signature is the list of options
     check_file_arguments(args)
     check_destinations(output_file, save, force=force)
     with reserved_stdout() as stdout:
-        # torch takes more than a second to import, and --help must not pay for it.
-        from gradscope.api import inspect_target
-        from gradscope.capture.definitions import watch_definitions
-        from gradscope.report.render import ViewOptions
-        from gradscope.target.loading import load_target
+        from gradscope.report.view import ViewOptions
         from gradscope.target.options import TargetOptions
 
         chosen = TargetOptions(
@@ -65,21 +63,10 @@ def inspect(  # noqa: PLR0913 - the signature is the list of options
             args=tuple(args or ()),
             eager=eager,
         )
-        with watch_definitions() as definitions:
-            loaded = load_target(target, chosen)
-        for note in loaded.notes:
-            show_note(note)
-        command = shlex.join(["gradscope", *sys.argv[1:]])
-        report = inspect_target(
-            loaded,
-            probe_steps=probe_steps,
-            eager=eager,
-            command=command,
-            definitions=definitions,
-        )
+        report = run_target(target, chosen, probe_steps=probe_steps)
         if save is not None:
             save_recording(report, save, force=force)
-        view = ViewOptions(tensors=tensors, sort=sort, top=top)
+        view = ViewOptions(tensors=tensors, sort=sort, top=top, module=module, depth=depth)
         write_report(
             report, output_format, view, output_file=output_file, stdout=stdout, color=color
         )

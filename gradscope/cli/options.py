@@ -158,3 +158,18 @@ VerboseOption = Annotated[
 ColorOption = Annotated[
     ColorChoice, typer.Option("--color", help="Colour.", rich_help_panel=_OUTPUT)
 ]
+ModuleOption = Annotated[
+    str | None,
+    typer.Option("--module", metavar="PATH", help="Only this module.", rich_help_panel="Report"),
+]
+DepthOption = Annotated[
+    int | None,
+    typer.Option(
+        "--depth",
+        min=0,
+        metavar="N",
+        help="Fold modules below this depth.",
+        rich_help_panel="Report",
+        show_default=False,
+    ),
+]

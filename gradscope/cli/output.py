@@ -13,7 +13,8 @@ from gradscope.errors import GradscopeError
 
 if TYPE_CHECKING:
     from gradscope.report.model import Report
-    from gradscope.report.render import OutputFormat, ViewOptions
+    from gradscope.report.render import OutputFormat
+    from gradscope.report.view import ViewOptions
 
 
 def set_verbosity(*, quiet: bool, verbose: bool) -> None:
@@ -61,20 +62,23 @@ def write_report(
     """Render a report and write it to the file, or to stdout where that is `-`."""
     from gradscope.report.render import render
 
-    to_stdout = output_file == "-"
-    console = make_console(stdout if to_stdout else io.StringIO(), color)
-    text = render(report, output_format, view, console)
-    if to_stdout:
-        _write(text, stdout)
+    console = make_console(stdout if output_file == "-" else io.StringIO(), color)
+    write_text(render(report, output_format, view, console), output_file, stdout)
+
+
+def write_text(text: str, output_file: str, stdout: TextIO) -> None:
+    """Write a text and a line break to the file, or to stdout where that is `-`.
+
+    Raises:
+        GradscopeError: The file cannot be written.
+    """
+    if output_file != "-":
+        try:
+            Path(output_file).write_text(text + "\n", encoding="utf-8")
+        except OSError as error:
+            raise GradscopeError(f"cannot write {output_file!r}", cause=error.strerror) from None
+        show_note(f"wrote {output_file}")
         return
-    try:
-        Path(output_file).write_text(text + "\n", encoding="utf-8")
-    except OSError as error:
-        raise GradscopeError(f"cannot write {output_file!r}", cause=error.strerror) from None
-    show_note(f"wrote {output_file}")
-
-
-def _write(text: str, stdout: TextIO) -> None:
     try:
         stdout.write(text + "\n")
         stdout.flush()

@@ -14,21 +14,6 @@ RecordingArguments = Annotated[
     list[Path],
     typer.Argument(metavar="RECORDING", help="Files that --save has written.", show_default=False),
 ]
-ModuleOption = Annotated[
-    str | None,
-    typer.Option("--module", metavar="PATH", help="Only this module.", rich_help_panel="Report"),
-]
-DepthOption = Annotated[
-    int | None,
-    typer.Option(
-        "--depth",
-        min=0,
-        metavar="N",
-        help="Fold modules below this depth.",
-        rich_help_panel="Report",
-        show_default=False,
-    ),
-]
 
 
 def report(  # noqa: PLR0913 - the signature is the list of options
@@ -36,8 +21,8 @@ def report(  # noqa: PLR0913 - the signature is the list of options
     tensors: options.TensorsOption = "top",
     sort: options.SortOption = "order",
     top: options.TopOption = 5,
-    module: ModuleOption = None,
-    depth: DepthOption = None,
+    module: options.ModuleOption = None,
+    depth: options.DepthOption = None,
     output_format: options.OutputFormatOption = "full",
     output_file: options.OutputFileOption = "-",
     quiet: options.QuietOption = False,
@@ -50,7 +35,7 @@ def report(  # noqa: PLR0913 - the signature is the list of options
     # sqlite3 is loaded for those who read a recording, not for --help.
     from gradscope.recording.store import load_recording
     from gradscope.report.model import Report
-    from gradscope.report.render import ViewOptions
+    from gradscope.report.view import ViewOptions
 
     view = ViewOptions(tensors=tensors, sort=sort, top=top, module=module, depth=depth)
     for path in recordings:

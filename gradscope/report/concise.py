@@ -8,9 +8,9 @@ from gradscope.report.model import Report
 from gradscope.report.names import printable, shape_text, tensor_text
 from gradscope.report.numbers import number
 from gradscope.report.paths import shown_site
-from gradscope.report.render import ViewOptions
 from gradscope.report.rows import ParameterRow, TensorRow
 from gradscope.report.selection import select_parameters, select_tensors, tensors_below
+from gradscope.report.view import ViewOptions
 
 
 def render_concise(report: Report, view: ViewOptions) -> str:

@@ -8,9 +8,9 @@ from gradscope.recording.records import NodeRecord, Reach, TensorRef
 from gradscope.report.assembly import StepView, created, first_step
 from gradscope.report.model import Report
 from gradscope.report.norms import total_norm
-from gradscope.report.render import ViewOptions
 from gradscope.report.rows import ModuleRow
 from gradscope.report.selection import modules_below
+from gradscope.report.view import ViewOptions
 
 VertexKind = Literal["operation", "view", "parameter", "leaf", "module", "outside"]
 """`outside` is what lies beyond the chosen module, `module` one whose inside is folded."""

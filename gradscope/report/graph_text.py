@@ -20,9 +20,9 @@ from gradscope.report.folding import (
 from gradscope.report.graph_part import GraphOptions, module_of
 from gradscope.report.model import Report
 from gradscope.report.page import Page, Trimmed
-from gradscope.report.render import ViewOptions
 from gradscope.report.rows import GraphSummary, ModuleRow, ParameterRow
 from gradscope.report.selection import modules_below
+from gradscope.report.view import ViewOptions
 
 _BUCKETS = 40
 _NARROW = 72

@@ -1,32 +1,14 @@
 """A report in one of the output formats."""
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, assert_never
 
 from gradscope.report.model import Report
+from gradscope.report.view import ViewOptions
 
 if TYPE_CHECKING:
     from rich.console import Console
 
 OutputFormat = Literal["full", "concise", "json", "jsonl", "markdown"]
-TensorChoice = Literal["none", "top", "all"]
-SortKey = Literal["order", "name", "norm", "ratio", "depth"]
-"""`order` is that of the forward; `ratio` is gradient norm over weight norm."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ViewOptions:
-    """What a reader wants to see; `json` and `jsonl` hold everything, whatever is asked for."""
-
-    tensors: TensorChoice = "top"
-    """Which tensors are listed: none, the ones worth looking at, or all."""
-    sort: SortKey = "order"
-    top: int = 5
-    """How many of the largest and of the smallest."""
-    module: str | None = None
-    """Only this module and what lies below it."""
-    depth: int | None = None
-    """Fold modules deeper than this below the model or `module`."""
 
 
 def render(

@@ -9,8 +9,8 @@ from typing import Generic, Literal, TypeVar
 from gradscope.errors import GradscopeError
 from gradscope.report.model import Report
 from gradscope.report.names import printable
-from gradscope.report.render import SortKey, ViewOptions
 from gradscope.report.rows import ModuleRow, ParameterRow, TensorRow
+from gradscope.report.view import SortKey, ViewOptions
 
 Row = TypeVar("Row", ParameterRow, TensorRow)
 GroupKind = Literal["non-finite", "none", "unmeasured", "zero", "largest", "smallest"]

@@ -11,11 +11,11 @@ from gradscope.report.finding import Finding, Severity
 from gradscope.report.model import Report
 from gradscope.report.page import Page, Trimmed
 from gradscope.report.paths import shown_site
-from gradscope.report.render import ViewOptions
 from gradscope.report.text_modules import module_section
 from gradscope.report.text_parameters import parameter_section
 from gradscope.report.text_summary import header, probe_line, summary_table
 from gradscope.report.text_tensors import tensor_section
+from gradscope.report.view import ViewOptions
 
 _SKIPPED_SHOWN = 5
 _SEVERITIES: dict[Severity, str] = {"error": "bold red", "warning": "magenta", "note": "cyan"}

@@ -20,9 +20,9 @@ from gradscope.report.folding import (
 )
 from gradscope.report.model import Report
 from gradscope.report.page import Page
-from gradscope.report.render import ViewOptions
 from gradscope.report.rows import ModuleRow
 from gradscope.report.selection import modules_below
+from gradscope.report.view import ViewOptions
 
 ROWS = 26
 """The tree is as deep as fits into so many rows, unless the reader says how deep."""
@@ -57,7 +57,7 @@ def module_section(report: Report, view: ViewOptions, page: Page) -> Iterator[Ta
     yield _table(lines, page)
     if hidden := _hidden(trees, shown):
         words = f"{page.signs.ellipsis} {counted(hidden, 'row')} of deeper modules folded"
-        yield Text(f"  {words}: gradscope report --depth N shows them", style="dim")
+        yield Text(f"  {words}: --depth N shows them", style="dim")
 
 
 def _depth(rows: tuple[ModuleRow, ...], trees: list[FoldedModule], view: ViewOptions) -> int:

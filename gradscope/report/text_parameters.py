@@ -9,9 +9,9 @@ from rich.text import Text
 from gradscope.report.figures import counted, figure
 from gradscope.report.model import Report
 from gradscope.report.page import Page
-from gradscope.report.render import ViewOptions
 from gradscope.report.rows import ParameterRow
 from gradscope.report.selection import Group, GroupKind, select_parameters
+from gradscope.report.view import ViewOptions
 
 _WIDE = 120
 _MIDDLE = 92

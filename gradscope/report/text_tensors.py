@@ -11,9 +11,9 @@ from gradscope.report.figures import span_figure
 from gradscope.report.folding import Span, joined_numbers, joined_paths, span
 from gradscope.report.model import Report
 from gradscope.report.page import Page
-from gradscope.report.render import ViewOptions
 from gradscope.report.rows import TensorRow
 from gradscope.report.selection import Group, select_tensors, tensors_below
+from gradscope.report.view import ViewOptions
 
 _GAP = 2
 _LINE = 44

@@ -3,7 +3,7 @@ import re
 from gradscope.report.concise import render_concise
 from gradscope.report.finding import Finding
 from gradscope.report.model import Report
-from gradscope.report.render import ViewOptions
+from gradscope.report.view import ViewOptions
 
 
 def test_each_line_begins_with_its_place(report):

@@ -6,7 +6,7 @@ import pytest
 from gradscope.report.finding import Finding
 from gradscope.report.markdown import render_markdown
 from gradscope.report.model import Report
-from gradscope.report.render import ViewOptions
+from gradscope.report.view import ViewOptions
 
 CELL_BORDER = re.compile(r"(?<!\\)\|")
 

@@ -5,7 +5,6 @@ import pytest
 
 from gradscope.errors import GradscopeError
 from gradscope.report.model import Report
-from gradscope.report.render import ViewOptions
 from gradscope.report.selection import (
     modules_below,
     parameters_below,
@@ -13,6 +12,7 @@ from gradscope.report.selection import (
     select_tensors,
     tensors_below,
 )
+from gradscope.report.view import ViewOptions
 
 
 def with_norms(recording, norms):

@@ -26,8 +26,8 @@ from gradscope.recording.records import (
     TensorStat,
 )
 from gradscope.report.model import Report
-from gradscope.report.render import ViewOptions
 from gradscope.report.text import render_text
+from gradscope.report.view import ViewOptions
 
 ROOT = "/home/user/project"
 

@@ -1,0 +1,31 @@
+"""Loads a target and runs it under watch."""
+
+import shlex
+import sys
+from typing import TYPE_CHECKING
+
+from gradscope.cli.errors import show_note
+
+if TYPE_CHECKING:
+    from gradscope.report.model import Report
+    from gradscope.target.options import TargetOptions
+
+
+def run_target(target: str, chosen: "TargetOptions", *, probe_steps: int) -> "Report":
+    """Load a target, tell what was decided for the user, run it, and report on it."""
+    # torch takes more than a second to import: recordings and --help must not pay for it.
+    from gradscope.api import inspect_target
+    from gradscope.capture.definitions import watch_definitions
+    from gradscope.target.loading import load_target
+
+    with watch_definitions() as definitions:
+        loaded = load_target(target, chosen)
+    for note in loaded.notes:
+        show_note(note)
+    return inspect_target(
+        loaded,
+        probe_steps=probe_steps,
+        eager=chosen.eager,
+        command=shlex.join(["gradscope", *sys.argv[1:]]),
+        definitions=definitions,
+    )
