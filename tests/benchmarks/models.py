@@ -16,6 +16,8 @@ class Step:
     model: nn.Module
     optimizer: torch.optim.Optimizer
     loss: Callable[[], torch.Tensor]
+    inputs: torch.Tensor
+    """What `loss` calls the model with."""
 
     def bare(self) -> None:
         """Forward, backward and step, with nothing watching."""
@@ -71,7 +73,8 @@ def gpt2_shape() -> Step:
         logits = model(tokens[:, :-1])
         return functional.cross_entropy(logits.flatten(0, 1), tokens[:, 1:].flatten())
 
-    return Step("GPT-2 shape, 22 M", model, torch.optim.AdamW(model.parameters(), lr=1e-4), loss)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4)
+    return Step("GPT-2 shape, 22 M", model, optimizer, loss, tokens[:, :-1])
 
 
 def small_mlp() -> Step:
@@ -80,7 +83,7 @@ def small_mlp() -> Step:
     model = nn.Sequential(*(m for _ in range(24) for m in (nn.Linear(64, 64), nn.ReLU())))
     x, y = torch.randn(16, 64), torch.randn(16, 64)
     optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
-    return Step("24 x 64 MLP", model, optimizer, lambda: functional.mse_loss(model(x), y))
+    return Step("24 x 64 MLP", model, optimizer, lambda: functional.mse_loss(model(x), y), x)
 
 
 def unrolled_rnn(nodes: int) -> Step:
@@ -95,4 +98,4 @@ def unrolled_rnn(nodes: int) -> Step:
             hidden = cell(x, hidden)
         return hidden.square().mean()
 
-    return Step(f"{nodes} nodes", cell, torch.optim.SGD(cell.parameters(), lr=1e-3), loss)
+    return Step(f"{nodes} nodes", cell, torch.optim.SGD(cell.parameters(), lr=1e-3), loss, x)

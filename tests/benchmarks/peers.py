@@ -51,13 +51,14 @@ def _tensorboard(step: Step) -> Callable[[], None]:
 def _wandb(step: Step) -> Callable[[], None]:
     import wandb
 
-    run_ = wandb.init(mode="offline", dir=tempfile.mkdtemp())
+    settings = wandb.Settings(silent=True, mode="offline", disable_git=True)
+    offline = wandb.init(dir=tempfile.mkdtemp(), settings=settings)
 
     def run() -> None:
-        run_.watch(step.model, log="gradients", log_freq=1)
+        offline.watch(step.model, log="gradients", log_freq=1)
         step.bare()
-        run_.log({})
-        run_.unwatch(step.model)
+        offline.log({})
+        offline.unwatch(step.model)
 
     return run
 
@@ -66,6 +67,6 @@ def _torchlens(step: Step) -> Callable[[], None]:
     import torchlens
 
     def run() -> None:
-        torchlens.log_forward_pass(step.model, [torch.zeros(4, 128, dtype=torch.long)])
+        torchlens.trace(step.model, step.inputs)
 
     return run
