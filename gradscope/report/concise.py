@@ -2,8 +2,8 @@
 
 from collections.abc import Iterator
 
+from gradscope.recording.finding import Finding
 from gradscope.recording.records import Site
-from gradscope.report.finding import Finding
 from gradscope.report.model import Report
 from gradscope.report.names import printable, shape_text, tensor_text
 from gradscope.report.numbers import number

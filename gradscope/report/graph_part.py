@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from gradscope.recording.records import NodeRecord, Reach, TensorRef
-from gradscope.report.assembly import StepView, created, first_step
+from gradscope.recording.step_view import StepView, created, first_step
 from gradscope.report.model import Report
 from gradscope.report.norms import total_norm
 from gradscope.report.rows import ModuleRow

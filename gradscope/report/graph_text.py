@@ -7,7 +7,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from gradscope.report.assembly import StepView, created, first_step
+from gradscope.recording.step_view import StepView, created, first_step
 from gradscope.report.bars import sparkline
 from gradscope.report.figures import counted, span_figure
 from gradscope.report.folding import (

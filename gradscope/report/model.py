@@ -4,6 +4,7 @@ from dataclasses import dataclass, field
 from os import PathLike
 from typing import Self
 
+from gradscope.recording.finding import Finding
 from gradscope.recording.records import (
     Environment,
     EventRecord,
@@ -11,8 +12,8 @@ from gradscope.recording.records import (
     Skipped,
     TargetRecord,
 )
+from gradscope.recording.step_view import first_step
 from gradscope.report import assembly
-from gradscope.report.finding import Finding
 from gradscope.report.module_rows import module_rows
 from gradscope.report.rows import (
     GraphSummary,
@@ -59,7 +60,7 @@ class Report:
     @classmethod
     def from_recording(cls, recording: Recording, findings: tuple[Finding, ...] = ()) -> Self:
         """Join the first step's records."""
-        view = assembly.first_step(recording)
+        view = first_step(recording)
         parameters = assembly.parameter_rows(view)
         tensors = assembly.tensor_rows(view)
         graph = assembly.graph_summary(view)

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from gradscope.recording.records import ModuleCallRecord, ModuleRecord, Recording, TensorRef
-from gradscope.report.assembly import StepView
+from gradscope.recording.step_view import StepView
 from gradscope.report.norms import total_norm
 from gradscope.report.rows import ModuleCallRow, ModuleRow, ParameterRow
 

@@ -3,8 +3,8 @@
 from collections.abc import Mapping, Sequence
 
 from gradscope.recording.encoding import spell
+from gradscope.recording.finding import Finding
 from gradscope.recording.records import EventRecord, GradientStat, Site
-from gradscope.report.finding import Finding
 from gradscope.report.model import Report
 from gradscope.report.paths import shown_path
 from gradscope.report.rows import ModuleCallRow, ModuleRow, ParameterRow, Probe, TensorRow

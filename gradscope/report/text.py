@@ -6,8 +6,8 @@ from rich.console import Console, RenderableType
 from rich.padding import Padding
 from rich.text import Text
 
+from gradscope.recording.finding import Finding, Severity
 from gradscope.report.figures import counted, figure
-from gradscope.report.finding import Finding, Severity
 from gradscope.report.model import Report
 from gradscope.report.page import Page, Trimmed
 from gradscope.report.paths import shown_site

@@ -1,7 +1,7 @@
 import re
 
+from gradscope.recording.finding import Finding
 from gradscope.report.concise import render_concise
-from gradscope.report.finding import Finding
 from gradscope.report.model import Report
 from gradscope.report.view import ViewOptions
 

@@ -5,9 +5,9 @@ from importlib.resources import files
 import jsonschema
 import pytest
 
+from gradscope.recording.finding import Finding, RelatedLocation
 from gradscope.recording.records import Site
 from gradscope.recording.store import load_recording
-from gradscope.report.finding import Finding, RelatedLocation
 from gradscope.report.json_format import render_json
 from gradscope.report.jsonl_format import render_jsonl
 from gradscope.report.model import Report

@@ -3,7 +3,7 @@ import re
 
 import pytest
 
-from gradscope.report.finding import Finding
+from gradscope.recording.finding import Finding
 from gradscope.report.markdown import render_markdown
 from gradscope.report.model import Report
 from gradscope.report.view import ViewOptions

@@ -1,0 +1,64 @@
+"""One step of a recording, indexed for joining."""
+
+from dataclasses import dataclass
+
+from gradscope.recording.records import (
+    NodeRecord,
+    ParameterStat,
+    Recording,
+    StepRecord,
+    TensorRef,
+    TensorStat,
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepView:
+    """One step of a recording, indexed for joining."""
+
+    recording: Recording
+    step: StepRecord | None
+    parameter_stats: dict[int, ParameterStat]
+    """By parameter."""
+    tensor_stats: dict[TensorRef, TensorStat]
+    input_norms: dict[tuple[int, int], float]
+    """By module call and place among its inputs, where an input is used elsewhere too."""
+    nodes: tuple[NodeRecord, ...]
+    """Those of the step's graph."""
+
+    def measured(self, ref: TensorRef) -> TensorRef:
+        """Return the tensor that this one shares its gradient with, itself where with none."""
+        shared = self.recording.nodes[ref.node].same_as
+        while shared is not None:
+            ref = shared
+            shared = self.recording.nodes[ref.node].same_as
+        return ref
+
+
+def first_step(recording: Recording) -> StepView:
+    """Return the first step that is not a probe; an empty view where there is none."""
+    step = next((step for step in recording.steps if step.kind == "step"), None)
+    number, graph = (None, None) if step is None else (step.index, step.graph)
+    return StepView(
+        recording=recording,
+        step=step,
+        parameter_stats={
+            stat.parameter: stat for stat in recording.parameter_stats if stat.step == number
+        },
+        tensor_stats={
+            TensorRef(node=stat.node, slot=stat.slot): stat
+            for stat in recording.tensor_stats
+            if stat.step == number
+        },
+        input_norms={
+            (stat.call, stat.place): stat.norm
+            for stat in recording.input_stats
+            if stat.step == number
+        },
+        nodes=tuple(node for node in recording.nodes if node.graph == graph),
+    )
+
+
+def created(node: NodeRecord) -> int:
+    """Return when the forward made a node; leaves were there before."""
+    return -1 if node.sequence is None else node.sequence
