@@ -1,0 +1,110 @@
+"""Every test has to leave torch, and what of Python it could touch, as it found them."""
+
+import gc
+import sys
+import threading
+from types import ModuleType
+
+import pytest
+
+_REPLACED_BY_TORCH = ("torch.manual_seed", "Module.__init__", "Module.__setstate__")
+"""Functions that torch's compiler replaces for good when it is first used."""
+
+_NAMESPACES = (
+    "torch",
+    "torch.autograd",
+    "torch.autograd.graph",
+    "torch.nn.functional",
+    "torch.nn.modules.module",
+    "torch.nn.utils",
+    "torch.nn.utils.clip_grad",
+    "torch.optim.optimizer",
+    "torch.overrides",
+)
+"""Modules whose functions might be replaced."""
+
+
+def _classes(torch: ModuleType) -> tuple[type, ...]:
+    """Classes whose methods might be replaced."""
+    return (
+        torch.Tensor,
+        torch.nn.Module,
+        torch.nn.Parameter,
+        torch.autograd.Function,
+        torch.optim.Optimizer,
+    )
+
+
+def _functions(torch: ModuleType) -> dict[str, object]:
+    """Return every function and method that a patch could replace, by a readable name."""
+    found: dict[str, object] = {}
+    owners = [sys.modules[name] for name in _NAMESPACES if name in sys.modules]
+    for owner in (*owners, *_classes(torch)):
+        for name, value in list(vars(owner).items()):
+            # Caches and counters may change; what can be called may not.
+            if callable(value) or isinstance(value, property | staticmethod | classmethod):
+                found[f"{owner.__name__}.{name}"] = value
+    return {name: value for name, value in found.items() if name not in _REPLACED_BY_TORCH}
+
+
+def _hooks() -> dict[str, object]:
+    return {
+        name: tuple(value)
+        for owner in ("torch.nn.modules.module", "torch.optim.optimizer")
+        for name, value in vars(sys.modules[owner]).items()
+        if name.startswith("_global_") and isinstance(value, dict)
+    }
+
+
+def _modes(torch: ModuleType) -> dict[str, object]:
+    frames = sys.modules.get("torch._dynamo.eval_frame")
+    return {
+        "torch function modes": torch._C._len_torch_function_stack(),
+        "torch dispatch modes": torch._C._len_torch_dispatch_stack(),
+        "saved tensor hooks": torch._C._autograd._top_saved_tensors_default_hooks(True),
+        "grad mode": torch.is_grad_enabled(),
+        "inference mode": torch.is_inference_mode_enabled(),
+        "anomaly mode": torch.is_anomaly_enabled(),
+        "autocast": torch.is_autocast_enabled("cpu"),
+        "default type": torch.get_default_dtype(),
+        "default device": str(torch.get_default_device()),
+        "deterministic algorithms": torch.are_deterministic_algorithms_enabled(),
+        "threads of torch": torch.get_num_threads(),
+        "stance of the compiler": "default" if frames is None else frames._stance.stance,
+    }
+
+
+def _python() -> dict[str, object]:
+    return {
+        "garbage collection": gc.isenabled(),
+        "trace function": sys.gettrace(),
+        "profile function": sys.getprofile(),
+        "thread profile function": threading.getprofile(),
+        "exception hook": sys.excepthook,
+        "recursion limit": sys.getrecursionlimit(),
+    }
+
+
+def _state() -> dict[str, object]:
+    torch = sys.modules.get("torch")
+    state = _python()
+    if torch is not None and "torch.optim.optimizer" in sys.modules:
+        state |= _modes(torch) | _hooks() | _functions(torch)
+    return state
+
+
+@pytest.fixture(autouse=True)
+def _leaves_torch_as_found():
+    """Fail a test that leaves a hook, mode, default or patched function behind.
+
+    What the test itself imported for the first time is not known before it, and not compared.
+    """
+    before = _state()
+    yield
+    after = _state()
+    changed = [name for name, value in before.items() if not _same(value, after.get(name))]
+    assert changed == []
+
+
+def _same(before: object, after: object) -> bool:
+    return before is after or (not callable(before) and before == after)
