@@ -118,8 +118,10 @@ def row_norms(matrix: Tensor) -> list[float]:
     if not all(low < norm < high for norm in found):
         found = torch.linalg.vector_norm(matrix, dim=1, dtype=torch.float64).tolist()
         low, high = SAFE_NORMS[torch.float64]
+    # Squares of float32 never vanish in float64, so that a zero is one; those of float64 may.
+    trusts_zero = matrix.dtype is not torch.float64
     return [
-        norm if low < norm < high or not norm else norm_in_double(matrix[row])
+        norm if low < norm < high or (trusts_zero and not norm) else norm_in_double(matrix[row])
         for row, norm in enumerate(found)
     ]
 

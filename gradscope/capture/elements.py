@@ -7,6 +7,9 @@ from torch import Tensor
 
 _COMPRESSED = (torch.sparse_csr, torch.sparse_csc, torch.sparse_bsr, torch.sparse_bsc)
 
+_SMALL, _LARGE = 1e-30, 1e38
+"""Largest moduli between which single precision is enough."""
+
 
 class NotMeasurable(Exception):  # noqa: N818 - a verdict on a tensor, not a failure
     """The tensor has no elements that could be read; the message says why."""
@@ -35,7 +38,7 @@ def elements(tensor: Tensor) -> Elements:
     if stored.is_meta:
         raise NotMeasurable("a meta tensor has no elements")
     if stored.is_complex():
-        stored = stored.abs()
+        stored = _moduli(stored)
     repeats = 1
     for dim, stride in enumerate(stored.stride()):
         if stride == 0 and stored.shape[dim] > 1:
@@ -44,7 +47,17 @@ def elements(tensor: Tensor) -> Elements:
     return Elements(stored, repeats, numel)
 
 
+def _moduli(values: Tensor) -> Tensor:
+    moduli = values.abs()
+    # At either end of the range the modulus overflows, or is rounded off, where its parts are not.
+    if values.is_cpu and moduli.numel() and not _SMALL < float(moduli.max()) < _LARGE:
+        return values.to(torch.complex128).abs()
+    return moduli
+
+
 def _strided(tensor: Tensor) -> Tensor:
+    if tensor.is_nested and type(tensor) is Tensor:
+        return tensor.values()
     if tensor.layout is torch.strided:
         return tensor
     if tensor.layout is torch.sparse_coo:

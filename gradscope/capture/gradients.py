@@ -3,10 +3,11 @@
 from functools import partial
 
 from torch import Tensor
+from torch.autograd.function import BackwardCFunction
 from torch.utils.hooks import RemovableHandle
 
 from gradscope.capture.graph import Graph
-from gradscope.capture.statistics import Measurer
+from gradscope.capture.statistics import HELD_ELEMENTS, Measurer
 
 Slot = tuple[int, int]
 """A tensor of the graph: (node, output slot)."""
@@ -36,7 +37,11 @@ class GradientCollector:
     def install(self) -> None:
         """Register the hooks."""
         self._handles = [
-            node.register_prehook(partial(self._arrive, number))
+            node.register_prehook(
+                partial(self._arrive_at_custom, number)
+                if isinstance(node, BackwardCFunction)
+                else partial(self._arrive, number)
+            )
             for number, node in enumerate(self._graph.nodes)
             if number not in self._skip
         ]
@@ -46,6 +51,11 @@ class GradientCollector:
         for handle in self._handles:
             handle.remove()
         self._handles = []
+
+    def _arrive_at_custom(self, number: int, gradients: tuple[Tensor | None, ...]) -> None:
+        # The backward of a custom function may write into the very gradients that it is given.
+        small = [g if g is None or g.numel() > HELD_ELEMENTS else g.clone() for g in gradients]
+        self._arrive(number, tuple(small))
 
     def _arrive(self, number: int, gradients: tuple[Tensor | None, ...]) -> None:
         slot = 0

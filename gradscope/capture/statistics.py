@@ -45,6 +45,8 @@ FLUSH_ELEMENTS = 1 << 18
 _UNSORTED_BUCKETS = 16
 """Samples of so many buckets may wait to be sorted into octaves until somebody asks for them."""
 
+_OVERWRITTEN = "it was overwritten in place while backward ran"
+
 _REAL = frozenset({torch.float16, torch.bfloat16, torch.float32, torch.float64})
 
 
@@ -111,12 +113,12 @@ class Numbers(Mapping[Key, GradientStat]):
 class Measurer:
     """Collects gradients under keys and gives their numbers in one go.
 
-    A tensor given to it must not be written to before the next `flush` or `results`, and none
-    outlives `results`. A key measured twice keeps its last numbers.
+    A tensor that is written to before the next `flush` or `results` stays unmeasured; none outlives
+    `results`. A key measured twice keeps its last numbers.
     """
 
     def __init__(self) -> None:
-        self._held: list[tuple[Key, Tensor]] = []
+        self._held: list[tuple[Key, Tensor, int]] = []
         self._held_elements = 0
         self._origins: dict[Key, _Origin] = {}
         self._buckets: list[_Bucket] = []
@@ -126,10 +128,11 @@ class Measurer:
     def add(self, key: Key, tensor: Tensor) -> None:
         """Measure a tensor now if it is large, or hold it if it is small."""
         size = tensor.numel()
-        if size > HELD_ELEMENTS or tensor.dtype not in _REAL or tensor.layout is not torch.strided:
+        is_plain = tensor.dtype in _REAL and tensor.layout is torch.strided and not tensor.is_nested
+        if size > HELD_ELEMENTS or not is_plain or tensor.is_meta:
             self._add_part(key, tensor)
             return
-        self._held.append((key, tensor))
+        self._held.append((key, tensor, tensor._version))
         if tensor.is_cpu:
             self._held_elements += size
             if self._held_elements > FLUSH_ELEMENTS:
@@ -148,7 +151,7 @@ class Measurer:
             numbers = exact(flat) if flat.is_cpu else exact_on_device(flat)
             values = flat[:: stored // HELD_ELEMENTS][:HELD_ELEMENTS].clone()
         self._origins[key] = _Origin(stored, repeats, numel, numbers)
-        self._held.append((key, values))
+        self._held.append((key, values, values._version))
         if values.is_cpu:
             self._held_elements += values.numel()
 
@@ -156,7 +159,7 @@ class Measurer:
         """Turn the gradients held in main memory into numbers, so that they can be freed."""
         held, self._held, self._held_elements = self._held, [], 0
         self._held = [one for one in held if not one[1].is_cpu]
-        self._measure([one for one in held if one[1].is_cpu])
+        self._measure(self._untouched([one for one in held if one[1].is_cpu]))
         for bucket in self._buckets[:-_UNSORTED_BUCKETS]:
             bucket.sort_sample()
 
@@ -167,14 +170,19 @@ class Measurer:
         """
         self.flush()
         if self._held:
-            values = to_host([tensor for _, tensor in self._held])
+            held = self._untouched(self._held)
+            values = to_host([tensor for _, tensor in held])
             self._bring_scalars()
-            self._measure(
-                [(key, value) for (key, _), value in zip(self._held, values, strict=True)]
-            )
+            self._measure([(key, value) for (key, _), value in zip(held, values, strict=True)])
         numbers = Numbers(self._buckets)
         self._held, self._buckets, self._origins = [], [], {}
         return numbers
+
+    def _untouched(self, held: list[tuple[Key, Tensor, int]]) -> list[tuple[Key, Tensor]]:
+        """Sort out what was written to since it was added: its numbers would be wrong."""
+        spoilt = [key for key, tensor, version in held if tensor._version != version]
+        self.unmeasured.update(dict.fromkeys(spoilt, _OVERWRITTEN))
+        return [(key, tensor) for key, tensor, version in held if tensor._version == version]
 
     def _bring_scalars(self) -> None:
         waiting = [
@@ -208,7 +216,7 @@ def norms(tensors: list[Tensor]) -> list[float]:
     alike: dict[tuple[torch.dtype, torch.Size], list[int]] = {}
     measurer = Measurer()
     for place, tensor in enumerate(tensors):
-        if tensor.numel() <= HELD_ELEMENTS and tensor.dtype in SAFE_NORMS and tensor.is_cpu:
+        if _is_plain(tensor) and tensor.numel() <= HELD_ELEMENTS and tensor.dtype in SAFE_NORMS:
             alike.setdefault((tensor.dtype, tensor.shape), []).append(place)
         else:
             measurer.add((place, 0), tensor.detach())
@@ -220,6 +228,10 @@ def norms(tensors: list[Tensor]) -> list[float]:
     for (place, _), stat in measurer.results().items():
         result[place] = stat.norm
     return result
+
+
+def _is_plain(tensor: Tensor) -> bool:
+    return tensor.is_cpu and tensor.layout is torch.strided and not tensor.is_nested
 
 
 def _measure_bucket(
