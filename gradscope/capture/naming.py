@@ -4,7 +4,9 @@ from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
+from torch.nn.parameter import is_lazy
 
+from gradscope.errors import GradscopeError
 from gradscope.recording.records import ModuleRecord, ParameterRecord, Shape
 
 _COMPILED = "_orig_mod"
@@ -22,7 +24,11 @@ class NamedModel:
 
 
 def name_model(model: nn.Module, optimizer: torch.optim.Optimizer | None) -> NamedModel:
-    """List a model's parameters and modules, each once, with its first name and its aliases."""
+    """List a model's parameters and modules, each once, with its first name and its aliases.
+
+    Raises:
+        GradscopeError: A parameter waits for the model's first run to get its shape.
+    """
     modules: dict[nn.Module, list[str]] = {}
     for name, module in model.named_modules(remove_duplicate=False):
         if not hasattr(module, _COMPILED):  # which is a wrapper, of the module that comes next
@@ -74,6 +80,11 @@ def _parameter_record(
     index: int, parameter: nn.Parameter, names: list[str], owner: int, group: int | None
 ) -> ParameterRecord:
     unique = list(dict.fromkeys(names))
+    if is_lazy(parameter):
+        raise GradscopeError(
+            f"the lazy parameter `{unique[0]}` has no shape yet",
+            help="run the model once on a batch before it is inspected",
+        )
     return ParameterRecord(
         index=index,
         name=unique[0],
