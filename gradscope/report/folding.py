@@ -90,7 +90,7 @@ def gradient_state(row: ModuleRow) -> Hashable:
     """Return what keeps a module from folding with its like: another size, fate or use."""
     norm = row.grad_norm
     state = "none" if norm is None else "zero" if norm == 0.0 else math.isfinite(norm)
-    return (state, row.own_numel, bool(row.calls))
+    return (state, bool(row.trainable_parameters), row.own_numel, bool(row.calls))
 
 
 class _Folder:

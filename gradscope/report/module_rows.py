@@ -37,6 +37,7 @@ def _module_row(
         site=None if module.site is None else recording.sites[module.site],
         training=module.training,
         parameters=len(held),
+        trainable_parameters=sum(row.requires_grad for row in held),
         own_parameters=len(own),
         numel=sum(row.numel for row in held),
         own_numel=sum(row.numel for row in own),

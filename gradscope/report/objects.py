@@ -132,6 +132,7 @@ def module_object(row: ModuleRow, report: Report) -> Object:
         "training": row.training,
         "location": _location(row.site, report),
         "parameters": row.parameters,
+        "trainable_parameters": row.trainable_parameters,
         "own_parameters": row.own_parameters,
         "numel": row.numel,
         "own_numel": row.own_numel,

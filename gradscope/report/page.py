@@ -110,7 +110,17 @@ class Page:
         elif library:
             path = below
         line = f":{site.line}"
+        path = self._without_folders(path, width - len(line))
         return Text(self.shorten(self.spell(path), width - len(line)) + line)
+
+    def _without_folders(self, path: str, width: int) -> str:
+        """Return a path without as many of its first folders as do not fit."""
+        parts = path.split("/")
+        first = 0
+        while len(path) > width and first < len(parts) - 1:
+            first += 1
+            path = "/".join([self.signs.ellipsis, *parts[first:]])
+        return path
 
     def shorten(self, text: str, width: int) -> str:
         """Return text in at most so many characters, more of its end than of its start."""

@@ -89,6 +89,8 @@ class ModuleRow:
     training: bool
     parameters: int
     """Parameter tensors in it and below it."""
+    trainable_parameters: int
+    """Those of them that require grad."""
     own_parameters: int
     """Parameter tensors that are its own attributes."""
     numel: int

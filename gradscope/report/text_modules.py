@@ -86,7 +86,7 @@ def _lines(module: FoldedModule, level: int) -> Iterator[_Line]:
 
 
 def _table(lines: list[_Line], page: Page) -> Table:
-    norms = [span_figure(line.module.grad_norm, page.signs) for line in lines]
+    norms = [_norm(line, page) for line in lines]
     gains = [span_figure(line.module.gain, page.signs) for line in lines]
     layout = _layout(lines, page, norm=max(map(len, norms)), gain=max(map(len, gains)))
     table = Table(box=None, pad_edge=False, padding=(0, _GAP, 0, 0), header_style="dim")
@@ -104,7 +104,7 @@ def _table(lines: list[_Line], page: Page) -> Table:
         cells = {
             "module": _label(line, layout.label, page),
             "params": Text(short_count(line.module.rows[0].numel)),
-            "norm": _norm(line, norm),
+            "norm": norm,
             "bar": bar(line.module.grad_norm, scale, page.signs) if scale else Text(),
             _TREND_TITLE: _trend(line.module, page),
             "gain": Text(gain),
@@ -155,10 +155,14 @@ def _trend(module: FoldedModule, page: Page) -> Text:
     return Text(sparkline(chosen, page.signs, least=1.0))
 
 
-def _norm(line: _Line, text: str) -> Text:
+def _norm(line: _Line, page: Page) -> Text:
     norm = line.module.grad_norm
+    text = span_figure(norm, page.signs)
     if norm is None:
-        return Text(text, style="dim")
+        row = line.module.rows[0]
+        if row.trainable_parameters:
+            return Text("none", style="red")
+        return Text("frozen" if row.parameters else text, style="dim")
     if not math.isfinite(norm.high):
         return Text(text, style="bold red")
     return Text(text, style="magenta" if norm.high == 0.0 else "")

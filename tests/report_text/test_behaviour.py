@@ -38,7 +38,7 @@ def test_long_names_are_folded_and_nothing_of_them_is_lost(width, build, printed
     assert joined == f"{name}.weight"
 
 
-def test_long_paths_are_shortened_in_the_middle(build, printed):
+def test_long_paths_lose_their_first_folders(build, printed):
     module = build.add("layer", "Linear")
     build.operate(module, "AddmmBackward0", 1.0, parameter=build.weight(module, 1.0))
     build.operate(module, "MeanBackward0", 1.0)
@@ -47,7 +47,6 @@ def test_long_paths_are_shortened_in_the_middle(build, printed):
     sites = tuple(replace(site, file=path) for site in recording.sites)
     text = printed(replace(recording, sites=sites), 80)
     line = next(line for line in text.splitlines() if "model.py:1" in line)
-    assert "/data/" in line
     assert "…" in line
     assert len(line) <= 80
 
@@ -79,7 +78,7 @@ def test_zero_missing_and_nan_look_different(build, printed):
         if line.startswith("  ") and "Linear" in line:
             lines[line.split()[0]] = line.split()[3:]
     assert lines["zero"][:2] == ["0", "zero"]
-    assert lines["none"][0] == "—"
+    assert lines["none"][0] == "none"
     assert lines["nan"][0] == "nan"
     assert lines["some"][0] == "0.250"
 
