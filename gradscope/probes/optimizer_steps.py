@@ -43,7 +43,7 @@ class OptimizerProbe:
             closure = inspect.signature(type(optimizer).step).parameters.get("closure")
             if closure is not None and closure.default is inspect.Parameter.empty:
                 return f"{type(optimizer).__name__} makes its steps with a closure"
-        return None if self._optimizers else "no parameter has a gradient"
+        return None if self._optimizers else "no parameter that Adam takes has a gradient"
 
     def step(self) -> list[float]:
         """Make one step, and return the norm of the change it made to each parameter.
@@ -64,7 +64,8 @@ class OptimizerProbe:
 
 def _adam(parameters: list[nn.Parameter]) -> list[torch.optim.Optimizer]:
     """Return an Adam for dense gradients and one for sparse ones, as far as there are any."""
-    reached = [parameter for parameter in parameters if parameter.grad is not None]
+    # No optimizer of torch's takes parameters that are sparse themselves.
+    reached = [p for p in parameters if p.grad is not None and p.layout is torch.strided]
     sparse = [p for p in reached if p.grad is not None and p.grad.is_sparse]
     dense = [p for p in reached if p.grad is not None and not p.grad.is_sparse]
     optimizers: list[torch.optim.Optimizer] = []

@@ -1,33 +1,34 @@
 """Puts a model back as it was: what experiments on it stand on."""
 
-import copy
 import random
 import sys
-from collections import OrderedDict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
 
-from gradscope.capture.edges import tensors
+from gradscope.probes.contents import contents_of, refill
 
-_CONTAINERS = (list, dict, set, OrderedDict)
+_UNCOUNTED = -1
+"""Version of a tensor that does not count its versions."""
 
 
 @contextmanager
 def preserved(
-    model: nn.Module, optimizer: torch.optim.Optimizer | None, batch: object
+    model: nn.Module, optimizer: torch.optim.Optimizer | None, *others: object
 ) -> Iterator[None]:
     """Put everything back, bit for bit, when the block is left.
 
     That is: parameters, buffers and tensors kept as plain attributes; `.grad` and `requires_grad`;
-    the attributes of every module, train and eval flags among them; the optimizer's state and
-    groups; the batch; and the random states of torch, its devices, `random` and numpy.
+    the attributes of every module, train and eval flags among them, with the containers, arrays and
+    random generators in them; the optimizer's state and groups; the same of whatever else is given,
+    as the batch and a loss; and the random states of torch, its devices, `random` and numpy.
     """
-    saved_tensors = [_SavedTensor.of(tensor) for tensor in _tensors_of(model, optimizer, batch)]
-    modules = [_SavedAttributes.of(module) for module in model.modules()]
+    held = () if optimizer is None else (optimizer.param_groups, list(optimizer.state.values()))
+    contents = contents_of(model, others, held)
+    saved_tensors = [_SavedTensor.of(tensor) for tensor in contents.tensors]
     state = None if optimizer is None else _SavedOptimizer.of(optimizer)
     random_states = _RandomStates.now()
     try:
@@ -36,80 +37,79 @@ def preserved(
         random_states.restore()
         if state is not None:
             state.restore()
-        for attributes in modules:
-            attributes.restore()
+        contents.restore()
         for saved in saved_tensors:
             saved.restore()
 
 
-def _tensors_of(
-    model: nn.Module, optimizer: torch.optim.Optimizer | None, batch: object
-) -> Iterable[Tensor]:
-    found: dict[int, Tensor] = {}
-    for module in model.modules():
-        for tensor in tensors((module._parameters, module._buffers, vars(module))):
-            found[id(tensor)] = tensor
-    if optimizer is not None:
-        held = [group["params"] for group in optimizer.param_groups]
-        for tensor in tensors((held, list(optimizer.state.values()))):
-            found[id(tensor)] = tensor
-    for tensor in tensors(batch):
-        found[id(tensor)] = tensor
-    return found.values()
+@dataclass(slots=True)
+class _SavedValues:
+    tensor: Tensor
+    values: Tensor
+    version: int
+
+    @classmethod
+    def of(cls, tensor: Tensor) -> "_SavedValues":
+        return cls(tensor, tensor.detach().clone(), _version(tensor))
+
+    def restore(self) -> None:
+        tensor, values = self.tensor, self.values
+        if not _fits(tensor, values):
+            tensor.data = values
+        elif _version(tensor) != self.version or not _equal(tensor, values):
+            # An inference tensor can be written to in inference mode alone.
+            with torch.inference_mode(tensor.is_inference()), torch.no_grad():
+                if tensor.layout is torch.sparse_csr:  # whose elements may be others by now
+                    tensor.resize_as_sparse_(values)
+                tensor.copy_(values)
 
 
 @dataclass(slots=True)
 class _SavedTensor:
-    tensor: Tensor
-    values: Tensor
-    version: int
-    grad: Tensor | None
+    values: _SavedValues
     requires_grad: bool
+    grad: _SavedValues | None
 
     @classmethod
     def of(cls, tensor: Tensor) -> "_SavedTensor":
-        values = tensor.detach().clone()
         grad = tensor.grad if tensor.is_leaf else None
-        return cls(tensor, values, tensor._version, grad, tensor.requires_grad)
+        return cls(
+            _SavedValues.of(tensor),
+            tensor.requires_grad,
+            None if grad is None else _SavedValues.of(grad),
+        )
 
     def restore(self) -> None:
-        tensor = self.tensor
-        if tensor.shape != self.values.shape or tensor.dtype != self.values.dtype:
-            tensor.data = self.values
-        elif tensor._version != self.version or not _equal(tensor, self.values):
-            with torch.no_grad():
-                tensor.copy_(self.values)
-        if tensor.is_leaf:
+        self.values.restore()
+        tensor = self.values.tensor
+        if not tensor.is_leaf:
+            return
+        if tensor.requires_grad != self.requires_grad:
             tensor.requires_grad_(self.requires_grad)
-            tensor.grad = self.grad
+        if self.grad is None:
+            tensor.grad = None
+        else:
+            self.grad.restore()
+            tensor.grad = self.grad.tensor
+
+
+def _version(tensor: Tensor) -> int:
+    return _UNCOUNTED if tensor.is_inference() else tensor._version
+
+
+def _fits(tensor: Tensor, values: Tensor) -> bool:
+    if tensor.is_nested:  # the shapes of whose pieces cannot be changed
+        return True
+    return tensor.shape == values.shape and tensor.dtype == values.dtype
 
 
 def _equal(tensor: Tensor, values: Tensor) -> bool:
     # Some kernels, batch normalisation's among them, write without counting the version on.
-    return tensor.layout is torch.strided and torch.equal(tensor.detach(), values)
-
-
-@dataclass(slots=True)
-class _SavedAttributes:
-    module: nn.Module
-    attributes: dict[str, object]
-    containers: list[tuple[object, object]]
-    """Containers that are attributes, and copies of them."""
-
-    @classmethod
-    def of(cls, module: nn.Module) -> "_SavedAttributes":
-        attributes = dict(vars(module))
-        containers: list[tuple[object, object]] = [
-            (value, copy.copy(value)) for value in attributes.values() if type(value) in _CONTAINERS
-        ]
-        return cls(module, attributes, containers)
-
-    def restore(self) -> None:
-        present = vars(self.module)
-        present.clear()
-        present.update(self.attributes)
-        for container, content in self.containers:
-            _refill(container, content)
+    if tensor.is_meta:
+        return True
+    if tensor.layout is not torch.strided or tensor.is_nested:
+        return False
+    return torch.equal(tensor.detach(), values)
 
 
 @dataclass(slots=True)
@@ -126,20 +126,11 @@ class _SavedOptimizer:
     def restore(self) -> None:
         self.optimizer.state.clear()
         for key, values, content in self.state:
-            _refill(values, content)
+            refill(values, content)
             self.optimizer.state[key] = values
         self.optimizer.param_groups[:] = [group for group, _ in self.groups]
         for group, content in self.groups:
-            _refill(group, content)
-
-
-def _refill(container: object, content: object) -> None:
-    """Give a list, dict or set its former content."""
-    if isinstance(container, list) and isinstance(content, list):
-        container[:] = content
-    if isinstance(container, dict | set) and isinstance(content, dict | set):
-        container.clear()
-        container.update(content)
+            refill(group, content)
 
 
 @dataclass(slots=True)
