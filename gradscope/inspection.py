@@ -1,5 +1,6 @@
 """One forward and backward of a target, and a few probing steps, as a recording."""
 
+import linecache
 import platform
 from contextlib import nullcontext
 from dataclasses import dataclass
@@ -14,7 +15,7 @@ from gradscope.capture.assemble import Assembler
 from gradscope.capture.compiled import is_compiled, watchable
 from gradscope.capture.definitions import Definitions
 from gradscope.capture.edges import tensors
-from gradscope.capture.lines import NUMBERED
+from gradscope.capture.lines import NUMBERED, Line
 from gradscope.capture.naming import NamedModel, name_model, shape_of
 from gradscope.capture.session import Measurements, StepCapture
 from gradscope.errors import GradscopeError, UserCodeError
@@ -83,6 +84,8 @@ class _Watch:
         self._opaque = opaque
         if not NUMBERED:
             assembler.skip("lines and module calls", "this torch does not number its nodes")
+        if any(isinstance(module, torch.jit.ScriptModule) for module in named.modules):
+            assembler.skip("lines inside scripted modules", "TorchScript runs them, and not Python")
         if opaque:
             assembler.skip(
                 "lines and module calls",
@@ -155,7 +158,32 @@ def _measured(capture: StepCapture, outcome: Outcome) -> Measurements:
     except GradscopeError:
         raise
     except Exception as error:
-        raise UserCodeError("backward raised an exception") from error
+        raise _backward_failed(capture, error) from error
+
+
+def _backward_failed(capture: StepCapture, error: Exception) -> UserCodeError:
+    """Return the exception with the line of the operation whose backward raised."""
+    last = capture.last_operation()
+    help_text = None
+    if "second time" in str(error):
+        help_text = (
+            "leave backward() to gradscope in the loss function, and detach what the model keeps "
+            "of an earlier step"
+        )
+    if last is None:
+        return UserCodeError("backward raised an exception", help=help_text)
+    operation, line = last
+    return UserCodeError(
+        f"backward failed in {operation}",
+        cause=None if line is None else f"the backward of {_line_text(line)}",
+        help=help_text,
+    )
+
+
+def _line_text(line: Line) -> str:
+    path = line.code.co_filename
+    source = linecache.getline(path, line.number).strip()
+    return f"{path}:{line.number}: {source}"
 
 
 def _first_line(error: GradscopeError) -> str:

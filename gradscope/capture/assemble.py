@@ -5,6 +5,8 @@ import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
+from torch import nn
+
 from gradscope.capture.cut_records import CutFinder
 from gradscope.capture.definitions import Definitions
 from gradscope.capture.garbage import no_garbage_collection
@@ -124,15 +126,19 @@ class Assembler:
         finder = CutFinder(capture, {id(named.parameters[index]): index for index in unreached})
         if all(cut.graph != place.graph for cut in self._cuts):
             self._cuts += finder.records(place, self._graphs.site_of)
-        called = {call.module for call in capture.modules.calls}
         return {
             index: finder.reason(index)
-            or _why_unreached(
-                index in measured.reached,
-                named.modules[named.parameter_records[index].module] in called,
-            )
+            or _why_unreached(index in measured.reached, self._was_called(index, capture))
             for index in unreached
         }
+
+    def _was_called(self, parameter: int, capture: StepCapture) -> bool:
+        """Return whether the module that holds a parameter was called."""
+        owner = self._named.parameter_records[parameter].module
+        module, parent = self._named.modules[owner], self._named.module_records[owner].parent
+        if parent is not None and isinstance(module, nn.ParameterList | nn.ParameterDict):
+            module = self._named.modules[parent]  # these only hold, and are never called
+        return any(call.module is module for call in capture.modules.calls)
 
     def _note_unmeasured(self, measured: Measurements) -> None:
         for reason, count in Counter(measured.unmeasured.values()).items():

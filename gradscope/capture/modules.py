@@ -47,6 +47,8 @@ class ModuleTracker:
         self._thread = threading.get_ident()
         self._handles: list[RemovableHandle] = []
         self._open: list[int] = []
+        self._lines_of_wrapped: dict[int, Line | None] = {}
+        """By `id` of a module that its wrapper is about to call."""
         self.calls: list[ModuleCall] = []
 
     def start(self) -> None:
@@ -66,10 +68,16 @@ class ModuleTracker:
         self._caller.module_lines.clear()
 
     def _enter(self, module: nn.Module, args: tuple[object, ...]) -> None:
-        if threading.get_ident() != self._thread or type(module).__name__ == _WRAPPER:
+        if threading.get_ident() != self._thread:
+            return
+        if type(module).__name__ == _WRAPPER:
+            wrapped_line = self._caller.line_of_module_call(sys._getframe(1))
+            self._lines_of_wrapped[id(module._orig_mod)] = wrapped_line
             return
         parent = self._open[-1] if self._open else None
-        line = self._caller.line_of_module_call(sys._getframe(1))
+        # A wrapper's line is that of the call it hands on; from here it would not be found.
+        line = self._lines_of_wrapped.pop(id(module), None)
+        line = line or self._caller.line_of_module_call(sys._getframe(1))
         self._caller.module_lines.append(line)
         self._open.append(len(self.calls))
         self.calls.append(ModuleCall(module, parent, line, sequence_number(), edges(args)))

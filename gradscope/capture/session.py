@@ -95,6 +95,7 @@ class StepCapture:
         self.forward_at: float | None = None
         """When the forward began, by `time.perf_counter`."""
         self.backward_at: float | None = None
+        self._arrived: list[Slot] = []
 
     @contextmanager
     def forward(self) -> Iterator[None]:
@@ -134,6 +135,7 @@ class StepCapture:
         share_collector = ShareCollector(self.graph, self.modules.calls, measurer, _SHARE)
         collector.install()
         share_collector.install()
+        self._arrived = collector.arrived
         try:
             torch.autograd.backward(loss, grad_output)
         finally:
@@ -141,6 +143,16 @@ class StepCapture:
             share_collector.remove()
         arrived = self._places_with_gradient() - before
         return self._measure(measurer, collector, nodes, set(nodes) | arrived)
+
+    def last_operation(self) -> tuple[str, Line | None] | None:
+        """Return the operation whose gradient came last, and its line.
+
+        After an exception in backward it is the one whose own backward raised.
+        """
+        if not self._arrived:
+            return None
+        node = self._arrived[-1][0]
+        return self.graph.operations[node], self.line_of(self.graph.nodes[node])
 
     def close(self) -> None:
         """Let go of the graph.
