@@ -123,7 +123,7 @@ class StepCapture:
         """
         self.backward_at = time.perf_counter()
         self.graph = walk(loss)
-        before = self._places_with_gradient()
+        before = self._gradient_versions()
         nodes = self.parameter_nodes()
         # A parameter's gradient is read from `.grad` when backward is over, unless hooks of the
         # user's may have taken it away by then.
@@ -141,7 +141,9 @@ class StepCapture:
         finally:
             collector.remove()
             share_collector.remove()
-        arrived = self._places_with_gradient() - before
+        # Under a reentrant checkpoint parameters get gradients without being part of the graph.
+        after = self._gradient_versions()
+        arrived = {place for place, version in after.items() if before.get(place) != version}
         return self._measure(measurer, collector, nodes, set(nodes) | arrived)
 
     def last_operation(self) -> tuple[str, Line | None] | None:
@@ -186,8 +188,13 @@ class StepCapture:
         leaves = self.graph.leaves.items()
         return {places[id(leaf)]: node for node, leaf in leaves if id(leaf) in places}
 
-    def _places_with_gradient(self) -> set[int]:
-        return {place for place, p in enumerate(self._parameters) if p.grad is not None}
+    def _gradient_versions(self) -> dict[int, tuple[int, int]]:
+        """Return what tells by place of the parameter whether a gradient was added to."""
+        return {
+            place: (id(parameter.grad), parameter.grad._version)
+            for place, parameter in enumerate(self._parameters)
+            if parameter.grad is not None
+        }
 
     def _measure(
         self,

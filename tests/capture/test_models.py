@@ -516,6 +516,23 @@ def test_checkpointed_block_whose_weight_is_used_outside_too(watch_and_compare, 
     watch_and_compare(lambda: Through(then, block=nn.Linear(4, 4)), squares)
 
 
+@pytest.mark.parametrize("reentrant", [True, False])
+def test_gradients_accumulate_under_a_checkpoint(watch, double_norm, reentrant):
+    torch.manual_seed(0)
+    model = nn.ModuleList([nn.Linear(4, 4), nn.Linear(4, 4), nn.Linear(4, 4)])
+    model[2].weight.grad = torch.ones(4, 4)
+
+    def forward() -> Tensor:
+        return checkpoint(model[1], model[0](batch()), use_reentrant=reentrant).sum()
+
+    for _ in range(3):
+        seen = watch(model, forward)
+        for name in ("0.weight", "1.weight"):
+            gradient = double_norm(model.get_parameter(name).grad)
+            assert seen.parameter(name).gradient.norm == pytest.approx(gradient, rel=1e-6)
+        assert seen.parameter("2.weight").reach == "none"
+
+
 def test_sequential_checkpoint(watch_and_compare):
     def forward(model) -> Tensor:
         x = batch().requires_grad_()
