@@ -26,6 +26,24 @@ _READS = frozenset(
 _LOOKS = frozenset({"_base", "_grad", "grad"})
 """Attributes that are tensors of their own."""
 
+_SHAPES = frozenset(
+    {
+        "empty_like",
+        "full_like",
+        "new_empty",
+        "new_empty_strided",
+        "new_full",
+        "new_ones",
+        "new_zeros",
+        "ones_like",
+        "rand_like",
+        "randint_like",
+        "randn_like",
+        "zeros_like",
+    }
+)
+"""Calls that take no more than shape, type and device of a tensor: no gradient could flow."""
+
 _DETACHES = frozenset({"data", "detach", "detach_"})
 
 MOST_SOURCES = 64
@@ -74,7 +92,7 @@ class CutTracker:
         name = getattr(func, "__name__", "")
         if name == "__get__":  # of an attribute
             name = getattr(getattr(func, "__self__", None), "__name__", name)
-        if name in _LOOKS or not (returned or name in _READS):
+        if name in _LOOKS or name in _SHAPES or not (returned or name in _READS):
             return
         given = (args, tuple(kwargs.values())) if kwargs else args
         sources = edges(given)

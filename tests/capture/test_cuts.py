@@ -1,0 +1,138 @@
+"""Which call keeps the gradient from a parameter, and which line it is on."""
+
+import inspect
+import linecache
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+
+class TwoBranches(nn.Module):
+    """Only what `rest` makes of the second branch differs."""
+
+    def __init__(self):
+        super().__init__()
+        self.live, self.cut = nn.Linear(4, 4), nn.Linear(4, 4)
+
+
+@pytest.fixture
+def explained(watch):
+    """Runs a forward whose cut is marked; returns what is said of `cut.weight`, and the record."""
+
+    def run(rest):
+        torch.manual_seed(0)
+        model = TwoBranches()
+        x = torch.randn(3, 4)
+        seen = watch(model, lambda: rest(model.live(x), model.cut(x)).sum())
+        stat = seen.parameter("cut.weight")
+        assert stat.reach == "none"
+        assert seen.parameter("live.weight").reach == "gradient"
+        return stat.reason, seen.recording
+
+    return run
+
+
+def numpy_round_trip(live: Tensor, hidden: Tensor) -> Tensor:
+    return live * torch.from_numpy(hidden.detach().numpy())  # cut
+
+
+def no_grad(live: Tensor, hidden: Tensor) -> Tensor:
+    with torch.no_grad():
+        scale = hidden.exp()  # cut
+    return live * scale
+
+
+def item(live: Tensor, hidden: Tensor) -> Tensor:
+    return live * hidden.sum().item()  # cut
+
+
+def argmax(live: Tensor, hidden: Tensor) -> Tensor:
+    chosen = hidden.argmax(dim=1)  # cut
+    return live * chosen[:, None]
+
+
+def comparison(live: Tensor, hidden: Tensor) -> Tensor:
+    mask = hidden > 0  # cut
+    return live * mask
+
+
+def data(live: Tensor, hidden: Tensor) -> Tensor:
+    return live + hidden.data  # cut
+
+
+def integer(live: Tensor, hidden: Tensor) -> Tensor:
+    return live + hidden.long()  # cut
+
+
+def detached_for_a_look_and_compared(live: Tensor, hidden: Tensor) -> Tensor:
+    hidden.detach().mean()
+    mask = hidden > 0  # cut
+    return live * mask
+
+
+CUTS = {
+    "detach": numpy_round_trip,
+    "exp": no_grad,
+    "item": item,
+    "argmax": argmax,
+    "gt": comparison,
+    ".data": data,
+    "long": integer,
+    "gt ": detached_for_a_look_and_compared,
+}
+
+
+@pytest.mark.parametrize(("name", "rest"), CUTS.items(), ids=[f.__name__ for f in CUTS.values()])
+def test_call_and_line_of_the_cut(explained, name, rest):
+    reason, recording = explained(rest)
+    lines, first = inspect.getsourcelines(rest)
+    (number,) = [first + place for place, line in enumerate(lines) if "# cut" in line]
+    assert name.strip() in reason
+    assert f"line {number} of test_cuts.py" in reason
+    named = {name for cut in recording.cuts for name in cut.parameters}
+    assert named == {2, 3}
+    sites = [recording.sites[cut.site] for cut in recording.cuts if cut.site is not None]
+    assert number in {site.line for site in sites}
+    assert all(linecache.getline(site.file, site.line).strip() == site.source for site in sites)
+
+
+@pytest.mark.parametrize(
+    "shaped",
+    [
+        torch.zeros_like,
+        torch.ones_like,
+        torch.randn_like,
+        lambda hidden: hidden.new_zeros(4),
+        lambda hidden: hidden.new_full((4,), 2.0),
+    ],
+    ids=["zeros_like", "ones_like", "randn_like", "new_zeros", "new_full"],
+)
+def test_taking_the_shape_of_a_tensor_cuts_nothing_off(explained, shaped):
+    reason, recording = explained(lambda live, hidden: live + shaped(hidden))
+    assert recording.cuts == ()
+    assert reason == "its module was called, but no path leads from the loss to it"
+
+
+def test_detaching_what_is_used_otherwise_too_explains_nothing(watch):
+    model = TwoBranches()
+    seen = watch(model, lambda: (model.live(torch.ones(1, 4)) - _stopped(model)).sum())
+    assert seen.parameter("live.weight").reach == "gradient"
+    assert [cut for cut in seen.recording.cuts if cut.parameters] == []
+
+
+def _stopped(model: TwoBranches) -> Tensor:
+    return model.live(torch.ones(1, 4)).detach()
+
+
+def test_straight_through_estimator_is_no_cut(watch):
+    model = TwoBranches()
+
+    def forward() -> Tensor:
+        hidden = model.cut(torch.ones(1, 4))
+        rounded = hidden + (hidden.round() - hidden).detach()
+        return (model.live(torch.ones(1, 4)) * rounded).sum()
+
+    seen = watch(model, forward)
+    assert {stat.reach for stat in seen.recording.parameter_stats} == {"gradient"}
+    assert seen.recording.cuts == ()
