@@ -302,6 +302,24 @@ def test_keyword_tensors_are_inputs(watch_and_compare):
     assert operations == ["AddmmBackward0", "SinBackward0"]
 
 
+@pytest.mark.parametrize("how", ["positional", "keyword", "returned"])
+def test_containers_that_hold_themselves(watch_and_compare, how):
+    class Keeps(nn.Module):
+        def forward(self, x: Tensor, cache: dict[str, object]) -> object:
+            cache |= {"self": cache, "again": [cache], "x": x}
+            return (x.sin(), cache) if how == "returned" else x.sin()
+
+    def then(self, x: Tensor) -> Tensor:
+        cache: dict[str, object] = {"x": x}
+        cache["self"] = cache
+        output = self.keeps(x, cache=cache) if how == "keyword" else self.keeps(x, cache)
+        return output[0] if how == "returned" else output
+
+    seen = watch_and_compare(lambda: Through(then, keeps=Keeps()), squares)
+    (call,) = seen.calls("keeps")
+    assert len(call.outputs) == (2 if how == "returned" else 1)
+
+
 def test_inputs_are_those_from_before_the_module_wrote_into_them(watch_and_compare):
     def then(self, x: Tensor) -> Tensor:
         return self.relu(x * 1).exp()
@@ -351,6 +369,55 @@ def test_recurrent_layers(watch_and_compare, layer):
 )
 def test_layers_with_state_of_their_own(watch_and_compare, build):
     watch_and_compare(build, squares)
+
+
+@pytest.mark.filterwarnings("ignore:.torch.jit.script:DeprecationWarning")
+def test_scripted_function_says_what_it_hides(watch_and_compare):
+    def doubled_tanh(x: Tensor) -> Tensor:
+        return torch.tanh(x) * 2
+
+    scripted = torch.jit.script(doubled_tanh)
+    seen = watch_and_compare(lambda: Through(lambda self, x: scripted(x)), squares)
+    hidden = seen.nodes("DifferentiableGraphBackward")
+    notes = [note.what for note in seen.recording.skipped]
+    assert notes == [f"the inside of {len(hidden)} x DifferentiableGraphBackward"] * bool(hidden)
+
+
+class Marked(Tensor):
+    """A subclass that only carries a name."""
+
+
+@pytest.mark.parametrize("where", ["input", "parameter"])
+def test_tensor_subclasses(watch_and_compare, where):
+    def build() -> nn.Module:
+        model = nn.Linear(4, 4)
+        if where == "parameter":
+            model.weight = nn.Parameter(torch.randn(4, 4).as_subclass(Marked))
+        return model
+
+    def forward(model) -> Tensor:
+        x = batch()
+        return model(x.as_subclass(Marked) if where == "input" else x).square().mean()
+
+    watch_and_compare(build, forward)
+
+
+def save_on_cpu() -> object:
+    return torch.autograd.graph.save_on_cpu()
+
+
+def anomaly_mode() -> object:
+    return torch.autograd.detect_anomaly(check_nan=False)
+
+
+@pytest.mark.filterwarnings("ignore:Anomaly Detection has been enabled")
+@pytest.mark.parametrize("context", [save_on_cpu, anomaly_mode])
+def test_other_tools_of_autograd_around_the_forward(watch_and_compare, context):
+    def forward(model) -> Tensor:
+        with context():
+            return squares(model)
+
+    watch_and_compare(lambda: nn.Sequential(nn.Linear(4, 4), nn.Tanh()), forward)
 
 
 def test_transposed_and_channels_last_convolutions(watch_and_compare):
