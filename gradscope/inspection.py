@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Self
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from gradscope import __version__
 from gradscope.capture.assemble import Assembler
@@ -52,7 +52,10 @@ def record(
     )
     watch = _Watch(target, named, assembler, opaque=is_compiled(target.model) and not eager)
     with preserved(target.model, target.optimizer, target.batch):
-        ending = watch.run(probe_steps)
+        try:
+            ending = watch.run(probe_steps)
+        finally:
+            watch.put_back_gradients()
     return assembler.finish(_describe(target, ending))
 
 
@@ -82,6 +85,8 @@ class _Watch:
         self._named = named
         self._assembler = assembler
         self._opaque = opaque
+        self._others: dict[Tensor, Tensor | None] = {}
+        """Leaves outside the model, as a loss's parameters, and the gradients they came with."""
         if not NUMBERED:
             assembler.skip("lines and module calls", "this torch does not number its nodes")
         if any(isinstance(module, torch.jit.ScriptModule) for module in named.modules):
@@ -111,6 +116,11 @@ class _Watch:
         if updates is not None:
             self._probe(probe, probe_steps)
         return ending
+
+    def put_back_gradients(self) -> None:
+        """Give leaves outside the model the gradients that they came with."""
+        for leaf, gradient in self._others.items():
+            leaf.grad = gradient
 
     def _step(self, probe: OptimizerProbe) -> list[float] | None:
         """Make an optimizer step; return the norms of the updates, None where it cannot be made."""
@@ -142,12 +152,16 @@ class _Watch:
                 return
 
     def _backward(self) -> tuple[StepCapture, _Ending, Measurements]:
-        for parameter in self._named.parameters:
-            parameter.grad = None
+        for tensor in (*self._named.parameters, *self._others):
+            tensor.grad = None
         capture = StepCapture(self._named.parameters, opaque=self._opaque)
         with torch.enable_grad():
             with nullcontext() if self._opaque else watchable(), capture.forward():
                 outcome = self._target.forward()
+            capture.trace(outcome.loss)
+            for leaf in capture.other_leaves():
+                self._others.setdefault(leaf, leaf.grad)
+                leaf.grad = None
             measured = _measured(capture, outcome)
         return capture, _Ending.of(outcome), measured
 

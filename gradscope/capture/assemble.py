@@ -107,8 +107,8 @@ class Assembler:
             self._parameter_stats.append(_parameter_stat(step, record, measured, reason, norm))
         self._tensor_stats += _tensor_stats(step, capture, measured, place.first_node)
         self._input_stats += [
-            InputStat(step=step, call=place.first_call + call, place=order, norm=stat.norm)
-            for call, order, stat in measured.shares()
+            InputStat(step=step, call=place.first_call + call, place=order, norm=norm)
+            for call, order, norm in measured.shares()
         ]
         self._note_unmeasured(measured)
         self._note_times(step, capture)
@@ -235,7 +235,7 @@ def _tensor_stats(
     graph = capture.graph
     apart = set(graph.shared_gradients()) | set(capture.parameter_nodes().values())
     order = {slot: place for place, slot in enumerate(measured.arrived)}
-    slots = {edge for edges in graph.successors for edge in edges} | {(0, 0)} | set(order)
+    slots = {edge for edges in graph.successors for edge in edges} | {graph.root} | set(order)
     for slot in sorted(slots):
         if slot[0] in apart:
             continue

@@ -1,7 +1,8 @@
 """The tensors in values of any kind, as autograd knows them."""
 
 import dataclasses
-from collections.abc import Iterator, Mapping
+from collections import UserDict
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from torch import Tensor
@@ -23,9 +24,16 @@ def edges(value: object) -> list[Edge]:
         value = value[0]
     # A tensor's attributes are torch functions too; no mode that is active needs to see these.
     with DisableTorchFunction():
-        if type(value) is Tensor:
-            return [_edge(value)] if value.requires_grad else []
-        return [_edge(tensor) for tensor in tensors(value) if tensor.requires_grad]
+        found = (value,) if type(value) is Tensor else tensors(value)
+        return [_edge(tensor) for tensor in found if tensor.requires_grad and not _is_old(tensor)]
+
+
+def _is_old(tensor: Tensor) -> bool:
+    """Return whether a tensor may be a view made before its base was written to.
+
+    Only to look at its node would make autograd build a new one, in another place of its order.
+    """
+    return tensor._is_view() and tensor._base is not None and tensor._base._version > 0
 
 
 def _edge(tensor: Tensor) -> Edge:
@@ -33,16 +41,28 @@ def _edge(tensor: Tensor) -> Edge:
     return Edge(None, 0, tensor) if node is None else Edge(node, tensor.output_nr, None)
 
 
-def tensors(value: object) -> Iterator[Tensor]:
-    """Yield the tensors in nested tuples, lists, mappings and dataclasses."""
+def tensors(value: object, within: tuple[int, ...] = ()) -> Iterator[Tensor]:
+    """Yield the tensors in nested tuples, lists, dictionaries and dataclasses.
+
+    Args:
+        value: Where to look.
+        within: The containers (by `id`) around it, which are not entered again.
+    """
     if isinstance(value, Tensor):
         yield value
-    elif isinstance(value, tuple | list):
-        for item in value:
-            yield from tensors(item)
-    elif isinstance(value, Mapping):
-        for item in value.values():
-            yield from tensors(item)
-    elif dataclasses.is_dataclass(value) and not isinstance(value, type):
-        for item in dataclasses.fields(value):
-            yield from tensors(getattr(value, item.name, None))
+        return
+    items = _items(value)
+    if items and id(value) not in within:
+        within = (*within, id(value))
+        for item in items:
+            yield from tensors(item, within)
+
+
+def _items(value: object) -> Iterable[object]:
+    if isinstance(value, tuple | list):
+        return value
+    if isinstance(value, dict | UserDict):
+        return value.values()
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return [getattr(value, item.name, None) for item in dataclasses.fields(value)]
+    return ()

@@ -6,6 +6,8 @@ import torch
 from torch import Tensor
 from torch.autograd.graph import Node
 
+from gradscope.capture.edges import Edge
+
 VIEW_OPERATIONS = frozenset(
     {
         "AliasBackward0",
@@ -42,14 +44,31 @@ class Graph:
     leaves: dict[int, Tensor] = field(default_factory=dict)
     """By node: the tensor that an `AccumulateGrad` accumulates into."""
 
+    root: tuple[int, int] = (0, 0)
+    """The loss: (node, output slot)."""
+    first_user: list[int] = field(default_factory=list)
+    """By node: the first node met that hands it a gradient; -1 for the loss."""
+    hooked: set[tuple[int, int]] = field(default_factory=set)
+    """Tensors whose gradient a hook of the user's may change on its way."""
+    _leaf_nodes: dict[int, int] = field(default_factory=dict)
     met_again: set[int] = field(default_factory=set)
     """Nodes that get gradients from more than one place."""
+
+    def slot_of(self, edge: Edge) -> tuple[int, int] | None:
+        """Return the tensor's (node, output slot), None where it is not part of the graph."""
+        if edge.node is not None:
+            node = self.index.get(edge.node)
+        else:
+            if len(self._leaf_nodes) < len(self.leaves):
+                self._leaf_nodes = {id(leaf): node for node, leaf in self.leaves.items()}
+            node = self._leaf_nodes.get(id(edge.leaf))
+        return None if node is None else (node, edge.slot)
 
     def shared_gradients(self) -> dict[int, tuple[int, int]]:
         """Return the view nodes whose gradient is that of another tensor, and of which.
 
         A view hands its gradient on unchanged but for the shape. Where it alone hands one to the
-        tensor that it views, both have the same.
+        tensor that it views, and no hook changes it there, both have the same.
         """
         return {
             node: self.successors[node][0]
@@ -57,6 +76,7 @@ class Graph:
             if operation in VIEW_OPERATIONS
             and len(self.successors[node]) == 1
             and self.successors[node][0][0] not in self.met_again
+            and self.successors[node][0] not in self.hooked
         }
 
 
@@ -64,10 +84,12 @@ def walk(root: Tensor) -> Graph:
     """Follow `next_functions` from a tensor's node to the leaves."""
     graph = Graph()
     index, nodes, operations = graph.index, graph.nodes, graph.operations
-    first = torch.autograd.graph.get_gradient_edge(root).node
+    first, slot = torch.autograd.graph.get_gradient_edge(root)[:2]
+    graph.root = (0, slot)
     index[first] = 0
     nodes.append(first)
-    for node in nodes:  # which grows while it is walked
+    graph.first_user.append(-1)
+    for place, node in enumerate(nodes):  # which grows while it is walked
         successors = []
         for following, slot in node.next_functions:
             if following is None:
@@ -76,6 +98,7 @@ def walk(root: Tensor) -> Graph:
             if number is None:
                 number = index[following] = len(nodes)
                 nodes.append(following)
+                graph.first_user.append(place)
             else:
                 graph.met_again.add(number)
             successors.append((number, slot))

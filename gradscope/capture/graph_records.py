@@ -33,6 +33,8 @@ _HIDING = {
     "use_reentrant=False shows it",
     "CompiledFunctionBackward": "a compiled region is one node; --eager shows its inside",
     "CudnnRnnBackward0": _FUSED,
+    "DifferentiableGraphBackward": "a TorchScript function is one node; PYTORCH_JIT=0 shows its "
+    "inside",
     "MiopenRnnBackward0": _FUSED,
     "MkldnnRnnLayerBackward0": _FUSED,
 }
@@ -116,8 +118,11 @@ class GraphRecords:
         shared = graph.shared_gradients()
         owners = {node: place for place, node in capture.parameter_nodes().items()}
         innermost = capture.modules.innermost()
+        numbers = [created(node) for node in graph.nodes]
+        # Each thread counts by itself: a number met twice tells nothing.
+        repeated = {number for number, count in Counter(numbers).items() if count > 1}
         for index, node in enumerate(graph.nodes):
-            sequence = created(node)
+            sequence = None if numbers[index] in repeated else numbers[index]
             call = None if sequence is None else innermost.find(sequence)
             line = None if sequence is None else capture.sites.find(sequence)
             if line is None and call is not None:
@@ -141,7 +146,6 @@ class GraphRecords:
 
     def _add_calls(self, capture: StepCapture, place: GraphPlace) -> None:
         counts: Counter[int] = Counter()
-        leaves = {id(leaf): node for node, leaf in capture.graph.leaves.items()}
         for call in capture.modules.calls:
             module = self._module(call.module)
             self.calls.append(
@@ -152,8 +156,8 @@ class GraphRecords:
                     call=counts[module],
                     parent=None if call.parent is None else place.first_call + call.parent,
                     site=self.site_of(call.line),
-                    inputs=_references(call.inputs, capture.graph, leaves, place),
-                    outputs=_references(call.outputs, capture.graph, leaves, place),
+                    inputs=_references(call.inputs, capture.graph, place),
+                    outputs=_references(call.outputs, capture.graph, place),
                 )
             )
             counts[module] += 1
@@ -208,15 +212,13 @@ def _output_shapes(node: Node) -> tuple[Shape | None, ...]:
     )
 
 
-def _references(
-    edges: list[Edge], graph: Graph, leaves: dict[int, int], place: GraphPlace
-) -> tuple[TensorRef, ...]:
+def _references(edges: list[Edge], graph: Graph, place: GraphPlace) -> tuple[TensorRef, ...]:
     """Return the tensors that are part of the graph."""
     found = []
     for edge in edges:
-        node = leaves.get(id(edge.leaf)) if edge.node is None else graph.index.get(edge.node)
-        if node is not None:
-            found.append(TensorRef(node=place.first_node + node, slot=edge.slot))
+        slot = graph.slot_of(edge)
+        if slot is not None:
+            found.append(TensorRef(node=place.first_node + slot[0], slot=slot[1]))
     return tuple(found)
 
 

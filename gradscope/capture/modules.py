@@ -7,11 +7,13 @@ to the innermost call whose span holds its number.
 import sys
 import threading
 from bisect import bisect_right
-from collections.abc import Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
+from types import FrameType
 from typing import Any
 
 from torch import nn
+from torch._C import DisableTorchFunction
 from torch.nn.modules.module import (
     _global_forward_hooks_with_kwargs,
     register_module_forward_hook,
@@ -21,6 +23,10 @@ from torch.utils.hooks import RemovableHandle
 
 from gradscope.capture.edges import Edge, edges
 from gradscope.capture.lines import Caller, Line, sequence_number
+
+_FAST = (nn.MultiheadAttention, nn.TransformerEncoder, nn.TransformerEncoderLayer)
+"""Modules that, in eval mode, may take a faster way with other rounding, but never under a torch
+function mode. While one of them runs the mode stands aside; its lines are those of its call."""
 
 _WRAPPER = "OptimizedModule"
 """What `torch.compile` puts around a module: run eagerly, it only calls on."""
@@ -46,6 +52,7 @@ class ModuleTracker:
         self._caller = caller
         self._thread = threading.get_ident()
         self._handles: list[RemovableHandle] = []
+        self._guards: dict[int, AbstractContextManager[None]] = {}
         self._open: list[int] = []
         self._lines_of_wrapped: dict[int, Line | None] = {}
         """By `id` of a module that its wrapper is about to call."""
@@ -78,9 +85,15 @@ class ModuleTracker:
         # A wrapper's line is that of the call it hands on; from here it would not be found.
         line = self._lines_of_wrapped.pop(id(module), None)
         line = line or self._caller.line_of_module_call(sys._getframe(1))
+        # Keyword arguments reach no global hook before the forward, and may be written into by it.
+        inputs = edges(args or _keyword_arguments(sys._getframe(1)))
         self._caller.module_lines.append(line)
         self._open.append(len(self.calls))
-        self.calls.append(ModuleCall(module, parent, line, sequence_number(), edges(args)))
+        self.calls.append(ModuleCall(module, parent, line, sequence_number(), inputs))
+        if not module.training and isinstance(module, _FAST):
+            guard: AbstractContextManager[None] = DisableTorchFunction()
+            guard.__enter__()
+            self._guards[len(self.calls) - 1] = guard
 
     def _leave(
         self,
@@ -93,23 +106,29 @@ class ModuleTracker:
         # A forward that was left by an exception may not have come here: its call is closed with
         # the next outer one.
         while self._open:
-            call = self.calls[self._open.pop()]
+            number = self._open.pop()
+            call = self.calls[number]
             self._caller.module_lines.pop()
+            if (guard := self._guards.pop(number, None)) is not None:
+                guard.__exit__(None, None, None)
             call.end = sequence_number()
             if call.module is module:
                 if len(kwargs_and_output) == 2:  # not so after an exception
-                    self._note_ends(call, *kwargs_and_output)
+                    kwargs, output = kwargs_and_output
+                    if args and kwargs:
+                        call.inputs += edges(tuple(kwargs.values()))
+                    call.outputs = edges(output)
                 return
-
-    def _note_ends(self, call: ModuleCall, kwargs: Mapping[str, object], output: object) -> None:
-        # Positional inputs were read on entry, before the module could write into them.
-        if kwargs:
-            call.inputs += edges(tuple(kwargs.values()))
-        call.outputs = edges(output)
 
     def innermost(self) -> "InnermostCall":
         """Return the look-up from a node's number to the innermost call around it."""
         return InnermostCall(self.calls)
+
+
+def _keyword_arguments(frame: FrameType) -> tuple[object, ...]:
+    """Return what a module is called with by keyword, from the frame of its `_call_impl`."""
+    kwargs = frame.f_locals.get("kwargs")
+    return tuple(kwargs.values()) if isinstance(kwargs, dict) else ()
 
 
 class InnermostCall:

@@ -36,7 +36,7 @@ def name_model(model: nn.Module, optimizer: torch.optim.Optimizer | None) -> Nam
     parameters: dict[int, tuple[nn.Parameter, list[str]]] = {}
     owners: dict[int, int] = {}
     for place, (module, names) in enumerate(modules.items()):
-        for local, parameter in module.named_parameters(recurse=False):
+        for local, parameter in module.named_parameters(recurse=False, remove_duplicate=False):
             known = parameters.setdefault(id(parameter), (parameter, []))[1]
             known += [f"{name}.{local}" if name else local for name in names]
             owners.setdefault(id(parameter), place)

@@ -40,6 +40,8 @@ class Measurements:
     """The norm of each parameter."""
     reached: set[int]
     """Places of the parameters that backward led to."""
+    absent: list[Slot]
+    """Keys of shares, as in `numbers`, of inputs that their call made no use of."""
     unmeasured: dict[Slot, str]
     """Why a gradient that was delivered has no numbers."""
 
@@ -57,15 +59,17 @@ class Measurements:
         """Return why the gradient left in a parameter has no numbers, None where it is not so."""
         return self.unmeasured.get((_PARAMETER, place))
 
-    def shares(self) -> Iterator[tuple[int, int, GradientStat]]:
-        """Yield parts of inputs' gradients that came through one module call.
+    def shares(self) -> Iterator[tuple[int, int, float | None]]:
+        """Yield the norms of parts of inputs' gradients that came through one module call.
 
-        They are measured where the input is used elsewhere too, and come with the call and the
-        input's place among its inputs.
+        They come with the call and the input's place among its inputs, for inputs that are used
+        elsewhere too; None where the call made no use of the input.
         """
         for kind, place in self.numbers:
             if kind <= _SHARE:
-                yield _SHARE - kind, place, self.numbers[kind, place]
+                yield _SHARE - kind, place, self.numbers[kind, place].norm
+        for kind, place in self.absent:
+            yield _SHARE - kind, place, None
 
 
 class StepCapture:
@@ -112,6 +116,21 @@ class StepCapture:
             self.modules.stop()
 
     @no_garbage_collection()
+    def trace(self, loss: Tensor) -> None:
+        """Walk the graph from the loss; `backward` does it if nobody has before."""
+        self.graph = walk(loss)
+        hooked = {self.graph.slot_of(edge) for edge in self.sites.hooked}
+        self.graph.hooked.update(slot for slot in hooked if slot is not None)
+        for node, leaf in self.graph.leaves.items():
+            if leaf._backward_hooks:
+                self.graph.hooked.add((node, 0))
+
+    def other_leaves(self) -> list[Tensor]:
+        """Return the leaves of the graph that are none of the parameters."""
+        own = set(self.parameter_nodes().values())
+        return [leaf for node, leaf in self.graph.leaves.items() if node not in own]
+
+    @no_garbage_collection()
     def backward(self, loss: Tensor, grad_output: Tensor | None = None) -> Measurements:
         """Run backward from the loss and measure every gradient.
 
@@ -122,7 +141,8 @@ class StepCapture:
             grad_output: The gradient to start from, shaped as `loss`.
         """
         self.backward_at = time.perf_counter()
-        self.graph = walk(loss)
+        if not self.graph.nodes:
+            self.trace(loss)
         before = self._gradient_versions()
         nodes = self.parameter_nodes()
         # A parameter's gradient is read from `.grad` when backward is over, unless hooks of the
@@ -144,7 +164,8 @@ class StepCapture:
         # Under a reentrant checkpoint parameters get gradients without being part of the graph.
         after = self._gradient_versions()
         arrived = {place for place, version in after.items() if before.get(place) != version}
-        return self._measure(measurer, collector, nodes, set(nodes) | arrived)
+        reached = set(nodes) | arrived
+        return self._measure(measurer, collector, share_collector.absent, nodes, reached)
 
     def last_operation(self) -> tuple[str, Line | None] | None:
         """Return the operation whose gradient came last, and its line.
@@ -163,6 +184,7 @@ class StepCapture:
         `close`.
         """
         self.modules.calls.clear()
+        self.sites.hooked.clear()
         self.cuts.close()
         self.graph.index.clear()
         self.graph.leaves.clear()
@@ -200,6 +222,7 @@ class StepCapture:
         self,
         measurer: Measurer,
         collector: GradientCollector,
+        absent: list[Slot],
         nodes: dict[int, int],
         reached: set[int],
     ) -> Measurements:
@@ -224,5 +247,6 @@ class StepCapture:
             incoming={place: (node, 0) for place, node in nodes.items() if (node, 0) in slots},
             weights=[weights[place] for place in range(len(self._parameters))],
             reached=reached,
+            absent=absent,
             unmeasured={k: why for k, why in measurer.unmeasured.items() if k[0] != _WEIGHT},
         )

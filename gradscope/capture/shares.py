@@ -4,17 +4,19 @@ A residual branch and the sum it is added to use the same tensor, whose gradient
 both hand back. What the branch did to the gradient is told by its own part alone.
 """
 
+from bisect import bisect_left
 from functools import partial
 
 from torch import Tensor
 from torch.utils.hooks import RemovableHandle
 
 from gradscope.capture.graph import Graph
+from gradscope.capture.lines import created
 from gradscope.capture.modules import ModuleCall
 from gradscope.capture.statistics import Key, Measurer
 
-_User = tuple[int, int]
-"""A node that hands a tensor a gradient, and which of its inputs the tensor is."""
+_User = tuple[int, int, int]
+"""What hands a tensor a gradient: creation number, node, which of its inputs the tensor is."""
 
 
 class ShareCollector:
@@ -37,18 +39,20 @@ class ShareCollector:
         self._waiting: dict[Key, int] = {}
         self._sums: dict[Key, Tensor] = {}
         self._handles: list[RemovableHandle] = []
+        self.absent: list[Key] = []
+        """Inputs of which nothing in the call made use."""
 
     def install(self) -> None:
         """Register the hooks: on the nodes that use a shared input within a call."""
         users = self._users_of_shared_tensors()
-        leaves = {id(leaf): node for node, leaf in self._graph.leaves.items()}
         for number, call in enumerate(self._calls):
+            outputs = {self._graph.slot_of(edge) for edge in call.outputs}
             for place, edge in enumerate(call.inputs):
-                node = self._graph.index.get(edge.node) if edge.node else leaves.get(id(edge.leaf))
-                if node in self._graph.met_again:
-                    self._watch(
-                        (self._kind - number, place), call, users.get((node, edge.slot), [])
-                    )
+                slot = self._graph.slot_of(edge)
+                if slot is not None:
+                    known = users.get(slot) or self._only_user(slot)
+                    passes = slot in outputs
+                    self._watch((self._kind - number, place), call, known, passes=passes)
 
     def remove(self) -> None:
         """Remove the hooks."""
@@ -57,27 +61,40 @@ class ShareCollector:
         self._handles = []
         self._sums = {}
 
+    def _only_user(self, slot: Key) -> list[_User]:
+        user = self._graph.first_user[slot[0]]
+        number = None if user < 0 else created(self._graph.nodes[user])
+        return [] if number is None else [(number, user, 0)]
+
     def _users_of_shared_tensors(self) -> dict[Key, list[_User]]:
+        """Return the users of the tensors that have several, in the order of the forward."""
         users: dict[Key, list[_User]] = {}
         graph = self._graph
         if not any(call.inputs for call in self._calls):
             return users
-        for number, successors in enumerate(graph.successors):
+        for user, successors in enumerate(graph.successors):
             if any(target in graph.met_again for target, _ in successors):
-                for place, (following, slot) in enumerate(graph.nodes[number].next_functions):
+                node = graph.nodes[user]
+                number = created(node) or 0
+                for place, (following, slot) in enumerate(node.next_functions):
                     if following is not None:
-                        users.setdefault((graph.index[following], slot), []).append((number, place))
+                        key = (graph.index[following], slot)
+                        users.setdefault(key, []).append((number, user, place))
+        for known in users.values():
+            known.sort()
         return users
 
-    def _watch(self, key: Key, call: ModuleCall, users: list[_User]) -> None:
+    def _watch(self, key: Key, call: ModuleCall, users: list[_User], *, passes: bool) -> None:
         end = call.start if call.end is None else call.end
-        nodes = self._graph.nodes
-        inside = [user for user in users if call.start <= nodes[user[0]]._sequence_nr() < end]
+        inside = users[bisect_left(users, (call.start,)) : bisect_left(users, (end,))]
+        if not inside and not passes:
+            self.absent.append(key)
         if not inside or len(inside) == len(users):
             return
         self._waiting[key] = len(inside)
-        for number, place in inside:
-            self._handles.append(nodes[number].register_hook(partial(self._arrive, key, place)))
+        for _, user, place in inside:
+            hook = partial(self._arrive, key, place)
+            self._handles.append(self._graph.nodes[user].register_hook(hook))
 
     def _arrive(
         self,

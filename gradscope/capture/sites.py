@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Mapping
 from torch.overrides import TorchFunctionMode
 
 from gradscope.capture.cuts import CutTracker
+from gradscope.capture.edges import Edge, edges
 from gradscope.capture.lines import Caller, Line, sequence_number
 
 
@@ -31,6 +32,8 @@ class SiteMode(TorchFunctionMode):
         """First number of each span, ascending."""
         self.ends: list[int] = []
         self.lines: list[Line | None] = []
+        self.hooked: list[Edge] = []
+        """Tensors on which a hook was registered, which may change their gradient."""
 
     def __torch_function__(
         self,
@@ -53,6 +56,8 @@ class SiteMode(TorchFunctionMode):
                 self._cuts.join(args, kwargs, (start, end))
         else:
             self._cuts.see(func, args, kwargs, result)
+            if getattr(func, "__name__", "") == "register_hook":
+                self.hooked += edges(args[:1])
         return result
 
     def _note(self, start: int, end: int, line: Line | None) -> None:

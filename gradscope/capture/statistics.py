@@ -145,6 +145,8 @@ class Measurer:
             self.unmeasured[key] = str(reason)
             return
         stored = values.numel()
+        if numel and not stored:  # a sparse layout of zeros alone
+            values = values.new_zeros(1)
         numbers = None
         if stored > HELD_ELEMENTS:
             flat = in_memory_order(values)

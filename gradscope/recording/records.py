@@ -225,7 +225,8 @@ class InputStat:
     call: int
     place: int
     """Of the tensor among the call's inputs."""
-    norm: float
+    norm: float | None
+    """None where the call made no use of it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

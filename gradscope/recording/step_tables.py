@@ -173,7 +173,7 @@ def _write_input_stat(record: InputStat) -> Cells:
 
 def _read_input_stat(row: Row) -> InputStat:
     _, step, call, place, norm = row
-    return InputStat(step=step, call=call, place=place, norm=read_float(norm))
+    return InputStat(step=step, call=call, place=place, norm=read_optional_float(norm))
 
 
 INPUT_STATS: Table[InputStat] = Table(

@@ -21,8 +21,9 @@ class StepView:
     parameter_stats: dict[int, ParameterStat]
     """By parameter."""
     tensor_stats: dict[TensorRef, TensorStat]
-    input_norms: dict[tuple[int, int], float]
-    """By module call and place among its inputs, where an input is used elsewhere too."""
+    input_norms: dict[tuple[int, int], float | None]
+    """By module call and place among its inputs, where an input is used elsewhere too; None where
+    the call made no use of it."""
     nodes: tuple[NodeRecord, ...]
     """Those of the step's graph."""
 

@@ -108,13 +108,17 @@ def _call_row(view: StepView, call: ModuleCallRecord) -> ModuleCallRow:
 
 def _input_grad_norm(view: StepView, call: ModuleCallRecord) -> float | None:
     """Return the total norm of what came back through the call."""
-    refs = dict.fromkeys(call.inputs)
-    parts = {place: view.input_norms.get((call.index, place)) for place in range(len(call.inputs))}
-    shared = {call.inputs[place]: norm for place, norm in parts.items() if norm is not None}
-    whole = _grad_norm(view, tuple(ref for ref in refs if ref not in shared))
-    if whole is None and len(shared) < len(refs):
+    parts = {
+        ref: view.input_norms[call.index, place]
+        for place, ref in enumerate(call.inputs)
+        if (call.index, place) in view.input_norms
+    }
+    whole = [ref for ref in dict.fromkeys(call.inputs) if ref not in parts]
+    rest = _grad_norm(view, tuple(whole))
+    if whole and rest is None:
         return None
-    return total_norm((*shared.values(), *(() if whole is None else (whole,))))
+    norms = [norm for norm in (*parts.values(), rest) if norm is not None]
+    return total_norm(norms)
 
 
 def _grad_norm(view: StepView, refs: tuple[TensorRef, ...]) -> float | None:

@@ -186,7 +186,7 @@ RECORDINGS = st.builds(
         joins=st.lists(COUNTS, max_size=3).map(tuple),
         count=COUNTS,
     ),
-    input_stats=listed(InputStat, step=COUNTS, call=COUNTS, place=COUNTS, norm=NUMBERS),
+    input_stats=listed(InputStat, step=COUNTS, call=COUNTS, place=COUNTS, norm=st.none() | NUMBERS),
 )
 
 
