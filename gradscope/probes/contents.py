@@ -38,8 +38,9 @@ class Contents:
         if isinstance(value, Tensor):
             self.tensors.append(value)
             return ()
-        if isinstance(value, nn.Module | SimpleNamespace):
-            # A module's parameters, buffers and children are dictionaries among its attributes.
+        if isinstance(value, nn.Module | SimpleNamespace | torch.optim.Optimizer):
+            # A module's parameters, buffers and children are dictionaries among its attributes, an
+            # optimizer's state and groups likewise.
             return self._note_container(vars(value))
         if type(value) in _CONTAINERS:
             return self._note_container(value)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from gradscope.probes.contents import contents_of, refill
+from gradscope.probes.contents import contents_of
 
 _UNCOUNTED = -1
 """Version of a tensor that does not count its versions."""
@@ -26,42 +26,63 @@ def preserved(
     random generators in them; the optimizer's state and groups; the same of whatever else is given,
     as the batch and a loss; and the random states of torch, its devices, `random` and numpy.
     """
-    held = () if optimizer is None else (optimizer.param_groups, list(optimizer.state.values()))
-    contents = contents_of(model, others, held)
+    contents = contents_of(model, others, optimizer)
     saved_tensors = [_SavedTensor.of(tensor) for tensor in contents.tensors]
-    state = None if optimizer is None else _SavedOptimizer.of(optimizer)
     random_states = _RandomStates.now()
     try:
         yield
     finally:
         random_states.restore()
-        if state is not None:
-            state.restore()
         contents.restore()
         for saved in saved_tensors:
             saved.restore()
+        _set_versions([saved.values for saved in saved_tensors])
 
 
 @dataclass(slots=True)
 class _SavedValues:
     tensor: Tensor
+    place: Tensor
+    """The tensor's own elements under another name: `tensor.data = …` leaves it where they were."""
     values: Tensor
     version: int
 
     @classmethod
     def of(cls, tensor: Tensor) -> "_SavedValues":
-        return cls(tensor, tensor.detach().clone(), _version(tensor))
+        return cls(tensor, tensor.detach(), tensor.detach().clone(), _version(tensor))
 
     def restore(self) -> None:
         tensor, values = self.tensor, self.values
-        if not _fits(tensor, values):
-            tensor.data = values
-        elif _version(tensor) != self.version or not _equal(tensor, values):
-            # An inference tensor can be written to in inference mode alone.
-            with torch.inference_mode(tensor.is_inference()), torch.no_grad():
-                if tensor.layout is torch.sparse_csr:  # whose elements may be others by now
-                    tensor.resize_as_sparse_(values)
-                tensor.copy_(values)
+        if not _fits(tensor, self.place):
+            tensor.data = self.place
+        if _version(tensor) == self.version and _equal(tensor, values):
+            return
+        # An inference tensor can be written to in inference mode alone.
+        with torch.inference_mode(tensor.is_inference()), torch.no_grad():
+            if tensor.layout is torch.sparse_csr:  # whose elements may be others by now
+                tensor.resize_as_sparse_(values)
+            stored = _stored_once(tensor, tensor)
+            stored.copy_(_stored_once(values, tensor))
+
+
+def _set_versions(saved: list[_SavedValues]) -> None:
+    """Let tensors that hold their former elements pass for never written to.
+
+    Graphs that the user made before would refuse backward otherwise.
+    """
+    counted = [one for one in saved if one.version != _UNCOUNTED]
+    tensors = tuple(one.tensor for one in counted)
+    versions = tuple(one.version for one in counted)
+    torch._C._autograd._unsafe_set_version_counter(tensors, versions)
+
+
+def _stored_once(values: Tensor, like: Tensor) -> Tensor:
+    """Return a tensor without the dimensions along which `like` stores its elements once."""
+    if like.layout is torch.strided and not like.is_nested:
+        for dim, stride in enumerate(like.stride()):
+            if stride == 0 and values.shape[dim] > 1:
+                values = values.narrow(dim, 0, 1)
+    return values
 
 
 @dataclass(slots=True)
@@ -97,10 +118,16 @@ def _version(tensor: Tensor) -> int:
     return _UNCOUNTED if tensor.is_inference() else tensor._version
 
 
-def _fits(tensor: Tensor, values: Tensor) -> bool:
-    if tensor.is_nested:  # the shapes of whose pieces cannot be changed
+def _fits(tensor: Tensor, place: Tensor) -> bool:
+    """Return whether a tensor still has the elements that it had, whatever they hold now."""
+    if tensor.is_nested or tensor.layout is not torch.strided or tensor.is_meta:
         return True
-    return tensor.shape == values.shape and tensor.dtype == values.dtype
+    return (
+        tensor.data_ptr() == place.data_ptr()
+        and tensor.shape == place.shape
+        and tensor.dtype == place.dtype
+        and tensor.stride() == place.stride()
+    )
 
 
 def _equal(tensor: Tensor, values: Tensor) -> bool:
@@ -110,27 +137,6 @@ def _equal(tensor: Tensor, values: Tensor) -> bool:
     if tensor.layout is not torch.strided or tensor.is_nested:
         return False
     return torch.equal(tensor.detach(), values)
-
-
-@dataclass(slots=True)
-class _SavedOptimizer:
-    optimizer: torch.optim.Optimizer
-    state: list[tuple[Tensor, dict[str, object], dict[str, object]]]
-    groups: list[tuple[dict[str, object], dict[str, object]]]
-
-    @classmethod
-    def of(cls, optimizer: torch.optim.Optimizer) -> "_SavedOptimizer":
-        state = [(key, values, dict(values)) for key, values in optimizer.state.items()]
-        return cls(optimizer, state, [(group, dict(group)) for group in optimizer.param_groups])
-
-    def restore(self) -> None:
-        self.optimizer.state.clear()
-        for key, values, content in self.state:
-            refill(values, content)
-            self.optimizer.state[key] = values
-        self.optimizer.param_groups[:] = [group for group, _ in self.groups]
-        for group, content in self.groups:
-            refill(group, content)
 
 
 @dataclass(slots=True)

@@ -147,6 +147,8 @@ def check_free(path: Path, *, force: bool) -> None:
     """
     if path.is_dir():
         raise GradscopeError(f"cannot write `{path}`: it is a directory")
+    if path.exists() and not path.is_file():
+        raise GradscopeError(f"cannot write `{path}`: it is a device, and no file")
     if path.exists() and not force:
         raise GradscopeError(
             f"`{path}` exists", help="choose another name, or write over it with --force"
