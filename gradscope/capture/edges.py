@@ -33,7 +33,7 @@ def _is_old(tensor: Tensor) -> bool:
 
     Only to look at its node would make autograd build a new one, in another place of its order.
     """
-    return tensor._is_view() and tensor._base is not None and tensor._base._version > 0
+    return tensor._is_view() and tensor._version > 0
 
 
 def _edge(tensor: Tensor) -> Edge:

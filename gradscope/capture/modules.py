@@ -83,7 +83,7 @@ class ModuleTracker:
             return
         parent = self._open[-1] if self._open else None
         # A wrapper's line is that of the call it hands on; from here it would not be found.
-        line = self._lines_of_wrapped.pop(id(module), None)
+        line = self._lines_of_wrapped and self._lines_of_wrapped.pop(id(module), None)
         line = line or self._caller.line_of_module_call(sys._getframe(1))
         # Keyword arguments reach no global hook before the forward, and may be written into by it.
         inputs = edges(args or _keyword_arguments(sys._getframe(1)))
@@ -109,7 +109,7 @@ class ModuleTracker:
             number = self._open.pop()
             call = self.calls[number]
             self._caller.module_lines.pop()
-            if (guard := self._guards.pop(number, None)) is not None:
+            if self._guards and (guard := self._guards.pop(number, None)) is not None:
                 guard.__exit__(None, None, None)
             call.end = sequence_number()
             if call.module is module:

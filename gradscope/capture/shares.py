@@ -46,13 +46,10 @@ class ShareCollector:
         """Register the hooks: on the nodes that use a shared input within a call."""
         users = self._users_of_shared_tensors()
         for number, call in enumerate(self._calls):
-            outputs = {self._graph.slot_of(edge) for edge in call.outputs}
             for place, edge in enumerate(call.inputs):
                 slot = self._graph.slot_of(edge)
-                if slot is not None:
-                    known = users.get(slot) or self._only_user(slot)
-                    passes = slot in outputs
-                    self._watch((self._kind - number, place), call, known, passes=passes)
+                if slot is not None and not self._is_used_here_alone(slot[0], call):
+                    self._watch((self._kind - number, place), slot, call, users.get(slot, []))
 
     def remove(self) -> None:
         """Remove the hooks."""
@@ -61,10 +58,13 @@ class ShareCollector:
         self._handles = []
         self._sums = {}
 
-    def _only_user(self, slot: Key) -> list[_User]:
-        user = self._graph.first_user[slot[0]]
-        number = None if user < 0 else created(self._graph.nodes[user])
-        return [] if number is None else [(number, user, 0)]
+    def _is_used_here_alone(self, node: int, call: ModuleCall) -> bool:
+        """Return whether the only node that hands a tensor a gradient was made in the call."""
+        user = self._graph.first_user[node]
+        if node in self._graph.met_again or user < 0:
+            return False
+        number = created(self._graph.nodes[user])
+        return number is not None and call.start <= number < (call.end or call.start)
 
     def _users_of_shared_tensors(self) -> dict[Key, list[_User]]:
         """Return the users of the tensors that have several, in the order of the forward."""
@@ -84,10 +84,10 @@ class ShareCollector:
             known.sort()
         return users
 
-    def _watch(self, key: Key, call: ModuleCall, users: list[_User], *, passes: bool) -> None:
+    def _watch(self, key: Key, slot: Key, call: ModuleCall, users: list[_User]) -> None:
         end = call.start if call.end is None else call.end
         inside = users[bisect_left(users, (call.start,)) : bisect_left(users, (end,))]
-        if not inside and not passes:
+        if not inside and all(self._graph.slot_of(edge) != slot for edge in call.outputs):
             self.absent.append(key)
         if not inside or len(inside) == len(users):
             return
