@@ -1,6 +1,7 @@
 """`gradscope graph`."""
 
 import io
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
@@ -9,7 +10,7 @@ from gradscope.cli import options
 from gradscope.cli.console import make_console
 from gradscope.cli.errors import show_note
 from gradscope.cli.inspect import check_file_arguments
-from gradscope.cli.output import check_destinations, set_verbosity, write_text
+from gradscope.cli.output import check_destinations, files_of_target, set_verbosity, write_text
 from gradscope.cli.running import run_target
 from gradscope.cli.streams import reserved_stdout
 
@@ -68,7 +69,8 @@ def graph(  # noqa: PLR0913 - the signature is the list of options
     """Show the autograd graph: modules, their operations, and the gradients between them."""
     set_verbosity(quiet=quiet, verbose=verbose)
     check_file_arguments(args)
-    check_destinations(output_file, None, force=False)
+    read = (Path(target),) if _is_recording(target) else files_of_target(target)
+    destination = check_destinations(output_file, None, force=False, inputs=read).report
     with reserved_stdout() as stdout:
         from gradscope.report.graph_part import GraphOptions
         from gradscope.report.graph_render import render_graph
@@ -93,10 +95,10 @@ def graph(  # noqa: PLR0913 - the signature is the list of options
                 eager=eager,
             )
             report = run_target(target, chosen, probe_steps=0)
-        console = make_console(stdout if output_file == "-" else io.StringIO(), color)
+        console = make_console(stdout if destination is None else io.StringIO(), color)
         wanted = GraphOptions(module=module, depth=depth, max_nodes=max_nodes)
         rendered = render_graph(report, output_format, wanted, console)
-        write_text(rendered.text, output_file, stdout)
+        write_text(rendered.text, destination, stdout)
         if rendered.folded:
             show_note(rendered.folded)
 

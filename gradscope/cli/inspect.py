@@ -4,7 +4,13 @@ import shlex
 import sys
 
 from gradscope.cli import options
-from gradscope.cli.output import check_destinations, save_recording, set_verbosity, write_report
+from gradscope.cli.output import (
+    check_destinations,
+    files_of_target,
+    save_recording,
+    set_verbosity,
+    write_report,
+)
 from gradscope.cli.running import run_target
 from gradscope.cli.streams import reserved_stdout
 from gradscope.errors import GradscopeError
@@ -44,7 +50,9 @@ def inspect(  # noqa: PLR0913 - the signature is the list of options
     """
     set_verbosity(quiet=quiet, verbose=verbose)
     check_file_arguments(args)
-    check_destinations(output_file, save, force=force)
+    destinations = check_destinations(
+        output_file, save, force=force, inputs=files_of_target(target)
+    )
     with reserved_stdout() as stdout:
         from gradscope.report.view import ViewOptions
         from gradscope.target.options import TargetOptions
@@ -64,11 +72,18 @@ def inspect(  # noqa: PLR0913 - the signature is the list of options
             eager=eager,
         )
         report = run_target(target, chosen, probe_steps=probe_steps)
-        if save is not None:
-            save_recording(report, save, force=force)
-        view = ViewOptions(tensors=tensors, sort=sort, top=top, module=module, depth=depth)
+        if destinations.recording is not None:
+            save_recording(report, destinations.recording, force=force)
+        view = ViewOptions(
+            tensors=tensors, sort=sort, top=top, module=module, depth=depth, can_save=True
+        )
         write_report(
-            report, output_format, view, output_file=output_file, stdout=stdout, color=color
+            report,
+            output_format,
+            view,
+            destination=destinations.report,
+            stdout=stdout,
+            color=color,
         )
 
 

@@ -4,6 +4,8 @@ import io
 import logging
 import os
 import sys
+from collections.abc import Iterable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
@@ -22,32 +24,87 @@ def set_verbosity(*, quiet: bool, verbose: bool) -> None:
     LOGGER.setLevel(logging.ERROR if quiet else logging.DEBUG if verbose else logging.WARNING)
 
 
-def check_destinations(output_file: str, save: Path | None, *, force: bool) -> None:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Destination:
+    """A file to write."""
+
+    text: str
+    """As the user wrote it."""
+    path: Path
+    """Absolute: the target's code may change the working directory."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Destinations:
+    """Where the results of a command go."""
+
+    report: Destination | None
+    """None is stdout."""
+    recording: Destination | None
+
+
+def check_destinations(
+    output_file: str, save: Path | None, *, force: bool, inputs: Iterable[Path] = ()
+) -> Destinations:
     """Make sure that results can be written, before anything slow is run.
 
+    Args:
+        output_file: Of the report; `-` is stdout.
+        save: Of the recording.
+        force: Whether a recording may be overwritten.
+        inputs: What the command reads, which is never overwritten.
+
     Raises:
-        GradscopeError: A folder is missing, or a recording would be overwritten.
+        GradscopeError: A folder is missing, or something would be overwritten.
     """
-    outputs = [] if output_file == "-" else [Path(output_file)]
-    for path in [*outputs, *([] if save is None else [save])]:
-        if not path.parent.is_dir():
+    report = None if output_file == "-" else _destination(output_file)
+    recording = None if save is None else _destination(str(save))
+    read = {path.resolve() for path in inputs}
+    for option, destination in (("-o", report), ("--save", recording)):
+        if destination is not None and destination.path in read:
             raise GradscopeError(
-                f"cannot write {str(path)!r}",
-                cause=f"there is no directory {str(path.parent)!r}",
-                help=f"mkdir -p {path.parent}",
+                f"{option} {destination.text!r} would overwrite what the command reads",
+                help="name another file",
             )
-        if path.is_dir():
-            raise GradscopeError(f"cannot write {str(path)!r}", cause="it is a directory")
-    if save is not None and save.exists() and not force:
+    if report is not None and recording is not None and report.path == recording.path:
         raise GradscopeError(
-            f"{str(save)!r} exists already", help="add --force to overwrite it, or name another"
+            f"-o and --save both name {report.text!r}", help="give each a file of its own"
         )
+    if recording is not None and recording.path.exists() and not force:
+        raise GradscopeError(
+            f"{recording.text!r} exists already",
+            help="add --force to overwrite it, or name another",
+        )
+    return Destinations(report=report, recording=recording)
 
 
-def save_recording(report: "Report", path: Path, *, force: bool) -> None:
+def files_of_target(target: str) -> tuple[Path, ...]:
+    """The files that may hold the code of a target, given as path or as module."""
+    # The parser knows where EXPR begins; it needs no torch.
+    from gradscope.target.spec import parse_target
+
+    location = parse_target(target).location
+    module = Path(*location.split("."))
+    return Path(location), module.with_suffix(".py"), module / "__init__.py"
+
+
+def _destination(text: str) -> Destination:
+    path = Path(text)
+    if not path.parent.is_dir():
+        raise GradscopeError(
+            f"cannot write {text!r}",
+            cause=f"there is no directory {str(path.parent)!r}",
+            help=f"mkdir -p {path.parent}",
+        )
+    if path.is_dir():
+        raise GradscopeError(f"cannot write {text!r}", cause="it is a directory")
+    return Destination(text=text, path=path.resolve())
+
+
+def save_recording(report: "Report", destination: Destination, *, force: bool) -> None:
     """Save the recording and say so."""
-    report.save(path, force=force)
-    show_note(f"wrote {path}")
+    report.save(destination.path, force=force)
+    show_note(f"wrote {destination.text}")
 
 
 def write_report(
@@ -55,29 +112,31 @@ def write_report(
     output_format: "OutputFormat",
     view: "ViewOptions",
     *,
-    output_file: str,
+    destination: Destination | None,
     stdout: TextIO,
     color: ColorChoice,
 ) -> None:
-    """Render a report and write it to the file, or to stdout where that is `-`."""
+    """Render a report and write it to the file, or to stdout where there is none."""
     from gradscope.report.render import render
 
-    console = make_console(stdout if output_file == "-" else io.StringIO(), color)
-    write_text(render(report, output_format, view, console), output_file, stdout)
+    console = make_console(stdout if destination is None else io.StringIO(), color)
+    write_text(render(report, output_format, view, console), destination, stdout)
 
 
-def write_text(text: str, output_file: str, stdout: TextIO) -> None:
-    """Write a text and a line break to the file, or to stdout where that is `-`.
+def write_text(text: str, destination: Destination | None, stdout: TextIO) -> None:
+    """Write a text and a line break to the file, or to stdout where there is none.
 
     Raises:
         GradscopeError: The file cannot be written.
     """
-    if output_file != "-":
+    if destination is not None:
         try:
-            Path(output_file).write_text(text + "\n", encoding="utf-8")
+            destination.path.write_text(text + "\n", encoding="utf-8")
         except OSError as error:
-            raise GradscopeError(f"cannot write {output_file!r}", cause=error.strerror) from None
-        show_note(f"wrote {output_file}")
+            raise GradscopeError(
+                f"cannot write {destination.text!r}", cause=error.strerror
+            ) from None
+        show_note(f"wrote {destination.text}")
         return
     try:
         stdout.write(text + "\n")

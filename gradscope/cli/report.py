@@ -30,7 +30,7 @@ def report(  # noqa: PLR0913 - the signature is the list of options
 ) -> None:
     """Render recordings again, in any format, without running anything."""
     set_verbosity(quiet=quiet, verbose=False)
-    check_destinations(output_file, None, force=False)
+    destination = check_destinations(output_file, None, force=False, inputs=recordings).report
     check_count(recordings, output_format, output_file)
     # sqlite3 is loaded for those who read a recording, not for --help.
     from gradscope.recording.store import load_recording
@@ -43,7 +43,7 @@ def report(  # noqa: PLR0913 - the signature is the list of options
             Report.from_recording(load_recording(path)),
             output_format,
             view,
-            output_file=output_file,
+            destination=destination,
             stdout=sys.stdout,
             color=color,
         )

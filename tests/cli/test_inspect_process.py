@@ -214,3 +214,12 @@ def test_reader_that_stops_early_does_no_harm(tmp_path):
     )  # fmt: skip
     assert "Traceback" not in done.stderr
     assert "Broken" not in done.stderr
+
+
+@pytest.mark.slow
+def test_results_lie_where_the_command_was_started(tmp_path):
+    write(tmp_path, "import os\nos.chdir('/')\n" + GOOD)
+    done = gradscope(tmp_path, "inspect", "model.py", "-o", "report.txt", "--save", "run.gradscope")
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "report.txt").exists()
+    assert (tmp_path / "run.gradscope").exists()

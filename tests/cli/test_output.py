@@ -1,0 +1,64 @@
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from gradscope.cli.output import check_destinations, files_of_target
+from gradscope.errors import GradscopeError
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "model.py").write_text("code")
+    (tmp_path / "package").mkdir()
+    (tmp_path / "package" / "net.py").write_text("code")
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    "target", ["model.py", "./model.py:Net", "model.py:Net(hidden=4)", "model"]
+)
+@pytest.mark.parametrize("option", ["-o", "--save"])
+def test_targets_file_is_never_written(folder, target, option):
+    wanted = ("../" + folder.name + "/model.py", None) if option == "-o" else ("-", "model.py")
+    save = None if wanted[1] is None else Path(wanted[1])
+    with pytest.raises(GradscopeError, match="would overwrite what the command reads") as caught:
+        check_destinations(wanted[0], save, force=True, inputs=files_of_target(target))
+    assert option in caught.value.what
+
+
+def test_module_in_a_package_is_never_written(folder):
+    with pytest.raises(GradscopeError, match="would overwrite"):
+        check_destinations(
+            "package/net.py", None, force=False, inputs=files_of_target("package.net:model")
+        )
+
+
+def test_link_to_an_input_is_never_written(folder):
+    (folder / "report.txt").symlink_to("model.py")
+    with pytest.raises(GradscopeError, match="would overwrite"):
+        check_destinations("report.txt", None, force=False, inputs=files_of_target("model.py"))
+
+
+def test_report_and_recording_need_two_files(folder):
+    with pytest.raises(GradscopeError, match="-o and --save both name 'a'"):
+        check_destinations("a", Path("./a"), force=True)
+
+
+def test_destinations_do_not_follow_the_working_directory(folder, monkeypatch):
+    found = check_destinations("a.txt", Path("b.gradscope"), force=False)
+    monkeypatch.chdir("/")
+    assert (found.report.text, found.report.path) == ("a.txt", folder.resolve() / "a.txt")
+    assert found.recording.path == folder.resolve() / "b.gradscope"
+
+
+def test_report_does_not_overwrite_its_recording(folder):
+    done = subprocess.run(
+        [sys.executable, "-m", "gradscope", "report", "model.py", "-o", "model.py"],
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 2
+    assert "error: -o 'model.py' would overwrite what the command reads" in done.stderr
+    assert (folder / "model.py").read_text() == "code"
