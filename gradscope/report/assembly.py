@@ -104,8 +104,9 @@ def tensor_rows(view: StepView) -> tuple[TensorRow, ...]:
     Gradients of parameters are reported with the parameters alone.
     """
     nodes = view.recording.nodes
+    casts = _parameter_views(view)
     rows = [
-        _tensor_row(view, stat)
+        _tensor_row(view, stat, is_parameter_view=stat.node in casts)
         for stat in view.tensor_stats.values()
         if nodes[stat.node].kind != "parameter" and nodes[stat.node].same_as is None
     ]
@@ -114,7 +115,26 @@ def tensor_rows(view: StepView) -> tuple[TensorRow, ...]:
     return tuple(rows)
 
 
-def _tensor_row(view: StepView, stat: TensorStat) -> TensorRow:
+def _parameter_views(view: StepView) -> set[int]:
+    """Return the nodes that lead to a parameter alone, by way of views and casts alone."""
+    nodes = view.recording.nodes
+    found = {node.index for node in view.nodes if node.kind == "parameter"}
+    following: dict[int, list[int]] = {
+        node.index: []
+        for node in view.nodes
+        if node.kind == "view" or node.operation == "ToCopyBackward0"
+    }
+    for edge in view.recording.edges:
+        if edge.source in following:
+            following[edge.source].append(edge.target)
+    # Nearest to the leaves first: a node is deeper than what uses it.
+    for node in sorted(following, key=lambda node: -nodes[node].depth):
+        if len(following[node]) == 1 and following[node][0] in found:
+            found.add(node)
+    return found
+
+
+def _tensor_row(view: StepView, stat: TensorStat, *, is_parameter_view: bool) -> TensorRow:
     recording = view.recording
     node = recording.nodes[stat.node]
     call = None if node.module_call is None else recording.calls[node.module_call]
@@ -136,6 +156,7 @@ def _tensor_row(view: StepView, stat: TensorStat) -> TensorRow:
         order=stat.order,
         reason=stat.reason,
         depth=node.depth,
+        is_parameter_view=is_parameter_view,
     )
 
 

@@ -4,8 +4,10 @@ from collections.abc import Iterator
 
 from gradscope.recording.finding import Finding
 from gradscope.recording.records import Site
+from gradscope.report.figures import counted
 from gradscope.report.model import Report
 from gradscope.report.names import printable, shape_text, tensor_text
+from gradscope.report.notes import SYNTHETIC_LOSS, parameter_counts, tensor_counts
 from gradscope.report.numbers import number
 from gradscope.report.paths import shown_site
 from gradscope.report.rows import ParameterRow, TensorRow
@@ -18,7 +20,12 @@ def render_concise(report: Report, view: ViewOptions) -> str:
     if report.findings:
         lines = [_line(report, finding.location, _finding(finding)) for finding in report.findings]
     else:
-        lines = [*_parameters(report, view), *_tensors(report, view)]
+        parameters, tensors = _parameters(report, view), _tensors(report, view)
+        # What is non-finite began in a tensor.
+        is_broken = bool(report.summary.nonfinite_tensors)
+        lines = [*tensors, *parameters] if is_broken else [*parameters, *tensors]
+    if report.target.synthetic_loss:
+        lines.insert(0, _line(report, None, f"warning: {SYNTHETIC_LOSS}"))
     return "\n".join([*lines, _closing(report)])
 
 
@@ -69,8 +76,9 @@ def _tensor(row: TensorRow) -> str:
 
 def _closing(report: Report) -> str:
     summary, count = report.summary, len(report.findings)
-    found = f"Found {count} {'finding' if count == 1 else 'findings'}" if count else "No findings"
+    # Silence is no verdict: there may have been no rule to judge by.
+    found = f"Found {counted(count, 'finding')}: " if count else ""
     return (
-        f"{found}: {summary.parameters} parameters, {summary.tensors} tensors, "
+        f"{found}{parameter_counts(report)}, {tensor_counts(report)}, "
         f"loss {number(summary.loss)}, global gradient norm {number(summary.grad_norm)}."
     )

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from gradscope.report.figures import figure
 from gradscope.report.graph_part import GraphPart, Link, Vertex, VertexKind
-from gradscope.report.names import printable
+from gradscope.report.names import operation_text, printable
 from gradscope.report.page import UNICODE
 from gradscope.report.rows import ModuleRow
 
@@ -67,7 +67,7 @@ def vertex_label(vertex: Vertex) -> str:
         return f"{vertex.label} ({_fate(vertex)})"
     if vertex.kind == "module":
         return f"{vertex.label} ({len(vertex.nodes):,} nodes)"
-    return vertex.label.removesuffix("Backward0")
+    return operation_text(vertex.label)
 
 
 def _fate(vertex: Vertex) -> str:

@@ -6,6 +6,7 @@ from typing import Literal
 
 from gradscope.recording.records import NodeRecord, Reach, TensorRef
 from gradscope.recording.step_view import StepView, created, first_step
+from gradscope.report.figures import counted
 from gradscope.report.model import Report
 from gradscope.report.norms import total_norm
 from gradscope.report.rows import ModuleRow
@@ -75,7 +76,8 @@ class GraphPart:
         """What was folded, in words; None for nothing."""
         if not self.folded_nodes:
             return None
-        return f"… {self.folded_nodes:,} nodes folded into {self.folded_modules:,} modules"
+        nodes = counted(self.folded_nodes, "node")
+        return f"… {nodes} folded into {counted(self.folded_modules, 'module')}"
 
 
 def graph_part(report: Report, options: GraphOptions) -> GraphPart:

@@ -19,6 +19,7 @@ from gradscope.report.folding import (
 )
 from gradscope.report.graph_part import GraphOptions, module_of
 from gradscope.report.model import Report
+from gradscope.report.names import operation_text
 from gradscope.report.page import Page, Trimmed
 from gradscope.report.rows import GraphSummary, ModuleRow, ParameterRow
 from gradscope.report.selection import modules_below
@@ -153,7 +154,7 @@ def _operations(view: StepView) -> dict[int | None, Operations]:
     for node in sorted(view.nodes, key=created):
         if node.kind == "operation":
             operations = counts.setdefault(module_of(view, node), Counter())
-            operations[node.operation.removesuffix("Backward0")] += 1
+            operations[operation_text(node.operation)] += 1
     return {module: tuple(operations.items()) for module, operations in counts.items()}
 
 
@@ -167,9 +168,10 @@ def _statistics(graph: GraphSummary, page: Page) -> Table:
     if graph.widest is not None:
         widest = f"{graph.widest.nodes:,} nodes side by side at depth {graph.widest.depth:,}"
         grid.add_row("widest", Text(widest))
-    operations = ", ".join(
-        f"{name.removesuffix('Backward0')} {count:,}" for name, count in graph.operations
-    )
+    counts: Counter[str] = Counter()
+    for name, count in graph.operations:
+        counts[operation_text(name)] += count
+    operations = ", ".join(f"{name} {count:,}" for name, count in counts.most_common())
     grid.add_row("operations", Text(operations))
     if graph.parameters_by_depth:
         grid.add_row("parameters", Text.assemble(*_by_depth(graph, page)))

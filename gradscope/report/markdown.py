@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from gradscope.recording.records import Site
 from gradscope.report.model import Report
 from gradscope.report.names import printable, shape_text, tensor_text
+from gradscope.report.notes import SYNTHETIC_LOSS
 from gradscope.report.numbers import number
 from gradscope.report.paths import shown_site
 from gradscope.report.rows import TensorRow
@@ -23,8 +24,7 @@ def render_markdown(report: Report, view: ViewOptions) -> str:
         f"## gradscope: {_code(report.target.model)}",
         _summary(report),
         *_findings(report),
-        *_parameters(report, view),
-        *_tensors(report, view),
+        *_lists(report, view),
         *_skipped(report),
     ]
     return "\n\n".join(blocks)
@@ -72,7 +72,7 @@ def _summary(report: Report) -> str:
     ]
     loss = f"Loss **{number(summary.loss)}**"
     if report.target.synthetic_loss:
-        loss += " (made up: the target has none)"
+        loss += f" (**warning**: {SYNTHETIC_LOSS})"
     norm = f"global gradient norm **{number(summary.grad_norm)}**"
     return f"{loss}, {norm}. {', '.join(counts)}."
 
@@ -95,6 +95,13 @@ def _findings(report: Report) -> list[str]:
 
 def _place(site: Site | None, report: Report) -> str:
     return _code(shown_site(site, report.target.root))
+
+
+def _lists(report: Report, view: ViewOptions) -> list[str]:
+    parameters, tensors = _parameters(report, view), _tensors(report, view)
+    # What is non-finite began in a tensor.
+    is_broken = bool(report.summary.nonfinite_tensors)
+    return [*tensors, *parameters] if is_broken else [*parameters, *tensors]
 
 
 def _parameters(report: Report, view: ViewOptions) -> list[str]:
@@ -126,7 +133,8 @@ def _tensors(report: Report, view: ViewOptions) -> list[str]:
     groups = select_tensors(report, view) if view.tensors == "top" else ()
     rows = [_tensor(group.title, row, report) for group in groups for row in group.rows]
     folded = [f"{group.folded} more with {group.title}." for group in groups if group.folded]
-    return ["### Tensors worth looking at", _table(header, rows), *folded] if rows else []
+    notes = [f"The list of {group.title} is {group.note}." for group in groups if group.note]
+    return ["### Tensors worth looking at", _table(header, rows), *notes, *folded] if rows else []
 
 
 def _tensor(title: str, row: TensorRow, report: Report) -> tuple[str, ...]:

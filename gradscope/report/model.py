@@ -1,6 +1,7 @@
 """The report: a recording and its findings, joined and ready to show; torch-free."""
 
 from dataclasses import dataclass, field
+from difflib import get_close_matches
 from os import PathLike
 from typing import Self
 
@@ -15,6 +16,7 @@ from gradscope.recording.records import (
 from gradscope.recording.step_view import first_step
 from gradscope.report import assembly
 from gradscope.report.module_rows import module_rows
+from gradscope.report.names import printable
 from gradscope.report.rows import (
     GraphSummary,
     ModuleRow,
@@ -80,6 +82,19 @@ class Report:
             skipped=recording.skipped,
             recording=recording,
         )
+
+    def parameter(self, name: str) -> ParameterRow:
+        """Return the parameter of a fully qualified name, or of another name of the same tensor.
+
+        Raises:
+            KeyError: The model has none of that name.
+        """
+        rows = {alias: row for row in self.parameters for alias in (row.name, *row.aliases)}
+        if name in rows:
+            return rows[name]
+        close = get_close_matches(name, rows, n=1)
+        hint = f": did you mean `{printable(close[0])}`?" if close else ""
+        raise KeyError(f"no parameter `{printable(name)}`{hint}")
 
     def to_json(self) -> str:
         """Return the report as JSON, by the schema `gradscope/schemas/report-1.json`."""

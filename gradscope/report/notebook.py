@@ -1,19 +1,26 @@
 """A report in a few lines, for the interpreter and for notebooks."""
 
+from collections.abc import Iterable, Iterator
 from html import escape
 
+from gradscope.report.figures import counted
 from gradscope.report.model import Report
 from gradscope.report.names import printable
+from gradscope.report.notes import SYNTHETIC_LOSS, parameter_counts, tensor_counts
 from gradscope.report.numbers import number
-from gradscope.report.rows import ParameterRow
+from gradscope.report.paths import shown_site
+from gradscope.report.rows import ModuleRow, ParameterRow
 
 _SHOWN = 3
+_MODULES_SHOWN = 20
+_MISSING_SHOWN = 10
 _STYLE = "text-align:left;font-family:monospace"
 
 
 def brief_text(report: Report) -> str:
     """Return the model, the loss, the global norm and the extreme parameters in a few lines."""
     lines = [f"Report of {printable(report.target.model)}: {_headline(report)}", _counts(report)]
+    lines.extend(_warnings(report))
     for title, rows in _extremes(report):
         shown = ", ".join(f"{printable(row.name)} {_norm(row)}" for row in rows)
         lines.append(f"{title}: {shown}")
@@ -21,18 +28,53 @@ def brief_text(report: Report) -> str:
 
 
 def brief_html(report: Report) -> str:
-    """Return the same as a small table."""
-    rows = "".join(
-        f'<tr><td style="{_STYLE}">{escape(printable(row.name))}</td><td>{_norm(row)}</td>'
-        f"<td>{escape(title)}</td></tr>"
+    """Return the same as small tables, with modules, lines, and what has no gradient."""
+    head = [f"<b>{_html(report.target.model)}</b>: {_html(_headline(report))}"]
+    head.append(_html(_counts(report)))
+    head.extend(f"<b>{_html(line)}</b>" for line in _warnings(report))
+    extremes = [
+        (row.name, _norm(row), title, shown_site(row.site, report.target.root))
         for title, extreme in _extremes(report)
         for row in extreme
-    )
-    return (
-        f"<div><p><b>{escape(printable(report.target.model))}</b>: {escape(_headline(report))}<br>"
-        f"{escape(_counts(report))}</p><table><thead><tr><th>parameter</th>"
-        f"<th>gradient norm</th><th></th></tr></thead><tbody>{rows}</tbody></table></div>"
-    )
+    ]
+    missing = [row for row in report.parameters if row.reach == "none"]
+    tables = [
+        _table(("parameter", "gradient norm", "", "line"), extremes),
+        _table(("without a gradient", "why"), _missing(missing)),
+        _table(("module", "class", "gradient norm", "parameters"), _modules(report.modules)),
+    ]
+    return f"<div><p>{'<br>'.join(head)}</p>{''.join(tables)}</div>"
+
+
+def _html(text: str) -> str:
+    return escape(printable(text))
+
+
+def _table(titles: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
+    head = "".join(f"<th>{_html(title)}</th>" for title in titles)
+    body = "".join(f"<tr>{''.join(map(_cell, row))}</tr>" for row in rows)
+    return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>" if body else ""
+
+
+def _cell(text: str) -> str:
+    return f'<td style="{_STYLE}">{_html(text)}</td>'
+
+
+def _missing(rows: list[ParameterRow]) -> Iterator[tuple[str, str]]:
+    for row in rows[:_MISSING_SHOWN]:
+        yield row.name, row.reason or ""
+    if (more := len(rows) - _MISSING_SHOWN) > 0:
+        yield f"{more:,} more", ""
+
+
+def _modules(rows: tuple[ModuleRow, ...]) -> Iterator[tuple[str, str, str, str]]:
+    """Yield the first modules with parameters, a line each."""
+    owners = [row for row in rows if row.parameters]
+    for row in owners[:_MODULES_SHOWN]:
+        name = row.path or "the model"
+        yield name, row.class_name, number(row.grad_norm), f"{row.numel:,}"
+    if (more := len(owners) - _MODULES_SHOWN) > 0:
+        yield f"{more:,} more", "", "", ""
 
 
 def _headline(report: Report) -> str:
@@ -41,12 +83,15 @@ def _headline(report: Report) -> str:
 
 
 def _counts(report: Report) -> str:
-    summary = report.summary
-    return (
-        f"{summary.parameters} parameters: {summary.reached} with a gradient, "
-        f"{summary.zero} zero, {summary.none} none, {summary.frozen} frozen; "
-        f"{summary.tensors} tensors; {len(report.findings)} findings"
-    )
+    summary, count = report.summary, len(report.findings)
+    frozen = f"; {summary.frozen:,} frozen" if summary.frozen else ""
+    # Silence is no verdict: there may have been no rule to judge by.
+    found = f"; {counted(count, 'finding')}" if count else ""
+    return f"{parameter_counts(report)}{frozen}; {tensor_counts(report)}{found}"
+
+
+def _warnings(report: Report) -> list[str]:
+    return [f"warning: {SYNTHETIC_LOSS}"] if report.target.synthetic_loss else []
 
 
 def _extremes(report: Report) -> list[tuple[str, list[ParameterRow]]]:

@@ -3,6 +3,7 @@
 As in the records, `None`, `0.0` and NaN are three different values: not measured, zero, broken.
 """
 
+import math
 from dataclasses import dataclass
 
 from gradscope.recording.records import GradientStat, NodeKind, Reach, Site
@@ -129,6 +130,14 @@ class TensorRow:
     """Why there is no gradient, where `grad` is None."""
     depth: int
     """Edges on the longest path from the loss."""
+    is_parameter_view: bool
+    """It is a parameter under another shape or dtype, as a weight's transpose."""
+
+    @property
+    def is_telling(self) -> bool:
+        """Whether the size of its gradient says something that no other row says."""
+        is_scalar = self.shape is not None and math.prod(self.shape) == 1
+        return bool(self.depth) and not is_scalar and not self.is_parameter_view
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

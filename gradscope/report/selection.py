@@ -33,6 +33,11 @@ class Group(Generic[Row]):
         return "no gradient" if self.kind == "none" else f"{self.kind} gradient"
 
     @property
+    def note(self) -> str | None:
+        """How the rows are sorted, where the view does not say it."""
+        return "first to last in backward" if self.kind == "non-finite" else None
+
+    @property
     def folded(self) -> int:
         """How many are left out of `rows`."""
         return self.total - len(self.rows)
@@ -51,12 +56,13 @@ def select_parameters(report: Report, view: ViewOptions) -> tuple[Group[Paramete
 def select_tensors(report: Report, view: ViewOptions) -> tuple[Group[TensorRow], ...]:
     """Return the groups that are not empty, worst first; no row is in two of them.
 
-    Where backward starts, the gradient is given, as 1: it is no extreme.
+    Where backward starts, the gradient is given, as 1: it is no extreme. Nor are scalars, and what
+    is a parameter under another shape or dtype.
     """
     return _groups(
         tensors_below(report, view),
         view,
-        lambda row: _norm(row) if row.depth else None,
+        lambda row: _norm(row) if row.is_telling else None,
     )
 
 
@@ -183,11 +189,18 @@ def _groups(
     )
     # Where there are few, none is both among the largest and among the smallest.
     half = min(view.top, (len(ranked) + 1) // 2)
+    kinds.get("non-finite", []).sort(key=_delivery)
     groups = [_group(kind, kinds.get(kind, []), view.top) for kind in _TROUBLES]
     groups.append(Group(kind="largest", rows=tuple(ranked[:half]), total=len(ranked[:half])))
     smallest = ranked[max(half, len(ranked) - view.top) :][::-1]
     groups.append(Group(kind="smallest", rows=tuple(smallest), total=len(smallest)))
     return tuple(group for group in groups if group.total)
+
+
+def _delivery(row: ParameterRow | TensorRow) -> float:
+    """Return a row's place in backward: the first non-finite gradient is where it began."""
+    place = row.order if isinstance(row, TensorRow) else row.depth
+    return math.inf if place is None else place
 
 
 _TROUBLES: tuple[GroupKind, ...] = ("non-finite", "none", "unmeasured", "zero")

@@ -37,8 +37,12 @@ def _blocks(report: Report, view: ViewOptions, page: Page) -> Iterator[list[Rend
     yield [summary_table(report, page)]
     yield list(_findings(report.findings, page))
     yield list(module_section(report, view, page))
-    yield list(parameter_section(report, view, page))
-    yield list(tensor_section(report, view, page))
+    lists: list[list[RenderableType]] = [
+        list(parameter_section(report, view, page)),
+        list(tensor_section(report, view, page)),
+    ]
+    # What is non-finite began in a tensor.
+    yield from reversed(lists) if report.summary.nonfinite_tensors else lists
     yield list(probe_line(report, page))
     yield list(_skipped(report, page))
 
@@ -75,7 +79,8 @@ def _closing(report: Report, view: ViewOptions, page: Page) -> Text:
         counted(summary.tensors, "tensor"),
         f"global gradient norm {figure(summary.grad_norm, page.signs)}",
     ]
-    tips = [] if view.tensors == "all" else ["--tensors all lists every tensor"]
-    tips.append("--save FILE keeps the recording")
+    tips = [] if view.tensors == "all" else ["--tensors all lists every tensor."]
+    if view.can_save:
+        tips.append("--save FILE keeps the recording.")
     text = Text(", ".join(counts) + ".", overflow="fold")
-    return text.append(f" Try {', '.join(tips)}.", style="dim")
+    return text.append("".join(f" {tip}" for tip in tips), style="dim")

@@ -74,9 +74,11 @@ def _hidden(trees: list[FoldedModule], shown: list[FoldedModule]) -> int:
 def _title(page: Page) -> Text:
     text = Text("Modules", style="bold")
     note = "gradient norm over a module's parameters, log scale"
-    if page.width >= _FULL:
-        note += "; gain: gradient norm at the input over that at the output"
-    return text.append(f"  {note}", style="not bold dim") if page.width >= _NARROW else text
+    if page.width < _NARROW:
+        return text
+    gain = "gain: gradient norm at a module's input over that at its output"
+    joint = "; " if page.width >= _FULL else "\n"
+    return text.append(f"  {note}{joint}{gain}", style="not bold dim")
 
 
 def _lines(module: FoldedModule, level: int) -> Iterator[_Line]:

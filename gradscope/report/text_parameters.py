@@ -39,6 +39,7 @@ def parameter_section(
             yield from _list(group, page)
     measured = [group for group in groups if not _is_list(group)]
     if measured:
+        yield Text("/ weight: gradient norm over weight norm", style="dim", overflow="fold")
         yield _table(measured, report, page)
     for group in measured:
         if group.folded:

@@ -8,6 +8,7 @@ from rich.text import Text
 
 from gradscope.report.figures import counted, figure
 from gradscope.report.model import Report
+from gradscope.report.notes import SYNTHETIC_LOSS
 from gradscope.report.page import Page
 
 
@@ -31,8 +32,8 @@ def header(report: Report, page: Page) -> Iterator[RenderableType]:
     if target.synthetic_loss:
         warning = Text("warning: ", style="bold red")
         yield warning.append(
-            "the loss is made up, because the target has none: these are not the gradients "
-            "of training. --loss, or compute_loss(model, batch) in the file, names the real one.",
+            f"{SYNTHETIC_LOSS}. --loss, or compute_loss(model, batch) in the file, names the "
+            "real one.",
             style="not bold default",
         )
 
@@ -54,7 +55,8 @@ def probe_line(report: Report, page: Page) -> Iterator[Text]:
     if not report.probes:
         return
     last, signs = report.probes[-1], page.signs
-    optimizer = f" of {page.spell(last.optimizer)}" if last.optimizer else ""
+    article = "" if report.target.optimizer else "an assumed "
+    optimizer = f" of {article}{page.spell(last.optimizer)}" if last.optimizer else ""
     changes = [
         f"{name} {figure(before, signs)} {signs.arrow} {figure(after, signs)}"
         for name, before, after in (
@@ -100,7 +102,9 @@ def _tensors(report: Report) -> Text:
     if summary.unmeasured_tensors:
         words.append(f"{summary.unmeasured_tensors:,} not measured")
     if summary.views:
-        words.append(f"{counted(summary.views, 'view')} with the gradient of one of them")
+        one, many = "is a view and shares its", "are views and share their"
+        verb = one if summary.views == 1 else many
+        words.append(f"{summary.views:,} more {verb} tensor's gradient")
     return Text(", ".join(words))
 
 

@@ -10,6 +10,7 @@ from rich.text import Text
 from gradscope.report.figures import span_figure
 from gradscope.report.folding import Span, joined_numbers, joined_paths, span
 from gradscope.report.model import Report
+from gradscope.report.names import made_by
 from gradscope.report.page import Page
 from gradscope.report.rows import TensorRow
 from gradscope.report.selection import Group, select_tensors, tensors_below
@@ -48,7 +49,11 @@ def tensor_section(report: Report, view: ViewOptions, page: Page) -> Iterator[Ta
     groups = select_tensors(report, view) if view.tensors == "top" else ()
     if not groups:
         return
-    yield Text("Tensors worth looking at", style="bold")
+    title = Text("Tensors worth looking at", style="bold")
+    for group in groups:
+        if group.note:
+            title.append(f"  {group.kind}: {group.note}", style="not bold dim")
+    yield title
     yield _table([entry for group in groups for entry in _entries(group)], page)
     for group in groups:
         if group.folded:
@@ -114,7 +119,7 @@ def _norm(entry: _Entry, page: Page) -> Text:
 
 def _what(entry: _Entry, page: Page) -> Text:
     row = entry.rows[0]
-    text = page.text(row.operation.removesuffix("Backward0"))
+    text = page.text(made_by(row))
     if entry.module is not None:
         text.append(f" in {page.spell(entry.module) or 'the model'}")
     if calls := _calls(entry.rows):

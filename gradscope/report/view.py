@@ -21,3 +21,5 @@ class ViewOptions:
     """Only this module and what lies below it."""
     depth: int | None = None
     """Fold modules deeper than this below the model or `module`."""
+    can_save: bool = False
+    """Whether the command at hand has `--save`."""

@@ -1,4 +1,6 @@
+import math
 import re
+from dataclasses import replace
 
 from gradscope.recording.finding import Finding
 from gradscope.report.concise import render_concise
@@ -12,9 +14,9 @@ def test_each_line_begins_with_its_place(report):
         "model.py:12: zero gradient: last.bias float32[2, 2], norm 0, gradient/weight 0",
         "model.py:12: largest gradient: last.weight float32[2, 2], norm 12, gradient/weight 1.2",
         "model.py:12: smallest gradient: first.weight float32[2, 2], norm 3, gradient/weight 0.3",
-        "/opt/elsewhere/act.py:3: largest gradient: ReluBackward0 in act float32[8, 2], norm 8",
-        "model.py:12: smallest gradient: AddmmBackward0 in last float32[8, 2], norm 2",
-        "No findings: 5 parameters, 4 tensors, loss 1.5, global gradient norm 13.",
+        "/opt/elsewhere/act.py:3: largest gradient: Relu in act float32[8, 2], norm 8",
+        "model.py:12: smallest gradient: Addmm in last float32[8, 2], norm 2",
+        "5 parameters (1 zero), 4 tensors, loss 1.5, global gradient norm 13.",
     ]
 
 
@@ -37,7 +39,7 @@ def test_findings_take_the_place_of_what_is_worth_looking_at(recording):
 def test_all_tensors_or_none(report):
     text = render_concise(report, ViewOptions(tensors="all"))
     assert len(re.findall(": tensor: ", text)) == 4
-    assert "Backward0" not in render_concise(report, ViewOptions(tensors="none"))
+    assert "Relu" not in render_concise(report, ViewOptions(tensors="none"))
 
 
 def test_hostile_names_stay_on_their_line_and_off_the_terminal(hostile_report):
@@ -47,6 +49,24 @@ def test_hostile_names_stay_on_their_line_and_off_the_terminal(hostile_report):
     lines = text.split("\n")
     assert all(
         line.startswith(("/tmp/<b>", "model.py", "/opt", r"\x1b[1mbold.py"))
-        or line.startswith("No findings")
+        or line.startswith("14 parameters (5 non-finite, 1 zero), ")
         for line in lines
     )
+
+
+def test_made_up_loss_is_said_first(recording):
+    target = replace(recording.target, synthetic_loss=True)
+    report = Report.from_recording(replace(recording, target=target))
+    first, *rest = render_concise(report, ViewOptions()).split("\n")
+    assert first.startswith("model.py: warning: the loss is made up")
+    assert rest == render_concise(Report.from_recording(recording), ViewOptions()).split("\n")
+
+
+def test_closing_line_counts_missing_and_non_finite_gradients(recording):
+    stats = list(recording.parameter_stats)
+    stats[0] = replace(stats[0], gradient=None, reach="none", reason="cut off")
+    stats[1] = replace(stats[1], gradient=replace(stats[1].gradient, nonfinite=1, norm=math.inf))
+    report = Report.from_recording(replace(recording, parameter_stats=tuple(stats)))
+    last = render_concise(report, ViewOptions()).split("\n")[-1]
+    counts = "5 parameters (1 without a gradient, 1 non-finite, 1 zero), 4 tensors, "
+    assert last.startswith(counts)

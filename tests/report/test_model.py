@@ -6,6 +6,7 @@ import pytest
 from gradscope.recording.records import TensorRef, TensorStat
 from gradscope.recording.store import load_recording
 from gradscope.report.model import Report
+from gradscope.report.names import operation_text
 from gradscope.report.norms import total_norm
 from gradscope.report.paths import shown_path
 
@@ -179,7 +180,14 @@ def test_saved_report_is_read_again(report, tmp_path):
 def test_repr_names_model_loss_norm_and_extremes_in_a_few_lines(report):
     text = repr(report)
     assert len(text.splitlines()) <= 5
-    for part in ("Net", "1.5", "13", "3 with a gradient", "last.weight 12", "last.bias 0"):
+    for part in (
+        "Net",
+        "1.5",
+        "13",
+        "5 parameters (1 zero); 1 frozen",
+        "last.weight 12",
+        "last.bias 0",
+    ):
         assert part in text
 
 
@@ -221,3 +229,41 @@ def test_total_norm_of_nothing_is_none():
 )
 def test_path_is_relative_where_it_lies_under_the_root(file, shown):
     assert shown_path(file, "/home/user/project") == shown
+
+
+def test_made_up_loss_is_said_in_the_interpreter_and_in_notebooks(recording):
+    target = replace(recording.target, synthetic_loss=True)
+    report = Report.from_recording(replace(recording, target=target))
+    assert "the loss is made up" in repr(report)
+    assert "the loss is made up" in report._repr_html_()
+    assert "made up" not in repr(Report.from_recording(recording))
+
+
+def test_notebook_shows_modules_lines_and_why_a_gradient_is_missing(recording):
+    stats = list(recording.parameter_stats)
+    stats[0] = replace(stats[0], gradient=None, reach="none", reason="cut off & gone")
+    html = Report.from_recording(replace(recording, parameter_stats=tuple(stats)))._repr_html_()
+    for part in ("cut off &amp; gone", "1 without a gradient", "model.py:12", "<th>module</th>"):
+        assert part in html
+
+
+def test_parameter_is_found_by_each_of_its_names(report):
+    for row in report.parameters:
+        assert all(report.parameter(name) is row for name in (row.name, *row.aliases))
+    with pytest.raises(KeyError, match=r"did you mean `first\.weight`"):
+        report.parameter("first.wieght")
+
+
+@pytest.mark.parametrize(
+    ("operation", "shown"),
+    [
+        ("MeanBackward1", "Mean"),
+        ("SignBackward", "Sign"),
+        ("BadBackward", "Bad"),
+        ("TanhBackwardBackward0", "TanhBackward"),
+        ("AccumulateGrad", "AccumulateGrad"),
+        ("Backward", "Backward"),
+    ],
+)
+def test_operations_are_named_as_people_know_them(operation, shown):
+    assert operation_text(operation) == shown

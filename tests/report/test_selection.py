@@ -4,6 +4,7 @@ from dataclasses import replace
 import pytest
 
 from gradscope.errors import GradscopeError
+from gradscope.recording.records import Shape
 from gradscope.report.model import Report
 from gradscope.report.selection import (
     modules_below,
@@ -59,7 +60,7 @@ def test_broken_and_missing_gradients_come_first_and_frozen_ones_nowhere(recordi
     groups = select_parameters(report, ViewOptions())
     assert [group.kind for group in groups] == ["non-finite", "none", "largest"]
     assert names(groups) == {
-        "non-finite": ["first.weight", "last.weight"],
+        "non-finite": ["last.weight", "first.weight"],
         "none": ["first.bias"],
         "largest": ["last.bias"],
     }
@@ -161,3 +162,30 @@ def test_gradient_without_numbers_is_unmeasured_and_not_missing(recording):
 def test_loss_itself_is_no_extreme(report):
     rows = [row for group in select_tensors(report, ViewOptions()) for row in group.rows]
     assert [row.node for row in rows] == [3, 4, 1]
+
+
+def test_non_finite_tensors_are_in_the_order_of_backward(recording):
+    stats = tuple(
+        replace(stat, gradient=replace(stat.gradient, nonfinite=1, norm=math.nan))
+        for stat in recording.tensor_stats
+    )
+    report = Report.from_recording(replace(recording, tensor_stats=stats))
+    (group,) = select_tensors(report, ViewOptions())
+    assert [row.order for row in group.rows] == [0, 1, 2, 3]
+    assert group.note == "first to last in backward"
+
+
+def test_scalars_and_views_of_parameters_are_no_extremes(recording):
+    nodes, stats = list(recording.nodes), list(recording.tensor_stats)
+    # The transpose of a weight, whose gradient is measured of its own.
+    view = next(node for node in nodes if node.operation == "TBackward0")
+    nodes[view.index] = replace(view, same_as=None)
+    stats.append(replace(stats[1], node=view.index, order=9))
+    scalar = next(node for node in nodes if node.operation == "ReluBackward0")
+    nodes[scalar.index] = replace(scalar, outputs=(Shape(dims=(1, 1), dtype="float32"),))
+    report = Report.from_recording(
+        replace(recording, nodes=tuple(nodes), tensor_stats=tuple(stats))
+    )
+    shown = {row.operation for group in select_tensors(report, ViewOptions()) for row in group.rows}
+    assert shown == {"AddmmBackward0"}
+    assert {"TBackward0", "ReluBackward0"} <= {row.operation for row in report.tensors}

@@ -6,6 +6,7 @@ from dataclasses import replace
 import pytest
 
 from gradscope.errors import GradscopeError
+from gradscope.recording.records import StepRecord
 
 HOSTILE = ["[/x]", "[bold]", "<script>", "a\x1b[31mred", "new\nline", "tab\there", "\u202egnp"]
 
@@ -134,3 +135,42 @@ def test_calls_of_one_module_in_one_line_share_a_row(build, printed):
     sites = tuple(replace(site, line=7) for site in recording.sites)
     text = printed(replace(recording, calls=calls, sites=sites))
     assert "Tanh in cell (calls 2-3)" in text
+
+
+def test_probe_names_an_optimizer_that_the_target_does_not_have_as_assumed(build, printed):
+    build.operate(build.add("layer", "Linear"), "AddmmBackward0", 1.0)
+    recording = build.recording()
+    probe = StepRecord(index=1, kind="probe", graph=0, loss=4.0, optimizer="Adam(lr=0.1)")
+    recording = replace(recording, steps=(*recording.steps, probe))
+    assert "after 1 probing step of an assumed Adam(lr=0.1): " in printed(recording)
+    target = replace(recording.target, optimizer="Adam(lr=0.1)")
+    assert "after 1 probing step of Adam(lr=0.1): " in printed(replace(recording, target=target))
+
+
+def test_save_is_proposed_where_there_is_such_an_option(build, printed):
+    build.operate(build.add("layer", "Linear"), "AddmmBackward0", 1.0)
+    assert "--save" not in printed(build.recording())
+    assert "--save FILE keeps the recording." in printed(build.recording(), can_save=True)
+
+
+def test_where_non_finite_gradients_began_stands_first(build, printed):
+    layer = build.add("layer", "Linear")
+    build.operate(layer, "AddmmBackward0", float("nan"), parameter=build.weight(layer, 1.0))
+    build.operate(layer, "SqrtBackward0", float("inf"))
+    broken = [
+        replace(stat, gradient=replace(stat.gradient, nonfinite=1), order=-stat.node)
+        for stat in build.tensors
+    ]
+    text = printed(build.recording(tensor_stats=tuple(broken)))
+    heading = text.index("non-finite: first to last in backward")
+    assert heading < text.index("Sqrt in layer") < text.index("Addmm in layer")
+    assert text.index("Addmm in layer") < text.index("Parameters worth looking at")
+
+
+def test_leaf_of_another_model_is_named_as_such(build, printed):
+    build.operate(build.add("layer", "Linear"), "AddmmBackward0", 1.0)
+    recording = build.recording()
+    nodes = (*recording.nodes, replace(recording.nodes[0], index=1, kind="leaf", depth=1))
+    stats = (*recording.tensor_stats, replace(recording.tensor_stats[0], node=1))
+    text = printed(replace(recording, nodes=nodes, tensor_stats=stats))
+    assert "leaf outside the model" in text
