@@ -65,7 +65,7 @@ def to_batch(value: object, name: str, location: str) -> object:
     """
     is_loader = _is_loader(value)
     if callable(value) and not is_loader and not _holds_tensors(value):
-        return to_batch(build(value, name, location), f"{name}()", location)
+        return to_batch(build(value, name, location, "--batch"), f"{name}()", location)
     if not is_loader:
         return value
     assert isinstance(value, Iterable)

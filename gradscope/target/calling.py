@@ -7,15 +7,18 @@ The rules, in one place:
   the whole mapping (or the one value that is not a target).
 - A tuple or list becomes positional arguments. When the loss wants a target, the last element is
   the target; when it wants nothing and `forward` takes one argument fewer, the last is left out.
-- Anything else is the single argument.
+- Anything else is the single argument. So are tuples with a meaning of their own: a
+  `PackedSequence`, and a `NamedTuple` unless its fields are an input and a target, as `x` and `y`,
+  or `forward` needs more than one argument.
 """
 
 import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, TypeGuard
 
 from torch import nn
+from torch.nn.utils.rnn import PackedSequence
 
 TARGET_NAMES = frozenset(
     {"target", "targets", "label", "labels", "y", "y_true", "truth", "ground_truth", "expected"}
@@ -26,6 +29,9 @@ BATCH_NAMES = frozenset(
     {"batch", "data", "sample", "samples", "example", "examples", "inputs", "features"}
 )
 """Parameters that mean the batch as a whole."""
+
+_INPUT_NAMES = frozenset({"x", "input", "inputs", "image", "images", "features", "data"})
+"""Fields of a pair that mean what the model gets."""
 
 Wanted = Literal["nothing", "target", "batch"]
 
@@ -99,9 +105,9 @@ def divide_batch(batch: object, forward: inspect.Signature, second: SecondArgume
     """Divide a batch between the model, whose signature is without self, and the loss."""
     if isinstance(batch, Mapping):
         return _divide_mapping(batch, forward, second)
-    if isinstance(batch, tuple | list) and len(batch) == 1:
-        return divide_batch(batch[0], forward, second)
-    if isinstance(batch, tuple | list):
+    if _is_plain_sequence(batch) or _is_spread(batch, forward, second):
+        if len(batch) == 1:
+            return divide_batch(batch[0], forward, second)
         return _divide_sequence(list(batch), batch, forward, second)
     has_second = second.wanted != "nothing"
     return Call(
@@ -111,6 +117,35 @@ def divide_batch(batch: object, forward: inspect.Signature, second: SecondArgume
         second_name="batch" if has_second else None,
         left_out=(),
     )
+
+
+def _is_plain_sequence(value: object) -> TypeGuard[tuple[object, ...] | list[object]]:
+    return isinstance(value, tuple | list) and not (
+        isinstance(value, PackedSequence) or hasattr(value, "_fields")
+    )
+
+
+def _is_spread(
+    batch: object, forward: inspect.Signature, second: SecondArgument
+) -> TypeGuard[tuple[object, ...]]:
+    """Whether a tuple that has names for its elements is divided as if it had none."""
+    if isinstance(batch, PackedSequence) or not isinstance(batch, tuple):
+        return False
+    parameters = list(forward.parameters.values())
+    if not parameters or not can_take(forward, 1):
+        return True
+    first = parameters[0]
+    takes_whole = (
+        first.annotation in (type(batch), type(batch).__name__)
+        or first.name == second.name
+        or first.name in BATCH_NAMES - _INPUT_NAMES
+    )
+    return _is_pair(batch) and not takes_whole
+
+
+def _is_pair(batch: tuple[object, ...]) -> bool:
+    fields: tuple[str, ...] = getattr(batch, "_fields", ())
+    return len(fields) == 2 and fields[0] in _INPUT_NAMES and fields[1] in TARGET_NAMES
 
 
 def target_key(batch: Mapping[object, object], parameter: str) -> str | None:
@@ -194,7 +229,8 @@ def _leaves_last(items: list[object], forward: inspect.Signature, second: Second
     first = items[0]
     if len(items) == 2 and isinstance(first, Mapping):
         return any(key in forward.parameters for key in first) or not can_take(forward, 2)
-    if len(items) == 2 and isinstance(first, tuple) and can_take(forward, len(first)):
+    arguments = len(first) if isinstance(first, tuple) and _is_plain_sequence(first) else None
+    if len(items) == 2 and arguments is not None and can_take(forward, arguments):
         return True
     fits_without = len(items) == 2 or can_take(forward, len(items) - 1)
     if second.wanted == "target":
@@ -211,7 +247,7 @@ def _arguments_of_items(
     only = inputs[0]
     if isinstance(only, Mapping):
         return _arguments_of_mapping(only, forward, None)
-    if isinstance(only, tuple | list) and can_take(forward, len(only)):
+    if _is_plain_sequence(only) and can_take(forward, len(only)):
         spreads = not can_take(forward, 1) or (isinstance(only, tuple) and len(only) > 1)
         return (tuple(only), {}) if spreads else ((only,), {})
     return (only,), {}

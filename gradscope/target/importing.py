@@ -172,8 +172,7 @@ def _exited(location: str, path: Path | None, exit_request: SystemExit) -> Grads
     return GradscopeError(
         f"{location!r} exited (code {code}) while being imported: it runs a CLI at top level",
         cause=f"line {here[-1].lineno}: {here[-1].line}" if here else None,
-        help='put it under  if __name__ == "__main__":, pass its args after --, '
-        f"or use: gradscope run {location}",
+        help='put it under  if __name__ == "__main__":, or pass its args after --',
     )
 
 

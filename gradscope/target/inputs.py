@@ -97,6 +97,18 @@ def parse_input(text: str) -> InputSpec:
     )
 
 
+def spec_like(tensor: torch.Tensor) -> str:
+    """A specification that makes a tensor of this shape, type and, for integers, range."""
+    dims = ",".join(map(str, tensor.shape))
+    dtype = str(tensor.dtype).removeprefix("torch.")
+    if tensor.dtype is torch.float32:
+        return dims
+    if tensor.is_floating_point() or tensor.is_complex() or tensor.dtype is torch.bool:
+        return f"{dtype}:{dims}"
+    high = int(tensor.max()) + 1 if tensor.numel() else 1
+    return f"{dtype}[0,{high}]:{dims}"
+
+
 def _range(text: str, low: str | None, high: str | None) -> tuple[float | None, float | None]:
     if low is None or high is None:
         return None, None

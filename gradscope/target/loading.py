@@ -13,7 +13,12 @@ from gradscope.target.importing import Source, command_line, import_source
 from gradscope.target.model_discovery import find_model, to_model
 from gradscope.target.objectives import LossFunction
 from gradscope.target.options import TargetOptions
-from gradscope.target.placement import load_checkpoint, parse_device, parse_dtype
+from gradscope.target.placement import (
+    check_materialized,
+    load_checkpoint,
+    parse_device,
+    parse_dtype,
+)
 from gradscope.target.setup import checked_setup, find_setup
 from gradscope.target.spec import Expression, TargetSpec, parse_expression, parse_target
 from gradscope.target.target import Target
@@ -57,6 +62,7 @@ def _assemble(
     model, setup, notes = _model_and_setup(source, chosen)
     device = parse_device(options.device)
     dtype = None if options.dtype is None else parse_dtype(options.dtype)
+    check_materialized(model)
     if options.checkpoint is not None:
         load_checkpoint(model, options.checkpoint)
     with UserCode(f"moving {type(model).__name__} to {device} failed"):

@@ -8,7 +8,6 @@ from typing import Protocol
 
 import torch
 from torch import nn
-from torch.nn import functional
 
 from gradscope.errors import GradscopeError
 from gradscope.target.calling import (
@@ -19,6 +18,7 @@ from gradscope.target.calling import (
     forward_signature,
     second_argument,
 )
+from gradscope.target.comparisons import cross_entropy, mean_squared_error, target_help
 from gradscope.target.hints import explain_forward
 from gradscope.target.outputs import NamedTensor, checked_loss, first_trainable, own_loss
 from gradscope.target.structures import describe, describe_tensor
@@ -113,9 +113,10 @@ class NamedLoss:
             real = _real(found.tensor)
             loss = real.mean() if self.name is LossName.MEAN else real.square().sum()
             return _scalar(loss, f"{self.name} of {found.name}")
-        target = _target_tensor(self.name, found, call)
-        compare = _cross_entropy if self.name is LossName.CROSS_ENTROPY else _mean_squared_error
-        return _scalar(compare(found.tensor, target), f"{self.name}({found.name}, target)")
+        target = _target_tensor(self.name, model, batch, found, call)
+        compare = cross_entropy if self.name is LossName.CROSS_ENTROPY else mean_squared_error
+        compared = compare(found.tensor, target)
+        return _scalar(compared.loss, f"{self.name}({found.name}, target){compared.reading}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -227,7 +228,9 @@ def _real(tensor: torch.Tensor) -> torch.Tensor:
     return tensor.abs() if tensor.is_complex() else tensor
 
 
-def _target_tensor(name: LossName, found: NamedTensor, call: Call) -> torch.Tensor:
+def _target_tensor(
+    name: LossName, model: nn.Module, batch: object, found: NamedTensor, call: Call
+) -> torch.Tensor:
     """The target of the batch.
 
     Raises:
@@ -235,32 +238,9 @@ def _target_tensor(name: LossName, found: NamedTensor, call: Call) -> torch.Tens
     """
     if call.second_name == "target" and isinstance(call.second, torch.Tensor):
         return call.second
-    dims = list(found.tensor.shape)
-    example = ",".join(map(str, dims))
-    if name is LossName.CROSS_ENTROPY and len(dims) > 1:
-        example = f"int64[0,{dims[1]}]:{','.join(map(str, [dims[0], *dims[2:]]))}"
+    has_classes = name is LossName.CROSS_ENTROPY
     raise GradscopeError(
         f"--loss {name} needs a target, and the batch has none",
         cause=f"{found.name} is {describe_tensor(found.tensor)}",
-        help=f"give the target as a second input: --input INPUT --input {example}",
+        help=target_help(model, batch, found.tensor, has_classes=has_classes),
     )
-
-
-def _cross_entropy(output: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
-    if output.dim() > 2 and output.shape[:-1] == target.shape:
-        # [batch, sequence, classes], as language models give it; torch wants classes second.
-        output, target = output.flatten(0, -2), target.flatten()
-    fits = f"output {describe_tensor(output)}, target {describe_tensor(target)}"
-    with UserCode(f"--loss cross-entropy failed with {fits}"):
-        return functional.cross_entropy(output, target)
-
-
-def _mean_squared_error(output: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
-    if output.shape != target.shape:
-        raise GradscopeError(
-            "--loss mse needs output and target of one shape",
-            cause=f"the output is {describe_tensor(output)}, the target {describe_tensor(target)}",
-            help="reshape the target, as with target.unsqueeze(1) or output.squeeze(1)",
-        )
-    difference = _real(output - target)
-    return difference.square().mean()

@@ -8,6 +8,7 @@ from torch import nn
 from gradscope.errors import GradscopeError
 from gradscope.target.forward import Forward, notes_on_batch
 from gradscope.target.objectives import GivenGradient, Objective, OwnLoss
+from gradscope.target.placement import check_materialized
 from gradscope.target.target import Target
 from gradscope.target.training_discovery import to_objective
 
@@ -42,6 +43,7 @@ def target_from_objects(
         raise GradscopeError(
             f"the model is {type(model).__name__}, expected torch.nn.Module", help=help_
         )
+    check_materialized(model)
     objective = _objective(loss_fn, grad_output, seed)
     return Target(
         name=name or type(model).__name__,

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import reduce
 
 import torch
 
@@ -25,8 +26,12 @@ class NamedTensor:
 def own_loss(output: object) -> NamedTensor | None:
     """The loss that a model computed itself; None where it has none.
 
-    `output.loss` or `output["loss"]`, an output that is itself one scalar that requires grad, or
-    the only such scalar beside other tensors, as in `return logits, loss`.
+    `output.loss` or `output["loss"]`, an output that is itself one scalar that requires grad, the
+    only such scalar of a tuple, as in `return logits, loss`, or the sum of several that are all
+    named as losses, as detection models return them.
+
+    Raises:
+        GradscopeError: There are several scalars, and nothing tells which is the loss.
     """
     if isinstance(output, Mapping) and isinstance(output.get("loss"), torch.Tensor):
         is_class = getattr(output, "loss", None) is output["loss"]
@@ -35,28 +40,62 @@ def own_loss(output: object) -> NamedTensor | None:
     loss = None if isinstance(output, torch.Tensor) else getattr(output, "loss", None)
     if isinstance(loss, torch.Tensor):
         return NamedTensor(name="output.loss", tensor=loss)
-    scalars = [
-        NamedTensor(name=name, tensor=tensor)
-        for name, tensor in named_tensors(output, "output")
-        if tensor.dim() == 0 and tensor.requires_grad
-    ]
+    scalars = _scalars(output)
+    if len(scalars) > 1 or (scalars and _are_losses(scalars)):
+        return _combined(scalars)
     may_hold_loss = isinstance(output, torch.Tensor | tuple | list)
-    return scalars[0] if may_hold_loss and len(scalars) == 1 else None
+    return scalars[0] if may_hold_loss and scalars else None
 
 
 def first_trainable(output: object) -> NamedTensor:
     """The first floating or complex tensor of an output that requires grad.
 
+    Where that is one of several scalars, no order tells which is meant: they count as losses.
+
     Raises:
         NoGradientError: There is none.
+        GradscopeError: There are several scalars, and nothing tells which is the loss.
     """
+    scalars = _scalars(output)
     for name, tensor in named_tensors(output, "output"):
         if tensor.requires_grad:
-            return NamedTensor(name=name, tensor=tensor)
+            is_one_of_several = tensor.dim() == 0 and len(scalars) > 1
+            found = NamedTensor(name=name, tensor=tensor)
+            return _combined(scalars) if is_one_of_several else found
     raise NoGradientError(
         f"nothing in the model's output requires grad; it is {describe(output)}",
         cause=_why_no_gradient(),
         help="return a tensor that depends on the parameters, without detach() or no_grad()",
+    )
+
+
+def _scalars(output: object) -> list[NamedTensor]:
+    """The tensors of an output from which backward could start."""
+    return [
+        NamedTensor(name=name, tensor=tensor)
+        for name, tensor in named_tensors(output, "output")
+        if tensor.dim() == 0 and tensor.requires_grad
+    ]
+
+
+def _are_losses(scalars: list[NamedTensor]) -> bool:
+    return all("loss" in scalar.name.lower() for scalar in scalars)
+
+
+def _combined(scalars: list[NamedTensor]) -> NamedTensor:
+    if not _are_losses(scalars):
+        raise GradscopeError(
+            f"the output holds {len(scalars)} scalars, and nothing tells which is the loss: "
+            + ", ".join(scalar.name for scalar in scalars),
+            help="write in the file:  def compute_loss(model, batch): return loss",
+        )
+    totals = [scalar for scalar in scalars if "total" in scalar.name.lower()]
+    if len(scalars) == 1 or len(totals) == 1:
+        # A total beside its terms holds them already.
+        return (totals or scalars)[0]
+    return NamedTensor(
+        name="sum of " + ", ".join(scalar.name for scalar in scalars),
+        tensor=reduce(torch.add, [scalar.tensor for scalar in scalars]),
     )
 
 
@@ -70,11 +109,9 @@ def checked_loss(value: object, made_by: str) -> torch.Tensor:
     Raises:
         GradscopeError: Backward cannot start from it.
     """
-    loss = value.get("loss") if isinstance(value, Mapping) else value
+    loss = value["loss"] if isinstance(value, Mapping) and "loss" in value else value
     if not isinstance(loss, torch.Tensor):
-        raise GradscopeError(
-            f"{made_by} is {type(loss).__name__}, expected a tensor", help=_not_tensor_help(loss)
-        )
+        raise _not_tensor(loss, made_by)
     if loss.numel() != 1:
         raise GradscopeError(
             f"{made_by} is {describe(loss)}, not a scalar",
@@ -95,7 +132,25 @@ def checked_loss(value: object, made_by: str) -> torch.Tensor:
     return loss
 
 
-def _not_tensor_help(value: object) -> str | None:
+def _not_tensor(value: object, made_by: str) -> GradscopeError:
+    tensors = list(named_tensors(value, ""))
+    if not tensors:
+        kind = type(value).__name__
+        return GradscopeError(
+            f"{made_by} is {kind}, expected a tensor", help=_not_tensor_help(value)
+        )
+    count = "1 tensor" if len(tensors) == 1 else f"{len(tensors)} tensors"
+    are_terms = all(tensor.numel() == 1 for _, tensor in tensors)
+    listed = ", ".join(path.strip(".[]'\"") for path, _ in tensors)
+    return GradscopeError(
+        f"{made_by} returned a {type(value).__name__} of {count}: "
+        + (listed if isinstance(value, Mapping) else describe(value)),
+        cause="backward starts from one number",
+        help="return their sum" if are_terms and len(tensors) > 1 else "return the loss alone",
+    )
+
+
+def _not_tensor_help(value: object) -> str:
     if value is None:
         return "end the function with: return loss"
     if isinstance(value, int | float):

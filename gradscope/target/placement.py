@@ -18,12 +18,34 @@ _NESTED_UNDER = ("state_dict", "model_state_dict", "model")
 _PREFIXES = ("module.", "_orig_mod.")
 
 
+_NO_NUMBERS = "a meta model has no numbers"
+
+
+def check_materialized(model: nn.Module) -> None:
+    """Make sure that the parameters and buffers have values.
+
+    Raises:
+        GradscopeError: Some are on the meta device.
+    """
+    tensors = [*model.named_parameters(), *model.named_buffers()]
+    for name, tensor in tensors:
+        if tensor.is_meta:
+            raise GradscopeError(
+                _NO_NUMBERS,
+                cause=f"{name!r} is on the meta device",
+                help="build it on a real device, or: model.to_empty(device='cpu'), and initialise "
+                "it",
+            )
+
+
 def parse_device(text: str) -> torch.device:
     """The device.
 
     Raises:
         GradscopeError: torch does not know it, or this machine does not have it.
     """
+    if text.partition(":")[0] == "meta":
+        raise GradscopeError(_NO_NUMBERS, help="give --device cpu")
     try:
         device = torch.device(text)
         torch.empty(0, device=device)

@@ -76,7 +76,7 @@ def to_objective(function: object, name: str, location: str) -> Objective:
         GradscopeError: It cannot be called, or needs more than gradscope has to give.
     """
     if inspect.isclass(function) and issubclass(function, nn.Module):
-        function = build(function, name, location)
+        function = build(function, name, location, "--loss")
     if not callable(function):
         raise GradscopeError(
             f"'{location}:{name}' is {type(function).__name__}, expected a function "

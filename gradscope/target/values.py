@@ -2,12 +2,22 @@
 
 import inspect
 from collections.abc import Callable, Mapping
+from typing import Literal
 
 from gradscope.errors import GradscopeError
 from gradscope.target.calling import signature_of
 from gradscope.target.importing import Source
 from gradscope.target.spec import Arguments, Expression
 from gradscope.target.user_code import UserCode, did_you_mean
+
+Option = Literal["--model", "--batch", "--loss"]
+
+_FACTORIES: Mapping[Option, tuple[str, str]] = {
+    "--model": ("build_model", "small_model"),
+    "--batch": ("build_batch", "small_batch"),
+    "--loss": ("criterion", "own_criterion"),
+}
+"""The factory that is found by its name, and another name."""
 
 _LITERALS: Mapping[object, str] = {int: "64", float: "0.1", bool: "True", str: "'name'"}
 
@@ -33,8 +43,10 @@ def evaluate(source: Source, expression: Expression) -> object:
     return _call(value, expression, expression.call)
 
 
-def build(function: Callable[..., object], name: str, location: str) -> object:
-    """Call a factory or class without arguments.
+def build(
+    function: Callable[..., object], name: str, location: str, option: Option = "--model"
+) -> object:
+    """Call a factory or class without arguments; `option` is what could give it some.
 
     Raises:
         GradscopeError: It needs arguments.
@@ -46,7 +58,7 @@ def build(function: Callable[..., object], name: str, location: str) -> object:
         count = f"{len(missing)} argument{'s' if len(missing) > 1 else ''}"
         raise GradscopeError(
             f"{name}() needs {count}: {names}",
-            help=call_help(name, missing, location),
+            help=call_help(name, missing, location, option),
         )
     with UserCode(f"{name}() failed"):
         return function()
@@ -62,14 +74,27 @@ def required_parameters(function: Callable[..., object]) -> list[inspect.Paramet
     ]
 
 
-def call_help(name: str, missing: list[inspect.Parameter], location: str) -> str:
+def call_help(
+    name: str, missing: list[inspect.Parameter], location: str, option: Option = "--model"
+) -> str:
     """A line that gives a factory its arguments: on the command line where literals can do it."""
     literals = [_literal(parameter) for parameter in missing]
     if None in literals:
-        names = ", ".join(parameter.name for parameter in missing)
-        return f"write in the file:  def build_model(): return {name}({names})"
+        return _factory_help(name, ", ".join(parameter.name for parameter in missing), option)
     given = ", ".join(f"{p.name}={text}" for p, text in zip(missing, literals, strict=True))
-    return f'gradscope inspect "{location}:{name}({given})"'
+    if option == "--model":
+        return f'gradscope inspect "{location}:{name}({given})"'
+    return f'{option} "{name}({given})"'
+
+
+def _factory_help(name: str, arguments: str, option: Option) -> str:
+    own, other = _FACTORIES[option]
+    # A function that calls itself would never end.
+    if name != own:
+        return f"write in the file:  def {own}(): return {name}({arguments})"
+    return (
+        f"write in the file:  def {other}(): return {name}({arguments})  and give {option} {other}"
+    )
 
 
 def _literal(parameter: inspect.Parameter) -> str | None:

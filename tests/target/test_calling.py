@@ -157,3 +157,38 @@ def test_forward_is_looked_up_behind_wrappers():
     compiled = torch.compile(Net(), backend="eager")
     assert list(forward_signature(compiled).parameters) == ["tokens"]
     assert list(forward_signature(nn.DataParallel(Net())).parameters) == ["tokens"]
+
+
+Pair = namedtuple("Pair", ["x", "y"])
+Point = namedtuple("Point", ["left", "right"])
+
+
+def of_pair(pair: Pair): ...
+def takes_target(target): ...
+
+
+@pytest.mark.parametrize(
+    ("forward", "batch", "args", "second"),
+    [
+        (one, Pair(X, Y), (X,), Y),
+        (both, Pair(X, Y), (X, Y), Y),
+        (of_pair, Pair(X, Y), (Pair(X, Y),), Pair(X, Y)),
+        (whole, Pair(X, Y), (Pair(X, Y),), Pair(X, Y)),
+        (takes_target, Pair(X, Y), (Pair(X, Y),), Pair(X, Y)),
+        (one, Point(X, Y), (Point(X, Y),), Point(X, Y)),
+        (anything, Point(X, Y), (Point(X, Y),), Point(X, Y)),
+        (both, Point(X, Y), (X, Y), Y),
+        (two, (Point(X, Y), Z), (Point(X, Y),), Z),
+    ],
+)
+def test_named_tuple_is_one_argument_unless_it_is_a_pair(forward, batch, args, second):
+    call = divide(forward, batch, loss)
+    assert call.args == args
+    assert call.second == second
+
+
+def test_packed_sequence_is_one_argument():
+    packed = nn.utils.rnn.pack_sequence([torch.ones(4, 5), torch.ones(2, 5)])
+    for forward in (one, two, anything):
+        assert divide(forward, packed).args == (packed,)
+        assert divide(forward, (packed, Y), loss).args == (packed,)

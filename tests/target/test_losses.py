@@ -129,7 +129,7 @@ def test_cross_entropy_of_a_sequence_counts_every_token(workplace):
 def test_cross_entropy_without_target_shows_the_input_to_add(workplace):
     error = workplace.error(NET, loss="cross-entropy")
     assert error.what == "--loss cross-entropy needs a target, and the batch has none"
-    assert error.help.endswith("--input int64[0,4]:8")
+    assert error.help.endswith(": --input 8,3 --input int64[0,4]:8")
 
 
 def test_chosen_loss_function_wins(workplace):
@@ -243,3 +243,78 @@ def test_misspelled_loss_name_offers_the_nearest(workplace):
     error = workplace.error(PAIR, loss="cross-entropi")
     assert error.what == "unknown --loss 'cross-entropi'"
     assert error.help == "did you mean 'cross-entropy'?"
+
+
+TERMS = "dict(loss_cls=y.sum(), loss_box=y.square().sum(){more})"
+
+
+def test_losses_of_a_dict_are_summed(workplace):
+    text = OUTPUTS.format(value=TERMS.format(more=", boxes=y"))
+    outcome = outcome_of(workplace, text)
+    assert outcome.description == "sum of output['loss_cls'], output['loss_box']"
+    target = workplace.load(text)
+    terms = target.model(torch.ones(8, 3))
+    expected = terms["loss_cls"] + terms["loss_box"]
+    assert torch.equal(target.forward().loss, expected)
+    named = outcome_of(workplace, text, loss="mean").description
+    assert named == "mean of sum of output['loss_cls'], output['loss_box']"
+
+
+def test_total_loss_is_not_added_to_its_terms(workplace):
+    text = OUTPUTS.format(value=TERMS.format(more=", total_loss=y.mean()"))
+    assert outcome_of(workplace, text).description == "output['total_loss']"
+
+
+@pytest.mark.parametrize("value", ["(y.sum(), y.mean())", "dict(a=y.sum(), b_loss=y.mean())"])
+@pytest.mark.parametrize("loss", [None, "mean", "sum-squares"])
+def test_several_scalars_are_not_chosen_among(workplace, value, loss):
+    error = workplace.error(OUTPUTS.format(value=value), loss=loss)
+    assert "the output holds 2 scalars, and nothing tells which is the loss: output[" in error.what
+    assert "def compute_loss(model, batch)" in error.help
+
+
+@pytest.mark.parametrize(
+    ("value", "what", "help_"),
+    [
+        ("dict(reg=o.sum(), cls=o.mean())", "a dict of 2 tensors: reg, cls", "return their sum"),
+        ("(o.sum(), o.mean())", "a tuple of 2 tensors: float32[], float32[]", "return their sum"),
+        ("(o.sum(), o)", "a tuple of 2 tensors: float32[], float32[8,4]", "return the loss alone"),
+        ("{'loss': {'a': o.sum()}}", "a dict of 1 tensor: a", "return the loss alone"),
+    ],
+)
+def test_loss_function_that_returns_several_is_told_so(workplace, value, what, help_):
+    error = workplace.error(NET + f"def loss_fn(o): return {value}\n")
+    assert (error.what, error.help) == (f"loss_fn(output) returned {what}", help_)
+
+
+@pytest.mark.parametrize(
+    ("model", "batch", "help_"),
+    [
+        ("nn.Sequential(nn.Embedding(9, 6), nn.Linear(6, 5))",
+         "torch.arange(8).reshape(2, 4)", "--input int64[0,8]:2,4 --input int64[0,5]:2,4"),
+        ("nn.Conv1d(3, 5, 1)", "torch.ones(2, 3, 4)", "--input 2,3,4 --input int64[0,5]:2,4"),
+        ("nn.Linear(3, 5)", "dict(input=torch.ones(2, 3))", "--input labels=int64[0,5]:2"),
+    ],
+)  # fmt: skip
+def test_suggested_target_has_the_classes_of_the_output(workplace, model, batch, help_):
+    error = workplace.error(f"model = {model}\nbatch = {batch}\n", loss="cross-entropy")
+    assert error.help.endswith(f": {help_}")
+
+
+@pytest.mark.parametrize(
+    ("classes", "length", "reading"),
+    [(6, 5, ""), (6, 6, ", classes in dimension 1"), (5, 5, ", classes in dimension 1")],
+)
+def test_class_dimension_is_torchs_where_it_fits(workplace, classes, length, reading):
+    text = f"""
+    model = nn.Sequential(nn.Embedding(5, 7), nn.Linear(7, {classes}))
+    batch = torch.randint(5, (4, {length})), torch.randint(5, (4, {length}))
+    """
+    target = workplace.load(text, loss="cross-entropy")
+    outcome = target.forward()
+    assert outcome.description == f"cross-entropy(output, target){reading}"
+    output, wanted = target.model(target.batch[0]), target.batch[1]
+    if not reading:
+        output = output.movedim(-1, 1)
+    expected = functional.cross_entropy(output, wanted)
+    torch.testing.assert_close(outcome.loss, expected)

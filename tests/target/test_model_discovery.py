@@ -191,3 +191,18 @@ def test_module_level_optimizer_counts_only_for_its_own_model(workplace):
     )
     assert workplace.load(text, model="one").optimizer is not None
     assert workplace.load(text, model="two").optimizer is None
+
+
+def test_factory_is_not_told_to_call_itself(workplace):
+    error = workplace.error("def build_model(cfg): return nn.Linear(3, 1)\n")
+    assert error.help == (
+        "write in the file:  def small_model(): return build_model(cfg)  "
+        "and give --model small_model"
+    )
+
+
+def test_batch_factory_gets_its_arguments_by_its_own_option(workplace):
+    text = "model = nn.Linear(3, 1)\ndef build_batch(size): return torch.ones(size, 3)\n"
+    error = workplace.error(text)
+    assert error.help == '--batch "build_batch(size=64)"'
+    assert workplace.load(text, batch="build_batch(size=64)").batch.shape == (64, 3)

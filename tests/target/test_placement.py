@@ -3,6 +3,9 @@ import torch
 from safetensors.torch import save_file
 from torch import nn
 
+from gradscope.errors import GradscopeError
+from gradscope.target.objects import target_from_objects
+
 NET = "model = nn.Linear(3, 1)\nbatch = torch.ones(2, 3)\n"
 
 
@@ -67,3 +70,17 @@ def test_seed_decides_the_initial_weights(workplace):
     one, same, other = (workplace.load(NET, seed=seed).model.weight for seed in (1, 1, 2))
     assert torch.equal(one, same)
     assert not torch.equal(one, other)
+
+
+def test_meta_device_is_refused(workplace):
+    error = workplace.error("model = nn.Linear(3, 1)\nbatch = torch.ones(2, 3)\n", device="meta")
+    assert (error.what, error.help) == ("a meta model has no numbers", "give --device cpu")
+
+
+def test_model_on_the_meta_device_is_refused(workplace):
+    text = "model = nn.Sequential(nn.Linear(3, 1, device='meta'))\nbatch = torch.ones(2, 3)\n"
+    error = workplace.error(text)
+    assert error.what == "a meta model has no numbers"
+    assert error.cause == "'0.weight' is on the meta device"
+    with pytest.raises(GradscopeError, match="a meta model has no numbers"):
+        target_from_objects(nn.Linear(3, 1, device="meta"), torch.ones(2, 3))
