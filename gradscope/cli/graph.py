@@ -13,6 +13,7 @@ from gradscope.cli.inspect import check_file_arguments
 from gradscope.cli.output import check_destinations, files_of_target, set_verbosity, write_text
 from gradscope.cli.running import run_target
 from gradscope.cli.streams import reserved_stdout
+from gradscope.errors import GradscopeError
 
 if TYPE_CHECKING:
     from gradscope.report.model import Report
@@ -71,6 +72,7 @@ def graph(  # noqa: PLR0913 - the signature is the list of options
     check_file_arguments(args)
     read = (Path(target),) if _is_recording(target) else files_of_target(target)
     destination = check_destinations(output_file, None, force=False, inputs=read).report
+    _check_cap(output_format, max_nodes)
     with reserved_stdout() as stdout:
         from gradscope.report.graph_part import GraphOptions
         from gradscope.report.graph_render import render_graph
@@ -101,6 +103,19 @@ def graph(  # noqa: PLR0913 - the signature is the list of options
         write_text(rendered.text, destination, stdout)
         if rendered.folded:
             show_note(rendered.folded)
+
+
+def _check_cap(output_format: str, max_nodes: int | None) -> None:
+    """Make sure that there are nodes to be capped.
+
+    Raises:
+        GradscopeError: The text has a row a module, and none a node.
+    """
+    if max_nodes is not None and output_format == "text":
+        raise GradscopeError(
+            "`--max-nodes` caps a drawing, and `text` draws no nodes",
+            help="--depth N folds modules, --output-format dot, mermaid or json draws nodes",
+        )
 
 
 def _is_recording(target: str) -> bool:

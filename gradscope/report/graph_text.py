@@ -26,7 +26,10 @@ from gradscope.report.selection import modules_below
 from gradscope.report.view import ViewOptions
 
 _BUCKETS = 40
+_ROWS = 200
 _NARROW = 72
+_NEVER_CALLED = ("ParameterList", "ParameterDict")
+"""Their parameters are used without a call."""
 
 Operations = tuple[tuple[str, int], ...]
 """Operations with their counts, in the order of the forward."""
@@ -39,7 +42,7 @@ def render_graph_text(report: Report, options: GraphOptions, console: Console) -
     tree = _Tree(report, page)
     roots = [merge_containers(root) for root in fold_modules(rows, tree.mark)]
     base = min((row.depth for row in rows), default=0)
-    depth = fitting_depth(roots, options.max_nodes or 200)
+    depth = fitting_depth(roots, _ROWS)
     if options.depth is not None:
         depth = min(depth, base + options.depth)
     shown = [merge_containers(cut_below(root, depth)) for root in roots]
@@ -52,6 +55,8 @@ def render_graph_text(report: Report, options: GraphOptions, console: Console) -
         words = f"{page.signs.ellipsis} {counted(hidden, 'row')} of deeper modules folded"
         console.print(Text(f"{words}: --depth or --module", style="dim"))
     console.print()
+    if options.module:
+        console.print(Text("of the whole model:", style="dim"))
     console.print(Trimmed(_statistics(report.graph, page)), end="")
 
 
@@ -111,12 +116,12 @@ class _Tree:
 
     def _label(self, module: FoldedModule, level: int) -> Text:
         row, page = module.rows[0], self._page
-        text = Text("  " * level, overflow="fold")
-        if module.name:
-            text.append(page.spell(module.name))
+        width = max(page.width // 2, 24)
+        indent = min(2 * level, width // 2)
+        text = page.path(module.name, width - indent, indent=indent)
         if module.copies > 1:
             text.append(f" {page.signs.times}{module.copies}", style="bold")
-        if module.name and page.width < _NARROW:
+        if module.name and (page.width < _NARROW or module.name == row.class_name):
             return text
         style = "dim" if module.name else "bold"
         return text.append(f"{' ' if module.name else ''}{page.spell(row.class_name)}", style=style)
@@ -126,7 +131,7 @@ class _Tree:
         if len(row.calls) > 1:
             calls = Text(f"{len(row.calls)} calls", style="bold")
             text = calls.append(": ").append_text(text) if text else calls
-        if row.own_parameters and not row.calls:
+        if row.own_parameters and not row.calls and row.class_name not in _NEVER_CALLED:
             _add_word(text, "not called", "magenta")
         for reach, words in (("none", "no gradient"), ("frozen", "frozen")):
             names = [
@@ -166,7 +171,9 @@ def _statistics(graph: GraphSummary, page: Page) -> Table:
     leaves = f"{graph.leaves} {'leaf' if graph.leaves == 1 else 'leaves'}"
     grid.add_row("graph", Text(", ".join([*sizes, leaves, counted(graph.views, "view")])))
     if graph.widest is not None:
-        widest = f"{graph.widest.nodes:,} nodes side by side at depth {graph.widest.depth:,}"
+        widest = (
+            f"{counted(graph.widest.nodes, 'node')} side by side at depth {graph.widest.depth:,}"
+        )
         grid.add_row("widest", Text(widest))
     counts: Counter[str] = Counter()
     for name, count in graph.operations:

@@ -1,6 +1,8 @@
 """What a text report is written on: its width, and the characters that it can hold."""
 
+import math
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Self
 
@@ -89,14 +91,18 @@ class Page:
         """Return text from outside as it is: never markup, folded where it is too long."""
         return Text(self.spell(name), style=style, overflow="fold")
 
-    def path(self, name: str, width: int, style: str = "") -> Text:
-        """Return a dotted name, in lines that end at dots where it is wider than that."""
+    def path(self, name: str, width: int, style: str = "", indent: int = 0) -> Text:
+        """Return a dotted name in lines of that width, which end at dots and underscores.
+
+        The lines begin after `indent` spaces, which are not counted in the width.
+        """
         lines = [""]
-        for part in re.split(r"(?<=\.)", self.spell(name)):
+        for part in _parts(self.spell(name), max(width, 1)):
             if lines[-1] and len(lines[-1]) + len(part) > width:
                 lines.append("")
             lines[-1] += part
-        return Text("\n".join(lines), style=style, overflow="fold")
+        margin = " " * indent
+        return Text(margin + f"\n{margin}".join(lines), style=style, overflow="fold")
 
     def place(self, site: Site | None, width: int) -> Text:
         """Return `file:line` in at most so many columns, shortened in the middle."""
@@ -130,6 +136,15 @@ class Page:
         start = room // 4
         end = room - start - len(self.signs.ellipsis)
         return f"{text[:start]}{self.signs.ellipsis}{text[-end:]}"
+
+
+def _parts(name: str, width: int) -> Iterator[str]:
+    """Yield the name up to each dot; what is too long for a line up to each underscore."""
+    for whole in re.split(r"(?<=\.)", name):
+        for part in [whole] if len(whole) <= width else re.split(r"(?<=_)", whole):
+            # Equal pieces, so that none is a dot alone.
+            size = math.ceil(len(part) / max(math.ceil(len(part) / width), 1))
+            yield from (part[i : i + size] for i in range(0, len(part), max(size, 1)))
 
 
 def _can_hold(encoding: str, signs: Signs) -> bool:

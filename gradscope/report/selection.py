@@ -191,9 +191,15 @@ def _groups(
     half = min(view.top, (len(ranked) + 1) // 2)
     kinds.get("non-finite", []).sort(key=_delivery)
     groups = [_group(kind, kinds.get(kind, []), view.top) for kind in _TROUBLES]
-    groups.append(Group(kind="largest", rows=tuple(ranked[:half]), total=len(ranked[:half])))
     smallest = ranked[max(half, len(ranked) - view.top) :][::-1]
-    groups.append(Group(kind="smallest", rows=tuple(smallest), total=len(smallest)))
+    extremes: tuple[tuple[GroupKind, list[Row]], ...] = (
+        ("largest", ranked[:half]),
+        ("smallest", smallest),
+    )
+    for kind, chosen in extremes:
+        # The rows came in the order of the view; by norm, the most extreme come first.
+        shown = [row for row in rows if row in chosen] if view.sort in _PLACES else chosen
+        groups.append(Group(kind=kind, rows=tuple(shown), total=len(shown)))
     return tuple(group for group in groups if group.total)
 
 
@@ -203,6 +209,7 @@ def _delivery(row: ParameterRow | TensorRow) -> float:
     return math.inf if place is None else place
 
 
+_PLACES: tuple[SortKey, ...] = ("name", "depth")
 _TROUBLES: tuple[GroupKind, ...] = ("non-finite", "none", "unmeasured", "zero")
 
 

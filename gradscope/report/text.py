@@ -34,7 +34,8 @@ def render_text(report: Report, view: ViewOptions, console: Console) -> None:
 
 def _blocks(report: Report, view: ViewOptions, page: Page) -> Iterator[list[RenderableType]]:
     yield list(header(report, page))
-    yield [summary_table(report, page)]
+    scope = [Text("of the whole model:", style="dim")] if view.module else []
+    yield [*scope, summary_table(report, page)]
     yield list(_findings(report.findings, page))
     yield list(module_section(report, view, page))
     lists: list[list[RenderableType]] = [
@@ -82,5 +83,6 @@ def _closing(report: Report, view: ViewOptions, page: Page) -> Text:
     tips = [] if view.tensors == "all" else ["--tensors all lists every tensor."]
     if view.can_save:
         tips.append("--save FILE keeps the recording.")
-    text = Text(", ".join(counts) + ".", overflow="fold")
+    scope = " in the whole model" if view.module else ""
+    text = Text(f"{', '.join(counts)}{scope}.", overflow="fold")
     return text.append("".join(f" {tip}" for tip in tips), style="dim")

@@ -173,14 +173,17 @@ def _norm(line: _Line, page: Page) -> Text:
 def _label(line: _Line, width: int, page: Page) -> Text:
     module = line.module
     class_name = page.spell(module.rows[0].class_name)
-    indent = "  " * line.level
+    # Names of deep modules keep half of the column.
+    indent = min(2 * line.level, width // 2)
     if not module.name:
         return Text(class_name, style="bold", overflow="fold")
-    text = Text(indent + page.spell(module.name), overflow="fold")
+    text = page.path(module.name, width - indent, indent=indent)
     if module.copies > 1:
         text.append(f" {page.signs.times}{module.copies}", style="bold")
     if (calls := len(module.rows[0].calls)) > 1:
         text.append(f" ({calls} calls)")
+    if module.name == module.rows[0].class_name:
+        return text
     room = width - len(text) - 1
     if len(class_name) <= room:
         text.append(f" {class_name}", style="dim")

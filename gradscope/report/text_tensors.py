@@ -85,9 +85,9 @@ def _kind(module: str | None) -> tuple[str, ...]:
 
 def _table(entries: list[_Entry], page: Page) -> Table:
     norms = [_norm(entry, page) for entry in entries]
-    whats = [_what(entry, page) for entry in entries]
     titles = max(len(entry.title) for entry in entries)
     room = page.width - titles - max(len("norm"), *map(len, norms)) - 2 * _GAP
+    whats = [_what(entry, page, room) for entry in entries]
     beside = room - max(map(len, whats)) - _GAP
     # The line goes beside the tensor where there is room for it, else below.
     is_wide = beside >= _BESIDE
@@ -117,11 +117,13 @@ def _norm(entry: _Entry, page: Page) -> Text:
     return Text(text, style="magenta" if grad.norm == 0.0 else "")
 
 
-def _what(entry: _Entry, page: Page) -> Text:
+def _what(entry: _Entry, page: Page, width: int) -> Text:
     row = entry.rows[0]
     text = page.text(made_by(row))
     if entry.module is not None:
-        text.append(f" in {page.spell(entry.module) or 'the model'}")
+        module = entry.module or "the model"
+        is_long = len(text) + len(" in ") + len(module) > width
+        text.append(" in\n" if is_long else " in ").append_text(page.path(module, width))
     if calls := _calls(entry.rows):
         text.append(f" ({calls})")
     if row.shape is not None:

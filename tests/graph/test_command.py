@@ -73,3 +73,19 @@ def test_unknown_module_exits_with_2(folder):
     done = gradscope(folder, "graph", "kept.gradscope", "--module", "nowhere", code=2)
     assert "no module `nowhere`" in done.stderr
     assert done.stdout == ""
+
+
+def test_cap_on_nodes_is_refused_where_none_are_drawn(folder):
+    done = gradscope(folder, "graph", "kept.gradscope", "--max-nodes", "3", code=2)
+    assert "`--max-nodes` caps a drawing" in done.stderr
+    drawn = gradscope(
+        folder, "graph", "kept.gradscope", "--max-nodes", "3", "--output-format", "dot"
+    )
+    assert "folded into" in drawn.stdout
+
+
+def test_numbers_of_the_whole_model_are_said_to_be_beside_one_module(folder):
+    note = "of the whole model:"
+    assert note in gradscope(folder, "graph", "kept.gradscope", "--module", "0").stdout
+    assert note not in gradscope(folder, "graph", "kept.gradscope").stdout
+    assert note in gradscope(folder, "report", "kept.gradscope", "--module", "0").stdout

@@ -189,3 +189,15 @@ def test_scalars_and_views_of_parameters_are_no_extremes(recording):
     shown = {row.operation for group in select_tensors(report, ViewOptions()) for row in group.rows}
     assert shown == {"AddmmBackward0"}
     assert {"TBackward0", "ReluBackward0"} <= {row.operation for row in report.tensors}
+
+
+@pytest.mark.parametrize(("sort", "reverse"), [("name", False), ("norm", True)])
+def test_extremes_are_sorted_as_asked(report, sort, reverse):
+    (group,) = [
+        group
+        for group in select_parameters(report, ViewOptions(top=3, sort=sort))
+        if group.kind == "largest"
+    ]
+    keys = [row.name if sort == "name" else row.grad.norm for row in group.rows]
+    assert len(keys) > 1
+    assert keys == sorted(keys, reverse=reverse)

@@ -174,3 +174,27 @@ def test_leaf_of_another_model_is_named_as_such(build, printed):
     stats = (*recording.tensor_stats, replace(recording.tensor_stats[0], node=1))
     text = printed(replace(recording, nodes=nodes, tensor_stats=stats))
     assert "leaf outside the model" in text
+
+
+@pytest.mark.parametrize("width", [60, 80])
+def test_names_of_deep_modules_end_lines_at_underscores_under_their_start(width, build, printed):
+    path = "encoder_layer_group"
+    parent = build.add(path, "Wrap")
+    for _ in range(10):
+        path += ".encoder_layer_group"
+        parent = build.add(path, "Wrap", parent)
+    build.operate(parent, "AddmmBackward0", 1.0, parameter=build.weight(parent, 1.0))
+    lines = printed(build.recording(), width).splitlines()
+    assert max(map(len, lines)) <= width
+    pieces = {"encoder_", "encoder_layer_", "layer_", "layer_group", "group"}
+    tree = lines[lines.index(next(line for line in lines if line.startswith("Model  "))) + 1 :]
+    tree = tree[: tree.index("")]
+    assert {line.split()[0] for line in tree if line.split()} >= {"encoder_layer_group"}
+    assert not any(line.startswith(tuple(pieces - {"encoder_"})) for line in tree)
+    assert all(line.strip() != "." for line in lines)
+
+
+def test_class_of_a_module_of_the_same_name_is_shown_once(build, printed):
+    layer = build.add("MSELoss", "MSELoss")
+    build.operate(layer, "AddmmBackward0", 1.0, parameter=build.weight(layer, 1.0))
+    assert "MSELoss MSELoss" not in printed(build.recording())
