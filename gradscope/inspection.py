@@ -51,7 +51,7 @@ def record(
         definitions=definitions or {},
     )
     watch = _Watch(target, named, assembler, opaque=is_compiled(target.model) and not eager)
-    with preserved(target.model, target.optimizer, target.batch):
+    with preserved(target.model, target.optimizer, target.batch, target.forward):
         try:
             ending = watch.run(probe_steps)
         finally:
@@ -155,7 +155,7 @@ class _Watch:
         for tensor in (*self._named.parameters, *self._others):
             tensor.grad = None
         capture = StepCapture(self._named.parameters, opaque=self._opaque)
-        with torch.enable_grad():
+        with torch.inference_mode(False), torch.enable_grad():
             with nullcontext() if self._opaque else watchable(), capture.forward():
                 outcome = self._target.forward()
             capture.trace(outcome.loss)

@@ -264,3 +264,27 @@ def test_list_that_holds_itself_does_no_harm():
 
     report = gradscope.inspect(Outer(), torch.randn(2, 4), squares, probe_steps=0)
     assert report.summary.none == 0
+
+
+def test_state_of_a_loss_module_is_put_back():
+    class Counting(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.calls, self.norm = 0, nn.BatchNorm1d(4)
+
+        def forward(self, output, target):
+            self.calls += 1
+            return (self.norm(output) - target).square().mean()
+
+    loss_fn = Counting()
+    before = loss_fn.norm.running_mean.clone()
+    gradscope.inspect(nn.Linear(4, 4), (torch.randn(5, 4), torch.randn(5, 4)), loss_fn)
+    assert loss_fn.calls == 0
+    assert torch.equal(loss_fn.norm.running_mean, before)
+
+
+def test_inference_mode_around_an_inspection_is_left_for_its_time():
+    with torch.inference_mode():
+        report = gradscope.inspect(nn.Linear(4, 4), torch.randn(5, 4), squares)
+        assert torch.is_inference_mode_enabled()
+    assert report.summary.none == 0
