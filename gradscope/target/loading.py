@@ -12,6 +12,7 @@ from gradscope.target.forward import Forward, notes_on_batch, seed_everything
 from gradscope.target.importing import Source, command_line, import_source
 from gradscope.target.model_discovery import find_model, to_model
 from gradscope.target.objectives import LossFunction
+from gradscope.target.optimizers import find_optimizer
 from gradscope.target.options import TargetOptions
 from gradscope.target.placement import (
     check_materialized,
@@ -22,7 +23,7 @@ from gradscope.target.placement import (
 from gradscope.target.setup import checked_setup, find_setup
 from gradscope.target.spec import Expression, TargetSpec, parse_expression, parse_target
 from gradscope.target.target import Target
-from gradscope.target.training_discovery import find_objective, find_optimizer
+from gradscope.target.training_discovery import find_objective
 from gradscope.target.user_code import UserCode
 from gradscope.target.values import build, evaluate
 
@@ -71,6 +72,7 @@ def _assemble(
     objective = find_objective(source, setup, options)
     if isinstance(objective, LossFunction) and isinstance(objective.function, nn.Module):
         objective.function.to(device, dtype)
+    found = find_optimizer(source, setup, model)
     forward = Forward(
         model=model, batch=batch, objective=objective, seed=options.seed, eager=options.eager
     )
@@ -79,9 +81,9 @@ def _assemble(
         model=model,
         batch=batch,
         forward=forward,
-        optimizer=find_optimizer(source, setup, model),
+        optimizer=found.optimizer,
         seed=options.seed,
-        notes=(*notes, *notes_on_batch(model, batch, objective)),
+        notes=(*notes, *notes_on_batch(model, batch, objective), *found.notes),
     )
 
 

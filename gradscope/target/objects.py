@@ -8,6 +8,7 @@ from torch import nn
 from gradscope.errors import GradscopeError
 from gradscope.target.forward import Forward, notes_on_batch
 from gradscope.target.objectives import GivenGradient, Objective, OwnLoss
+from gradscope.target.optimizers import usable_optimizer
 from gradscope.target.placement import check_materialized
 from gradscope.target.target import Target
 from gradscope.target.training_discovery import to_objective
@@ -45,14 +46,15 @@ def target_from_objects(
         )
     check_materialized(model)
     objective = _objective(loss_fn, grad_output, seed)
+    found = usable_optimizer(optimizer, model)
     return Target(
         name=name or type(model).__name__,
         model=model,
         batch=batch,
         forward=Forward(model=model, batch=batch, objective=objective, seed=seed),
-        optimizer=optimizer,
+        optimizer=found.optimizer,
         seed=seed,
-        notes=notes_on_batch(model, batch, objective),
+        notes=(*notes_on_batch(model, batch, objective), *found.notes),
     )
 
 

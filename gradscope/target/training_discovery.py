@@ -1,4 +1,4 @@
-"""Finds the loss and the optimizer: on the command line, in the setup, under the file's names."""
+"""Finds the loss: on the command line, in the setup, under the file's names."""
 
 import inspect
 from collections.abc import Mapping
@@ -23,7 +23,7 @@ from gradscope.target.objectives import (
 from gradscope.target.options import TargetOptions
 from gradscope.target.spec import parse_expression
 from gradscope.target.structures import describe, named_tensors
-from gradscope.target.user_code import UserCode, did_you_mean
+from gradscope.target.user_code import did_you_mean
 from gradscope.target.values import build, evaluate, required_parameters
 
 
@@ -94,43 +94,6 @@ def to_objective(function: object, name: str, location: str) -> Objective:
             help="write in the file:  def compute_loss(model, batch): return loss",
         )
     return LossFunction(function=function, name=name)
-
-
-def find_optimizer(
-    source: Source, setup: Mapping[str, object], model: nn.Module
-) -> torch.optim.Optimizer | None:
-    """The optimizer: of the setup, `build_optimizer(model)`, or `optimizer` if it has the model's.
-
-    A module-level `optimizer` that holds none of the model's parameters belongs to another model.
-
-    Raises:
-        GradscopeError: It is no optimizer.
-        UserCodeError: Building it raised.
-    """
-    if "optimizer" in setup:
-        return _to_optimizer(setup["optimizer"], "optimizer", model)
-    factory = getattr(source.module, "build_optimizer", None)
-    if callable(factory):
-        return _to_optimizer(factory, "build_optimizer", model)
-    optimizer = getattr(source.module, "optimizer", None)
-    if not isinstance(optimizer, torch.optim.Optimizer):
-        return None
-    held = {id(tensor) for group in optimizer.param_groups for tensor in group["params"]}
-    is_ours = any(id(parameter) in held for parameter in model.parameters())
-    return optimizer if is_ours else None
-
-
-def _to_optimizer(value: object, name: str, model: nn.Module) -> torch.optim.Optimizer:
-    if callable(value) and not isinstance(value, torch.optim.Optimizer):
-        with UserCode(f"{name}(model) failed"):
-            value = value(model)
-        name = f"{name}(model)"
-    if not isinstance(value, torch.optim.Optimizer):
-        raise GradscopeError(
-            f"{name} is {type(value).__name__}, expected torch.optim.Optimizer",
-            help="end it with: return optimizer" if value is None else None,
-        )
-    return value
 
 
 def _vector(text: str) -> torch.Tensor | str:
