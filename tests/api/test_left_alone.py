@@ -284,7 +284,8 @@ def test_state_of_a_loss_module_is_put_back():
 
 
 def test_inference_mode_around_an_inspection_is_left_for_its_time():
+    model, batch = nn.Linear(4, 4), torch.randn(5, 4)
     with torch.inference_mode():
-        report = gradscope.inspect(nn.Linear(4, 4), torch.randn(5, 4), squares)
+        report = gradscope.inspect(model, batch, squares)
         assert torch.is_inference_mode_enabled()
     assert report.summary.none == 0
