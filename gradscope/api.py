@@ -15,7 +15,7 @@ from gradscope.target.target import Target
 def inspect(
     model: nn.Module,
     batch: object,
-    loss_fn: Callable[..., object] | None = None,
+    loss_fn: Callable[..., object] | str | None = None,
     *,
     optimizer: torch.optim.Optimizer | None = None,
     grad_output: torch.Tensor | str | None = None,
@@ -31,8 +31,8 @@ def inspect(
         batch: What the model is called with: a tensor, a tuple, a mapping of keyword arguments, or
             a pair of inputs and target when there is a `loss_fn`.
         loss_fn: Called with the output and the target (or the batch), or with the model and the
-            batch if its first parameter is called `model`. Without one the output's own loss is
-            taken.
+            batch if its first parameter is called `model`; or the name of a loss: `cross-entropy`,
+            `mse`, `mean`, `sum-squares`. Without one the output's own loss is taken.
         optimizer: Measures how far its step would move every parameter.
         grad_output: For outputs that are no scalar and without a loss: where backward starts.
         probe_steps: Optimizer steps to try on a snapshot, which tell lasting trouble from that of

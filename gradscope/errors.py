@@ -31,6 +31,11 @@ class GradscopeError(Exception):
         self.cause = cause
         self.help = help
 
+    def __str__(self) -> str:
+        """All of it, one line each, as a traceback ends with."""
+        extra = (("cause", self.cause), ("help", self.help))
+        return "\n".join([self.what, *(f"  {name}: {text}" for name, text in extra if text)])
+
 
 class UserCodeError(GradscopeError):
     """The user's own code raised; `__cause__` is its exception, shown with the user's frames."""

@@ -21,9 +21,29 @@ from torch import nn
 from torch.nn.utils.rnn import PackedSequence
 
 TARGET_NAMES = frozenset(
-    {"target", "targets", "label", "labels", "y", "y_true", "truth", "ground_truth", "expected"}
+    {
+        "target",
+        "targets",
+        "label",
+        "labels",
+        "y",
+        "y_true",
+        "true",
+        "truth",
+        "ground_truth",
+        "expected",
+    }
 )
 """Keys and parameters that mean what the output is compared with."""
+
+OUTPUT_NAMES = frozenset(
+    {"output", "outputs", "out", "prediction", "predictions", "pred", "preds", "predicted", "input",
+     "logits", "logit", "y_pred", "y_hat", "yhat"}
+)  # fmt: skip
+"""Parameters of a loss that mean what the model gave."""
+
+MODEL_NAMES = frozenset({"model", "net", "network", "module", "agent", "policy"})
+"""First parameters that mean the model itself."""
 
 BATCH_NAMES = frozenset(
     {"batch", "data", "sample", "samples", "example", "examples", "inputs", "features"}
@@ -50,6 +70,8 @@ class SecondArgument:
 
     wanted: Wanted
     name: str
+    is_before_output: bool = False
+    """Whether it comes first, as in `loss(y_true, y_pred)`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,13 +113,15 @@ def positional_names(signature: inspect.Signature) -> list[str]:
 
 
 def second_argument(loss: Callable[..., object]) -> SecondArgument:
-    """What a loss function wants as its second argument, judged by its signature alone."""
+    """What a loss function wants beside the output, judged by its signature alone."""
     function = loss.forward if isinstance(loss, nn.Module) else loss
     signature = signature_of(function)
     names = positional_names(signature)
     takes_any = any(p.kind is p.VAR_POSITIONAL for p in signature.parameters.values())
     if len(names) < 2:
         return SecondArgument(wanted="target" if takes_any else "nothing", name="target")
+    if names[0] in TARGET_NAMES and names[1] in OUTPUT_NAMES:
+        return SecondArgument(wanted="target", name=names[0], is_before_output=True)
     return SecondArgument(wanted="batch" if names[1] in BATCH_NAMES else "target", name=names[1])
 
 

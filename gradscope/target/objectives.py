@@ -70,7 +70,10 @@ class ComputeLoss:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LossFunction:
-    """The user's `loss_fn(output, target)`, `loss_fn(output, batch)` or `loss_fn(output)`."""
+    """The user's `loss_fn(output, target)`, `loss_fn(output, batch)` or `loss_fn(output)`.
+
+    Where the parameters are named as in `loss_fn(y_true, y_pred)`, the target comes first.
+    """
 
     function: Callable[..., object]
     name: str
@@ -86,8 +89,11 @@ class LossFunction:
         output = run_model(model, call)
         if call.second_name == "batch" and self.second.name in TARGET_NAMES:
             _check_reconstruction(self.name, output, call.second)
-        arguments = (output,) if call.second_name is None else (output, call.second)
-        text = f"{self.name}({', '.join(['output', call.second_name or ''][: len(arguments)])})"
+        named = [("output", output)]
+        if call.second_name is not None:
+            named.insert(0 if self.second.is_before_output else 1, (call.second_name, call.second))
+        arguments = tuple(value for _, value in named)
+        text = f"{self.name}({', '.join(name for name, _ in named)})"
         given = ", ".join(describe(argument) for argument in arguments)
         with UserCode(f"{text} failed with {given}"):
             value = self.function(*arguments)

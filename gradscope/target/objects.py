@@ -11,13 +11,13 @@ from gradscope.target.objectives import GivenGradient, Objective, OwnLoss
 from gradscope.target.optimizers import usable_optimizer
 from gradscope.target.placement import check_materialized
 from gradscope.target.target import Target
-from gradscope.target.training_discovery import to_objective
+from gradscope.target.training_discovery import named_loss, to_objective
 
 
 def target_from_objects(
     model: nn.Module,
     batch: object,
-    loss_fn: Callable[..., object] | None = None,
+    loss_fn: Callable[..., object] | str | None = None,
     *,
     optimizer: torch.optim.Optimizer | None = None,
     grad_output: torch.Tensor | str | None = None,
@@ -29,8 +29,7 @@ def target_from_objects(
     Args:
         model: What is inspected.
         batch: A tensor, tuple, dict or other container of them.
-        loss_fn: Takes the model and the batch if its first parameter is called `model`; else the
-            output and, by its second parameter, the target or the batch. None: see `own_loss`.
+        loss_fn: See `to_objective`; also a name of `LossName`. None: see `own_loss`.
         optimizer: Which parameters are trained, and how.
         grad_output: In place of a loss: a tensor shaped as the output, `ones` or `randn`.
         name: How the target is called in the report.
@@ -59,11 +58,15 @@ def target_from_objects(
 
 
 def _objective(
-    loss_fn: Callable[..., object] | None, grad_output: torch.Tensor | str | None, seed: int | None
+    loss_fn: Callable[..., object] | str | None,
+    grad_output: torch.Tensor | str | None,
+    seed: int | None,
 ) -> Objective:
     if grad_output is None:
         if loss_fn is None:
             return OwnLoss(allow_synthetic=True)
+        if isinstance(loss_fn, str):
+            return named_loss(loss_fn, "loss_fn")
         return to_objective(loss_fn, _loss_name(loss_fn), "loss_fn")
     if loss_fn is not None:
         raise GradscopeError(

@@ -8,7 +8,7 @@ from torch import nn
 
 from gradscope.errors import GradscopeError
 from gradscope.target.batches import read_batch
-from gradscope.target.calling import positional_names, signature_of
+from gradscope.target.calling import MODEL_NAMES, positional_names, signature_of
 from gradscope.target.importing import Source
 from gradscope.target.objectives import (
     LOSS_NAMES,
@@ -44,13 +44,25 @@ def find_objective(
         return GivenGradient(vector=_vector(options.grad_output), seed=options.seed)
     if options.loss is None:
         return _offered_objective(source, setup, allow_synthetic=options.allow_synthetic_loss)
-    if options.loss in LOSS_NAMES:
-        return NamedLoss(name=LossName(options.loss))
-    suggestion = did_you_mean(options.loss, LOSS_NAMES)
-    if suggestion is not None and not hasattr(source.module, options.loss):
-        raise GradscopeError(f"unknown --loss {options.loss!r}", help=suggestion)
+    is_meant = did_you_mean(options.loss, LOSS_NAMES) and not hasattr(source.module, options.loss)
+    if options.loss in LOSS_NAMES or is_meant:
+        return named_loss(options.loss, "--loss")
     function = evaluate(source, parse_expression(options.loss))
     return to_objective(function, options.loss, source.location)
+
+
+def named_loss(name: str, option: str) -> NamedLoss:
+    """The loss of that name.
+
+    Raises:
+        GradscopeError: There is none.
+    """
+    if name in LOSS_NAMES:
+        return NamedLoss(name=LossName(name))
+    raise GradscopeError(
+        f"unknown {option} {name!r}",
+        help=did_you_mean(name, LOSS_NAMES) or f"one of {', '.join(LOSS_NAMES)}",
+    )
 
 
 def _offered_objective(
@@ -69,8 +81,10 @@ def _offered_objective(
 def to_objective(function: object, name: str, location: str) -> Objective:
     """How a loss of the user's is called.
 
-    A function named `compute_loss`, or whose first parameter is `model`, gets the model and the
-    batch; any other gets the output, and its second parameter decides what else.
+    A function named `compute_loss`, or whose first parameter is `model`, `net`, `network`,
+    `module`, `agent` or `policy`, gets the model and the batch; any other gets the output, and its
+    second parameter decides what else. The target comes first where the names say so, as in
+    `loss_fn(target, prediction)`.
 
     Raises:
         GradscopeError: It cannot be called, or needs more than gradscope has to give.
@@ -84,7 +98,7 @@ def to_objective(function: object, name: str, location: str) -> Objective:
         )
     called = function.forward if isinstance(function, nn.Module) else function
     parameters = positional_names(signature_of(called))
-    if name == "compute_loss" or parameters[:1] == ["model"]:
+    if name == "compute_loss" or not MODEL_NAMES.isdisjoint(parameters[:1]):
         return ComputeLoss(function=function, name=name)
     needed = [parameter.name for parameter in required_parameters(called)]
     if len(needed) > 2:

@@ -55,3 +55,8 @@ def test_bug_is_called_a_bug_and_exits_with_two(capsys):
     err = capsys.readouterr().err
     assert err.startswith("error: this is a bug in gradscope")
     assert "in fail" in err
+
+
+def test_error_in_python_carries_cause_and_help():
+    assert str(GradscopeError("a", cause="b", help="c")) == "a\n  cause: b\n  help: c"
+    assert str(GradscopeError("a")) == "a"

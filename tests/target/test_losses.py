@@ -1,8 +1,10 @@
 import pytest
 import torch
+from torch import nn
 from torch.nn import functional
 
-from gradscope.errors import UserCodeError
+from gradscope.errors import GradscopeError, UserCodeError
+from gradscope.target.objects import target_from_objects
 
 NET = "model = nn.Linear(3, 4)\nbatch = torch.ones(8, 3)\n"
 PAIR = "model = nn.Linear(3, 4)\nbatch = (torch.ones(8, 3), torch.zeros(8, dtype=torch.long))\n"
@@ -318,3 +320,27 @@ def test_class_dimension_is_torchs_where_it_fits(workplace, classes, length, rea
         output = output.movedim(-1, 1)
     expected = functional.cross_entropy(output, wanted)
     torch.testing.assert_close(outcome.loss, expected)
+
+
+@pytest.mark.parametrize("names", ["target, prediction", "y_true, y_pred", "labels, logits"])
+def test_loss_with_the_target_first_gets_it_first(workplace, names):
+    target, output = names.split(", ")
+    body = f"return F.cross_entropy({output}, {target})"
+    outcome = outcome_of(workplace, PAIR + f"def loss_fn({names}): {body}\n")
+    assert outcome.description == "loss_fn(target, output)"
+    expected = outcome_of(workplace, PAIR + "loss_fn = F.cross_entropy\n")
+    assert torch.equal(outcome.loss, expected.loss)
+
+
+@pytest.mark.parametrize("name", ["net", "agent", "policy", "module"])
+def test_loss_that_takes_the_model_is_known_by_its_first_parameter(workplace, name):
+    text = PAIR + f"def loss_fn({name}, batch): return {name}(batch[0]).sum()\n"
+    assert outcome_of(workplace, text).description == "loss_fn(model, batch)"
+
+
+def test_named_losses_are_open_to_python():
+    model, batch = nn.Linear(3, 4), (torch.ones(8, 3), torch.zeros(8, dtype=torch.long))
+    outcome = target_from_objects(model, batch, "cross-entropy").forward()
+    assert torch.equal(outcome.loss, functional.cross_entropy(model(batch[0]), batch[1]))
+    with pytest.raises(GradscopeError, match=r"unknown loss_fn 'crossentropy'\n  help: did you"):
+        target_from_objects(model, batch, "crossentropy")
