@@ -3,7 +3,6 @@
 import io
 import logging
 import os
-import sys
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -141,8 +140,8 @@ def write_text(text: str, destination: Destination | None, stdout: TextIO) -> No
     try:
         stdout.write(text + "\n")
         stdout.flush()
-    except BrokenPipeError:
-        # The reader (`head`) has seen enough; later flushes must not complain either.
-        nowhere = os.open(os.devnull, os.O_WRONLY)
-        os.dup2(nowhere, stdout.fileno())
-        sys.stderr.flush()
+    except OSError as error:
+        # Later flushes must not complain a second time.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), stdout.fileno())
+        if not isinstance(error, BrokenPipeError):  # as `head` leaves behind when it has enough
+            raise GradscopeError("cannot write to stdout", cause=error.strerror) from None

@@ -223,3 +223,20 @@ def test_results_lie_where_the_command_was_started(tmp_path):
     assert done.returncode == 0, done.stderr
     assert (tmp_path / "report.txt").exists()
     assert (tmp_path / "run.gradscope").exists()
+
+
+@pytest.mark.skipif(not Path("/dev/full").is_char_device(), reason="this system has no /dev/full")
+def test_full_stdout_is_one_line_and_no_bug_report(tmp_path):
+    write(tmp_path, GOOD)
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run(
+            [sys.executable, "-m", "gradscope", "inspect", "model.py"],
+            cwd=tmp_path,
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            check=False,
+        )
+    assert done.returncode == 2
+    assert "cannot write to stdout" in done.stderr
+    assert "Traceback" not in done.stderr
