@@ -8,7 +8,7 @@ from pathlib import Path
 import torch
 
 from gradscope.errors import GradscopeError
-from gradscope.target.files import require_file
+from gradscope.target.files import exists, require_file
 from gradscope.target.structures import map_tensors
 
 
@@ -16,7 +16,9 @@ def is_batch_file(text: str) -> bool:
     """Whether `--batch` names a file rather than something in the target's file."""
     if "(" in text:
         return False
-    return Path(text).suffix in _READERS or "/" in text or "\\" in text
+    path = Path(text)
+    is_path = "/" in text or "\\" in text or (bool(path.suffix) and exists(path))
+    return is_path or path.suffix in _READERS
 
 
 def read_batch(text: str) -> object:

@@ -72,7 +72,12 @@ def _find_file(location: str) -> Path | None:
             f"{location!r} is a notebook, not a Python file",
             help="in the notebook: gradscope.inspect(model, batch, loss_fn)",
         )
-    return require_file(location, ".py")
+    found = require_file(location, ".py")
+    if path.suffix != ".py":
+        raise GradscopeError(
+            f"{location!r} is no Python file", help="name a file that ends in .py, or a module"
+        )
+    return found
 
 
 def _entry_file(directory: Path) -> Path:

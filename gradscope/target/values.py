@@ -114,7 +114,9 @@ def _call(function: Callable[..., object], expression: Expression, given: Argume
     except TypeError as misfit:
         name = expression.names[-1]
         raise GradscopeError(
-            f"{expression.text} does not fit {name}{signature}", cause=str(misfit)
+            f"{expression.text} does not fit {name}{signature}",
+            cause=str(misfit),
+            help=_suggest_keyword(given, signature),
         ) from None
     with UserCode(f"{expression.text} failed"):
         return function(*bound.args, **bound.kwargs)
@@ -122,3 +124,8 @@ def _call(function: Callable[..., object], expression: Expression, given: Argume
 
 def _suggest(value: object, name: str) -> str | None:
     return did_you_mean(name, (other for other in vars(value) if not other.startswith("_")))
+
+
+def _suggest_keyword(given: Arguments, signature: inspect.Signature) -> str | None:
+    unknown = [name for name, _ in given.keywords if name not in signature.parameters]
+    return did_you_mean(unknown[0], signature.parameters) if unknown else None
