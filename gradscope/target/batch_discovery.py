@@ -8,14 +8,14 @@ from torch import nn
 
 from gradscope.errors import GradscopeError
 from gradscope.target.batches import is_batch_file, read_batch
-from gradscope.target.calling import forward_signature
-from gradscope.target.hints import guess_input, signature_text, vocabulary
+from gradscope.target.calling import TARGET_NAMES, forward_signature
+from gradscope.target.hints import class_name, guess_input, signature_text, vocabulary
 from gradscope.target.importing import Source
 from gradscope.target.inputs import make_inputs
 from gradscope.target.options import TargetOptions
 from gradscope.target.spec import parse_expression
 from gradscope.target.structures import named_tensors
-from gradscope.target.user_code import UserCode
+from gradscope.target.user_code import UserCode, nearest
 from gradscope.target.values import build, evaluate, required_parameters
 
 _BATCH_NAMES = ("build_batch", "batch", "example_inputs")
@@ -34,13 +34,39 @@ def find_batch(
     if options.batch is not None and options.inputs:
         raise GradscopeError("the batch is given twice", help="drop --batch or --input")
     if options.inputs:
-        return make_inputs(options.inputs, seed=options.seed, vocabulary=vocabulary(model))
+        made = make_inputs(options.inputs, seed=options.seed, vocabulary=vocabulary(model))
+        _check_names(made, model)
+        return made
     if options.batch is None:
         return _offered_batch(source, setup, model)
     if is_batch_file(options.batch):
         return read_batch(options.batch)
     value = evaluate(source, parse_expression(options.batch))
     return to_batch(value, options.batch, source.location)
+
+
+def _check_names(batch: object, model: nn.Module) -> None:
+    """Make sure that no name is a misspelt parameter of forward.
+
+    A name that is like none of them may be meant for the loss.
+
+    Raises:
+        GradscopeError: One is.
+    """
+    parameters = forward_signature(model).parameters
+    takes_any = any(p.kind is p.VAR_KEYWORD for p in parameters.values())
+    if not isinstance(batch, Mapping):
+        return
+    # Behind **kwargs a name that is only somewhat like another may be one of its own.
+    likeness = 0.85 if takes_any else 0.6
+    free = [name for name in parameters if name not in batch]
+    for name in batch:
+        meant = nearest(name, free, likeness=likeness)
+        if name not in parameters and name not in TARGET_NAMES and meant is not None:
+            raise GradscopeError(
+                f"--input {name!r} is no parameter of {class_name(model)}.forward",
+                help=f"did you mean {meant!r}?",
+            )
 
 
 def _offered_batch(source: Source, setup: Mapping[str, object], model: nn.Module) -> object:

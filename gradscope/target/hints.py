@@ -114,6 +114,9 @@ def explain_forward(
 ) -> Advice:
     """Why a forward on these arguments failed, as far as the layers and the message tell."""
     tensors = [tensor for _, tensor in named_tensors((args, kwargs), "")]
+    listed = _explain_lists(args, kwargs) if isinstance(error, TypeError | AttributeError) else None
+    if listed is not None:
+        return listed
     if isinstance(error, TypeError):
         return _explain_arguments(model, args, kwargs)
     if isinstance(error, torch.OutOfMemoryError):
@@ -126,6 +129,24 @@ def explain_forward(
     if not tensors:
         return Advice()
     return _explain_dtype(model, tensors) or _explain_layer(model, error) or Advice()
+
+
+def _explain_lists(args: tuple[object, ...], kwargs: Mapping[str, object]) -> Advice | None:
+    """What to do about numbers that are in no tensor, as tokenizers and numpy give them."""
+    for key, value in (*enumerate(args), *kwargs.items()):
+        kind = type(value).__name__
+        if kind == "ndarray" or (isinstance(value, list) and _is_number(value)):
+            return Advice(
+                cause=f"batch[{key!r}] is {'an' if kind == 'ndarray' else 'a'} {kind}",
+                help="make it a tensor: torch.tensor(...)",
+            )
+    return None
+
+
+def _is_number(value: object) -> bool:
+    while isinstance(value, list) and value:
+        value = value[0]
+    return isinstance(value, int | float)
 
 
 def _explain_arguments(

@@ -3,6 +3,7 @@
 import inspect
 from collections.abc import Mapping
 
+import torch
 from torch import nn
 
 from gradscope.errors import GradscopeError
@@ -26,6 +27,8 @@ from gradscope.target.target import Target
 from gradscope.target.training_discovery import find_objective
 from gradscope.target.user_code import UserCode
 from gradscope.target.values import build, evaluate
+
+_GRADIENTS_OFF = "the file leaves gradients switched off; your own training would raise"
 
 
 def load_target(spec: str, options: TargetOptions) -> Target:
@@ -69,10 +72,12 @@ def _assemble(
     with UserCode(f"moving {type(model).__name__} to {device} failed"):
         model.to(device, dtype).train(options.mode == "train")
     batch = move_batch(find_batch(source, setup, model, options), device, dtype)
-    objective = find_objective(source, setup, options)
+    objective = find_objective(source, setup, model, options)
     if isinstance(objective, LossFunction) and isinstance(objective.function, nn.Module):
         objective.function.to(device, dtype)
     found = find_optimizer(source, setup, model)
+    if not torch.is_grad_enabled():
+        notes = (*notes, _GRADIENTS_OFF)
     forward = Forward(
         model=model, batch=batch, objective=objective, seed=options.seed, eager=options.eager
     )

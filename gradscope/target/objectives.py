@@ -14,9 +14,11 @@ from gradscope.target.calling import (
     TARGET_NAMES,
     Call,
     SecondArgument,
+    can_take,
     divide_batch,
     forward_signature,
     second_argument,
+    signature_of,
 )
 from gradscope.target.comparisons import cross_entropy, mean_squared_error, target_help
 from gradscope.target.hints import explain_forward
@@ -66,6 +68,29 @@ class ComputeLoss:
         with UserCode(f"{text} failed with batch {describe(batch)}"):
             value = self.function(model, batch)
         return _scalar(checked_loss(value, text), text)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrainingStep:
+    """The model's own `training_step(batch, batch_idx)`, as Lightning's modules have."""
+
+    function: Callable[..., object]
+    second: SecondArgument | None = None
+
+    def __call__(self, model: nn.Module, batch: object) -> Outcome:
+        """Call the method with the batch, as the first of an epoch."""
+        text = "model.training_step(batch, 0)"
+        with UserCode(f"{text} failed with batch {describe(batch)}"):
+            value = self.function(batch, 0)
+        return _scalar(checked_loss(value, text), text)
+
+
+def training_step(model: nn.Module) -> TrainingStep | None:
+    """The objective of a model that trains itself; None for all others."""
+    function = getattr(model, "training_step", None)
+    if not callable(function) or not can_take(signature_of(function), 2):
+        return None
+    return TrainingStep(function=function)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

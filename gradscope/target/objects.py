@@ -7,7 +7,7 @@ from torch import nn
 
 from gradscope.errors import GradscopeError
 from gradscope.target.forward import Forward, notes_on_batch
-from gradscope.target.objectives import GivenGradient, Objective, OwnLoss
+from gradscope.target.objectives import GivenGradient, Objective, OwnLoss, training_step
 from gradscope.target.optimizers import usable_optimizer
 from gradscope.target.placement import check_materialized
 from gradscope.target.target import Target
@@ -44,7 +44,7 @@ def target_from_objects(
             f"the model is {type(model).__name__}, expected torch.nn.Module", help=help_
         )
     check_materialized(model)
-    objective = _objective(loss_fn, grad_output, seed)
+    objective = _objective(model, loss_fn, grad_output, seed)
     found = usable_optimizer(optimizer, model)
     return Target(
         name=name or type(model).__name__,
@@ -58,13 +58,14 @@ def target_from_objects(
 
 
 def _objective(
+    model: nn.Module,
     loss_fn: Callable[..., object] | str | None,
     grad_output: torch.Tensor | str | None,
     seed: int | None,
 ) -> Objective:
     if grad_output is None:
         if loss_fn is None:
-            return OwnLoss(allow_synthetic=True)
+            return training_step(model) or OwnLoss(allow_synthetic=True)
         if isinstance(loss_fn, str):
             return named_loss(loss_fn, "loss_fn")
         return to_objective(loss_fn, _loss_name(loss_fn), "loss_fn")

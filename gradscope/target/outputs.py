@@ -14,6 +14,9 @@ class NoGradientError(GradscopeError):
     """What the model gave does not require grad, so that nothing can flow back from it."""
 
 
+_LEAVE_INFERENCE = "leave torch.inference_mode() out of the way to the loss"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NamedTensor:
     """A tensor of an output, with the expression that reaches it."""
@@ -62,10 +65,13 @@ def first_trainable(output: object) -> NamedTensor:
             is_one_of_several = tensor.dim() == 0 and len(scalars) > 1
             found = NamedTensor(name=name, tensor=tensor)
             return _combined(scalars) if is_one_of_several else found
+    is_inference = any(tensor.is_inference() for _, tensor in named_tensors(output, "output"))
     raise NoGradientError(
         f"nothing in the model's output requires grad; it is {describe(output)}",
-        cause=_why_no_gradient(),
-        help="return a tensor that depends on the parameters, without detach() or no_grad()",
+        cause=_why_no_gradient(is_inference=is_inference),
+        help=_LEAVE_INFERENCE
+        if is_inference
+        else "return a tensor that depends on the parameters, without detach() or no_grad()",
     )
 
 
@@ -126,8 +132,10 @@ def checked_loss(value: object, made_by: str) -> torch.Tensor:
     if not loss.requires_grad:
         raise NoGradientError(
             f"{made_by} has no grad_fn: no gradient can flow from it",
-            cause=_why_no_gradient(),
-            help="look for detach(), .data, .item(), argmax() or torch.no_grad() on the way to it",
+            cause=_why_no_gradient(is_inference=loss.is_inference()),
+            help=_LEAVE_INFERENCE
+            if loss.is_inference()
+            else "look for detach(), .data, .item(), argmax() or torch.no_grad() on the way to it",
         )
     return loss
 
@@ -158,7 +166,9 @@ def _not_tensor_help(value: object) -> str:
     return "return one tensor, the sum of the terms"
 
 
-def _why_no_gradient() -> str | None:
+def _why_no_gradient(*, is_inference: bool) -> str | None:
+    if is_inference:
+        return "it was made under torch.inference_mode(), which records no graph"
     if torch.is_grad_enabled():
         return None
     return "gradients are switched off (torch.set_grad_enabled(False) or no_grad())"

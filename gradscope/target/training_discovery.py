@@ -19,6 +19,7 @@ from gradscope.target.objectives import (
     NamedLoss,
     Objective,
     OwnLoss,
+    training_step,
 )
 from gradscope.target.options import TargetOptions
 from gradscope.target.spec import parse_expression
@@ -28,7 +29,7 @@ from gradscope.target.values import build, evaluate, required_parameters
 
 
 def find_objective(
-    source: Source, setup: Mapping[str, object], options: TargetOptions
+    source: Source, setup: Mapping[str, object], model: nn.Module, options: TargetOptions
 ) -> Objective:
     """The way to the loss; `--loss` and `--grad-output` win over what the file offers.
 
@@ -43,7 +44,8 @@ def find_objective(
     if options.grad_output is not None:
         return GivenGradient(vector=_vector(options.grad_output), seed=options.seed)
     if options.loss is None:
-        return _offered_objective(source, setup, allow_synthetic=options.allow_synthetic_loss)
+        own = OwnLoss(allow_synthetic=options.allow_synthetic_loss)
+        return _offered_objective(source, setup) or training_step(model) or own
     is_meant = did_you_mean(options.loss, LOSS_NAMES) and not hasattr(source.module, options.loss)
     if options.loss in LOSS_NAMES or is_meant:
         return named_loss(options.loss, "--loss")
@@ -65,9 +67,7 @@ def named_loss(name: str, option: str) -> NamedLoss:
     )
 
 
-def _offered_objective(
-    source: Source, setup: Mapping[str, object], *, allow_synthetic: bool
-) -> Objective:
+def _offered_objective(source: Source, setup: Mapping[str, object]) -> Objective | None:
     for name in ("compute_loss", "loss_fn"):
         if name in setup:
             return to_objective(setup[name], name, source.location)
@@ -75,7 +75,7 @@ def _offered_objective(
         function = getattr(source.module, name, None)
         if function is not None and not inspect.ismodule(function):
             return to_objective(function, name, source.location)
-    return OwnLoss(allow_synthetic=allow_synthetic)
+    return None
 
 
 def to_objective(function: object, name: str, location: str) -> Objective:

@@ -56,12 +56,12 @@ def summary(error: BaseException) -> str:
     return f"{name}: {lines[0]}" if lines else name
 
 
-def nearest(name: str, choices: Iterable[str]) -> str | None:
-    """The choice most like the name; None where nothing is close."""
+def nearest(name: str, choices: Iterable[str], *, likeness: float = 0.6) -> str | None:
+    """The choice most like the name; None where nothing is as like it (1 is equal)."""
     # Deferred: only errors need it.
     from difflib import get_close_matches
 
-    found = get_close_matches(name, list(choices), n=1)
+    found = get_close_matches(name, list(choices), n=1, cutoff=likeness)
     return found[0] if found else None
 
 

@@ -111,3 +111,40 @@ def test_dropped_keys_are_noted(workplace):
         "model = Net(3, 1)\nbatch = dict(x=torch.ones(2, 3), name=['a', 'b'])\n"
     )
     assert target.notes == ("batch key 'name' is left out: Net.forward(self, x) does not take it",)
+
+
+@pytest.mark.parametrize("parameters", ["input_ids, mask=None", "input_ids=None, **kwargs"])
+def test_misspelt_input_is_told_the_parameter_that_was_meant(workplace, parameters):
+    text = f"""
+    class Net(nn.Embedding):
+        def forward(self, {parameters}): return super().forward(input_ids)
+    model = Net(5, 2)
+    """
+    error = workplace.error(text, inputs=("inptu_ids=int64:2,3",))
+    assert error.what == "--input 'inptu_ids' is no parameter of Net.forward"
+    assert error.help == "did you mean 'input_ids'?"
+    names = ("input_ids=int64:2,3", "targets=2,3,2")
+    assert set(workplace.load(text, inputs=names).batch) == {"input_ids", "targets"}
+
+
+def test_file_of_another_kind_is_told_the_suffixes(workplace):
+    (workplace.folder / "b.npy").write_bytes(b"")
+    error = workplace.error("model = nn.Linear(3, 1)\n", batch="b.npy")
+    assert error.what == "cannot read 'b.npy' as a batch"
+    assert error.help == "use one of .pt, .pth, .npz, .safetensors, .json"
+
+
+@pytest.mark.parametrize(
+    ("value", "kind"),
+    [("[[1, 2], [3, 4]]", "a list"), ("torch.tensor([[1]]).numpy()", "an ndarray")],
+)
+def test_numbers_outside_of_tensors_are_named(workplace, value, kind):
+    text = f"""
+    class Net(nn.Embedding):
+        def forward(self, ids): return super().forward(ids.long())
+    model = Net(5, 2)
+    batch = dict(ids={value})
+    """
+    error = workplace.error(text)
+    assert error.cause == f"batch['ids'] is {kind}"
+    assert error.help == "make it a tensor: torch.tensor(...)"

@@ -169,3 +169,14 @@ def test_name_that_no_system_allows_is_an_error_like_any_other(workplace, name):
 def test_module_name_offers_the_file_that_was_meant(workplace):
     workplace.write("model.py", NET)
     assert workplace.error(spec="modell").help == "did you mean 'model.py'?"
+
+
+def test_file_that_is_no_python_is_told_so(workplace):
+    (workplace.folder / "notes.txt").write_text("x = 1")
+    assert workplace.error(spec="notes.txt").what == "'notes.txt' is no Python file"
+
+
+def test_misspelt_keyword_is_told_the_one_that_was_meant(workplace):
+    text = "class Net(nn.Linear):\n    def __init__(self, classes): super().__init__(3, classes)\n"
+    error = workplace.error(text, spec="model.py:Net(clases=4)")
+    assert error.help == "did you mean 'classes'?"

@@ -344,3 +344,50 @@ def test_named_losses_are_open_to_python():
     assert torch.equal(outcome.loss, functional.cross_entropy(model(batch[0]), batch[1]))
     with pytest.raises(GradscopeError, match=r"unknown loss_fn 'crossentropy'\n  help: did you"):
         target_from_objects(model, batch, "crossentropy")
+
+
+STEP = """
+class Net(nn.Linear):
+    def training_step(self, batch, batch_idx):
+        x, y = batch
+        return {value}
+model = Net(3, 4)
+batch = torch.ones(8, 3), torch.zeros(8, 4)
+"""
+
+
+@pytest.mark.parametrize("value", ["F.mse_loss(self(x), y)", "dict(loss=F.mse_loss(self(x), y))"])
+def test_models_own_training_step_gives_the_loss(workplace, value):
+    target = workplace.load(STEP.format(value=value))
+    outcome = target.forward()
+    assert outcome.description == "model.training_step(batch, 0)"
+    expected = functional.mse_loss(target.model(torch.ones(8, 3)), torch.zeros(8, 4))
+    assert torch.equal(outcome.loss, expected)
+
+
+def test_loss_of_the_file_wins_over_the_training_step(workplace):
+    text = STEP.format(value="0") + "loss_fn = F.mse_loss\n"
+    assert outcome_of(workplace, text).description == "loss_fn(output, target)"
+
+
+def test_inference_mode_is_not_mistaken_for_detach(workplace):
+    text = """
+    class Net(nn.Linear):
+        @torch.inference_mode()
+        def forward(self, x): return super().forward(x)
+    model = Net(3, 4)
+    batch = torch.ones(8, 3)
+    """
+    for more in ({}, {"loss": "mean"}):
+        error = workplace.error(text, **more)
+        assert "torch.inference_mode()" in error.cause
+        assert "detach" not in str(error)
+
+
+def test_gradients_left_off_by_the_file_are_noted(workplace):
+    try:
+        target = workplace.load("torch.set_grad_enabled(False)\n" + NET)
+    finally:
+        torch.set_grad_enabled(True)
+    note = "the file leaves gradients switched off; your own training would raise"
+    assert target.notes == (note,)
