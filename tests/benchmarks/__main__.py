@@ -78,12 +78,17 @@ def steps() -> None:
             "bare": step.bare,
             "full capture": lambda step=step: captured(step),
             "full capture and records": lambda step=step: recorded(step),
-            **peers.variants(step),
+            **peers.built_in(step),
         }
-        medians = interleaved(variants, 60 if make is gpt2_shape else 15)
+        seconds = 30 if make is gpt2_shape else 8
+        medians = interleaved(variants, seconds)
         print(f"\n{step.name}: bare step {medians['bare'] * 1e3:.2f} ms")
         for name, median in medians.items():
             print(f"  {name:<28} {median / medians['bare']:6.3f}")
+        # Each against a bare step of its own: some stay in the way once they were used.
+        for name, run in peers.installed(step):
+            medians = interleaved({"bare": step.bare, name: run}, seconds / 2)
+            print(f"  {name:<28} {medians[name] / medians['bare']:6.3f}")
 
 
 def growth() -> None:

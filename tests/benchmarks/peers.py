@@ -2,25 +2,28 @@
 
 import importlib.util
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import torch
 from models import Step
 
 
-def variants(step: Step) -> dict[str, Callable[[], None]]:
-    """Return what can be measured here, by name."""
-    found: dict[str, Callable[[], None]] = {
+def built_in(step: Step) -> dict[str, Callable[[], None]]:
+    """Return what torch itself offers, by name."""
+    return {
         "clip_grad_norm_": lambda: _clipped(step),
         "anomaly mode": lambda: _anomaly(step),
     }
+
+
+def installed(step: Step) -> Iterator[tuple[str, Callable[[], None]]]:
+    """Yield the tools that are there, by name; they are set up only then."""
     if importlib.util.find_spec("tensorboard"):
-        found["tensorboard histograms"] = _tensorboard(step)
+        yield "tensorboard histograms", _tensorboard(step)
     if importlib.util.find_spec("wandb"):
-        found["wandb.watch"] = _wandb(step)
+        yield "wandb.watch", _wandb(step)
     if importlib.util.find_spec("torchlens"):
-        found["torchlens trace"] = _torchlens(step)
-    return found
+        yield "torchlens trace (forward)", _torchlens(step)
 
 
 def _clipped(step: Step) -> None:
