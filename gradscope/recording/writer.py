@@ -151,7 +151,8 @@ def check_free(path: Path, *, force: bool) -> None:
         raise GradscopeError(f"cannot write `{path}`: it is a device, and no file")
     if path.exists() and not force:
         raise GradscopeError(
-            f"`{path}` exists", help="choose another name, or write over it with --force"
+            f"`{path}` exists",
+            help="choose another name, or write over it: --force, in Python force=True",
         )
 
 
