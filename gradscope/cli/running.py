@@ -2,6 +2,7 @@
 
 import shlex
 import sys
+import warnings
 from typing import TYPE_CHECKING
 
 from gradscope.cli.errors import show_note
@@ -14,6 +15,10 @@ if TYPE_CHECKING:
 def run_target(target: str, chosen: "TargetOptions", *, probe_steps: int) -> "Report":
     """Load a target, tell what was decided for the user, run it, and report on it."""
     # torch takes more than a second to import: recordings and --help must not pay for it.
+    with warnings.catch_warnings():
+        # It needs no numpy, and says so where there is none.
+        warnings.filterwarnings("ignore", message="Failed to initialize NumPy")
+        import torch  # noqa: F401
     from gradscope.api import inspect_target
     from gradscope.capture.definitions import watch_definitions
     from gradscope.target.loading import load_target
