@@ -126,19 +126,20 @@ class Assembler:
         finder = CutFinder(capture, {id(named.parameters[index]): index for index in unreached})
         if all(cut.graph != place.graph for cut in self._cuts):
             self._cuts += finder.records(place, self._graphs.site_of)
+        called = {call.module for call in capture.modules.calls} if unreached else set()
         return {
             index: finder.reason(index)
-            or _why_unreached(index in measured.reached, self._was_called(index, capture))
+            or _why_unreached(index in measured.reached, self._caller_of(index) in called)
             for index in unreached
         }
 
-    def _was_called(self, parameter: int, capture: StepCapture) -> bool:
-        """Return whether the module that holds a parameter was called."""
+    def _caller_of(self, parameter: int) -> nn.Module:
+        """Return the module whose call is the use of a parameter."""
         owner = self._named.parameter_records[parameter].module
         module, parent = self._named.modules[owner], self._named.module_records[owner].parent
         if parent is not None and isinstance(module, nn.ParameterList | nn.ParameterDict):
             module = self._named.modules[parent]  # these only hold, and are never called
-        return any(call.module is module for call in capture.modules.calls)
+        return module
 
     def _note_unmeasured(self, measured: Measurements) -> None:
         for reason, count in Counter(measured.unmeasured.values()).items():

@@ -1,6 +1,7 @@
 """Which cuts explain the parameters that backward did not come to."""
 
 from collections.abc import Callable, Iterator
+from functools import cached_property
 from pathlib import Path
 
 from gradscope.capture.cuts import Cut, leaves_behind
@@ -25,6 +26,10 @@ class CutFinder:
         self._unreached = unreached
         self._explained = [(cut, self._parameters_behind(cut)) for cut in capture.cuts.cuts]
 
+    @cached_property
+    def _nodes(self) -> dict[int, int]:
+        return self._capture.nodes_by_number()
+
     def _parameters_behind(self, cut: Cut) -> dict[int, Line | None]:
         """Return the parameters that the cut stops, and the line that still carried each."""
         found: dict[int, Line | None] = {}
@@ -40,13 +45,12 @@ class CutFinder:
         """Return which cut keeps the gradient from a parameter, None where none is known to.
 
         Of several: one from which the forward is known to have gone on to the loss, before one that
-        was perhaps made for a look; the last of those.
+        was perhaps made for a look; the first of those.
         """
         cuts = [cut for cut, parameters in self._explained if place in parameters]
         if not cuts:
             return None
-        nodes = self._capture.nodes_by_number()
-        cut = max(cuts, key=lambda cut: (bool(_joined(cut, nodes)), cut.kind != "read"))
+        cut = max(cuts, key=lambda cut: (bool(_joined(cut, self._nodes)), cut.kind != "read"))
         return f"{_call(cut)}{_place(cut.line)} cuts it off from the loss"
 
     def records(
@@ -58,7 +62,6 @@ class CutFinder:
             place: Where the records of the graph are.
             site_of: Returns the index of a line's record.
         """
-        nodes = self._capture.nodes_by_number()
         for cut, parameters in self._explained:
             if parameters:
                 last = next((line for line in parameters.values() if line is not None), None)
@@ -69,7 +72,7 @@ class CutFinder:
                     site=site_of(cut.line),
                     last=site_of(last),
                     parameters=tuple(sorted(parameters)),
-                    joins=tuple(place.first_node + node for node in _joined(cut, nodes)),
+                    joins=tuple(place.first_node + node for node in _joined(cut, self._nodes)),
                     count=cut.count,
                 )
 
