@@ -8,6 +8,8 @@ from torch import nn
 from gradscope.capture.definitions import Definitions
 from gradscope.inspection import record
 from gradscope.report.model import Report
+from gradscope.rules.engine import check_settings, judge
+from gradscope.rules.settings import DEFAULT_SETTINGS, Settings
 from gradscope.target.objects import target_from_objects
 from gradscope.target.target import Target
 
@@ -55,8 +57,14 @@ def inspect_target(
     eager: bool,
     command: str,
     definitions: Definitions | None = None,
+    settings: Settings = DEFAULT_SETTINGS,
 ) -> Report:
-    """Run a target once under watch and report on it."""
+    """Run a target once under watch, judge it by the rules, and report on it.
+
+    Raises:
+        GradscopeError: The settings name a rule or a threshold that does not exist.
+    """
+    check_settings(settings)
     recording = record(
         target,
         probe_steps=probe_steps,
@@ -64,4 +72,4 @@ def inspect_target(
         command=command,
         definitions=definitions,
     )
-    return Report.from_recording(recording)
+    return Report.from_recording(recording, judge(recording, settings))

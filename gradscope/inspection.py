@@ -19,8 +19,10 @@ from gradscope.capture.lines import NUMBERED, Line
 from gradscope.capture.naming import NamedModel, name_model, shape_of
 from gradscope.capture.session import Measurements, StepCapture
 from gradscope.errors import GradscopeError, UserCodeError
+from gradscope.probes.examinations import examine
 from gradscope.probes.optimizer_steps import OptimizerProbe, describe_optimizer
-from gradscope.probes.snapshot import preserved
+from gradscope.probes.scene import Scene
+from gradscope.probes.snapshot import RandomStates, preserved
 from gradscope.recording.records import Environment, Recording, TargetRecord
 from gradscope.target.target import Outcome, Target
 
@@ -48,9 +50,15 @@ def record(
         version=__version__,
         command=command,
         environment=_environment(named),
-        definitions=definitions or {},
+        definitions=definitions,
     )
-    watch = _Watch(target, named, assembler, opaque=is_compiled(target.model) and not eager)
+    watch = _Watch(
+        target,
+        named,
+        assembler,
+        definitions=definitions or Definitions(),
+        opaque=is_compiled(target.model) and not eager,
+    )
     with preserved(target.model, target.optimizer, target.batch, target.forward):
         try:
             ending = watch.run(probe_steps)
@@ -79,11 +87,18 @@ class _Watch:
     """The steps of one inspection."""
 
     def __init__(
-        self, target: Target, named: NamedModel, assembler: Assembler, *, opaque: bool
+        self,
+        target: Target,
+        named: NamedModel,
+        assembler: Assembler,
+        *,
+        definitions: Definitions,
+        opaque: bool,
     ) -> None:
         self._target = target
         self._named = named
         self._assembler = assembler
+        self._definitions = definitions
         self._opaque = opaque
         self._others: dict[Tensor, Tensor | None] = {}
         """Leaves outside the model, as a loss's parameters, and the gradients they came with."""
@@ -100,7 +115,23 @@ class _Watch:
     def run(self, probe_steps: int) -> _Ending:
         """Make the target's step and the probing ones; return how the first forward ended."""
         target = self._target
+        random_states = RandomStates.now()
         capture, ending, measured = self._backward()
+        examine(
+            Scene(
+                target=target,
+                named=self._named,
+                assembler=self._assembler,
+                definitions=self._definitions,
+                capture=capture,
+                measured=measured,
+                place=self._assembler.place_of(capture),
+                loss=ending.loss,
+                opaque=self._opaque,
+                reruns=probe_steps > 0,
+                random_states=random_states,
+            )
+        )
         probe = OptimizerProbe(self._named.parameters, target.optimizer)
         wants_steps = probe.is_users or probe_steps > 0
         updates = self._step(probe) if wants_steps else None

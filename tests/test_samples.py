@@ -19,11 +19,16 @@ import torch
 import gradscope
 from gradscope.api import inspect_target
 from gradscope.capture.session import StepCapture
+from gradscope.rules.catalogue import RULES
 from gradscope.target.loading import load_target
 from gradscope.target.options import TargetOptions
 
 ROOT = Path(__file__).parents[1]
-SAMPLES = sorted((ROOT / "sample_models").glob("*.py"))
+RULE_NAMES = {rule.name.replace("-", "_") for rule in RULES}
+"""Samples of a rule are named after it, and are tested with the rules."""
+SAMPLES = sorted(
+    path for path in (ROOT / "sample_models").glob("*.py") if path.stem not in RULE_NAMES
+)
 HEALTHY = {path.stem for path in SAMPLES if path.stem.startswith("healthy_")}
 TRAINING_STEPS = 5
 

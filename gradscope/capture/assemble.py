@@ -11,6 +11,7 @@ from gradscope.capture.cut_records import CutFinder
 from gradscope.capture.definitions import Definitions
 from gradscope.capture.garbage import no_garbage_collection
 from gradscope.capture.graph_records import GraphPlace, GraphRecords
+from gradscope.capture.lines import Line
 from gradscope.capture.naming import NamedModel
 from gradscope.capture.session import Measurements, StepCapture
 from gradscope.recording.records import (
@@ -28,8 +29,6 @@ from gradscope.recording.records import (
     TargetRecord,
     TensorStat,
 )
-
-_UNKNOWN: Definitions = {}
 
 
 class Assembler:
@@ -50,12 +49,13 @@ class Assembler:
         version: str,
         command: str,
         environment: Environment,
-        definitions: Definitions = _UNKNOWN,
+        definitions: Definitions | None = None,
     ) -> None:
         self._named = named
         self._version, self._command, self._environment = version, command, environment
         self._began = time.perf_counter()
-        self._graphs = GraphRecords(named, definitions)
+        self._graphs = GraphRecords(named, definitions or Definitions())
+        self._evidence: list[object] = []
         self._steps: list[StepRecord] = []
         self._events: list[EventRecord] = []
         self._parameter_stats: list[ParameterStat] = []
@@ -64,11 +64,28 @@ class Assembler:
         self._input_stats: list[InputStat] = []
         self._skipped: list[Skipped] = []
 
+    def note(self, *evidence: object) -> None:
+        """Add what an examination found: records of the kinds in `recording.evidence`."""
+        self._evidence += evidence
+
+    def site_of(self, line: Line | None) -> int | None:
+        """Return the index of a line's record, made now if it is new."""
+        return self._graphs.site_of(line)
+
     def skip(self, what: str, reason: str) -> None:
         """Note what could not be measured."""
         note = Skipped(what=what, reason=reason)
         if note not in self._skipped:
             self._skipped.append(note)
+
+    def place_of(self, capture: StepCapture) -> GraphPlace:
+        """Return where the records of a capture's graph are, made now if it is new."""
+        known = len(self._graphs)
+        place = self._graphs.add(capture)
+        if place.graph == known:
+            for note in self._graphs.hidden(capture):
+                self.skip(note.what, note.reason)
+        return place
 
     @no_garbage_collection()
     def add_step(
@@ -92,11 +109,7 @@ class Assembler:
             update_norms: The norms of the changes it made, by parameter.
         """
         step = len(self._steps)
-        known = len(self._graphs)
-        place = self._graphs.add(capture)
-        if place.graph == known:
-            for note in self._graphs.hidden(capture):
-                self.skip(note.what, note.reason)
+        place = self.place_of(capture)
         self._steps.append(
             StepRecord(index=step, kind=kind, graph=place.graph, loss=loss, optimizer=optimizer)
         )
@@ -180,6 +193,7 @@ class Assembler:
             skipped=tuple(self._skipped),
             input_stats=tuple(self._input_stats),
             cuts=tuple(self._cuts),
+            evidence=tuple(self._evidence),
         )
 
 

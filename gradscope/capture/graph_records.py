@@ -72,7 +72,7 @@ class GraphRecords:
         self._sites: dict[Site, int] = {}
         self._module_places = {module: place for place, module in enumerate(named.modules)}
         self.modules: list[ModuleRecord] = [
-            replace(record, site=self.site_of(definitions.get(module)))
+            replace(record, site=self.site_of(definitions.modules.get(module)))
             for module, record in zip(named.modules, named.module_records, strict=True)
         ]
         self.calls: list[ModuleCallRecord] = []

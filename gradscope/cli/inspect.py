@@ -11,6 +11,7 @@ from gradscope.cli.output import (
     set_verbosity,
     write_report,
 )
+from gradscope.cli.rules import settings_of
 from gradscope.cli.running import run_target
 from gradscope.cli.streams import reserved_stdout
 from gradscope.errors import GradscopeError
@@ -36,6 +37,9 @@ def inspect(  # noqa: PLR0913 - the signature is the list of options
     top: options.TopOption = 5,
     module: options.ModuleOption = None,
     depth: options.DepthOption = None,
+    select: options.SelectOption = None,
+    ignore: options.IgnoreOption = None,
+    extend_select: options.ExtendSelectOption = None,
     output_format: options.OutputFormatOption = "full",
     output_file: options.OutputFileOption = "-",
     save: options.SaveOption = None,
@@ -53,6 +57,7 @@ def inspect(  # noqa: PLR0913 - the signature is the list of options
     destinations = check_destinations(
         output_file, save, force=force, inputs=files_of_target(target)
     )
+    settings = settings_of(select, ignore, extend_select)
     with reserved_stdout() as stdout:
         from gradscope.report.view import ViewOptions
         from gradscope.target.options import TargetOptions
@@ -71,7 +76,7 @@ def inspect(  # noqa: PLR0913 - the signature is the list of options
             args=tuple(args or ()),
             eager=eager,
         )
-        report = run_target(target, chosen, probe_steps=probe_steps)
+        report = run_target(target, chosen, probe_steps=probe_steps, settings=settings)
         if destinations.recording is not None:
             save_recording(report, destinations.recording, force=force)
         view = ViewOptions(

@@ -10,6 +10,7 @@ from gradscope.cli.console import ColorChoice
 _TARGET = "Target"
 _VIEW = "Report"
 _OUTPUT = "Output"
+_RULES = "Rules"
 
 TargetArgument = Annotated[
     str,
@@ -171,5 +172,27 @@ DepthOption = Annotated[
         help="Fold modules below this depth.",
         rich_help_panel="Report",
         show_default=False,
+    ),
+]
+SelectOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--select",
+        metavar="RULE",
+        help="Run only these rules: GS101, GS1, flow or a name; several by commas.",
+        rich_help_panel=_RULES,
+    ),
+]
+IgnoreOption = Annotated[
+    list[str] | None,
+    typer.Option("--ignore", metavar="RULE", help="Leave these out.", rich_help_panel=_RULES),
+]
+ExtendSelectOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--extend-select",
+        metavar="RULE",
+        help="Run these too, whatever the configuration says.",
+        rich_help_panel=_RULES,
     ),
 ]

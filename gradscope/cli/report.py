@@ -8,6 +8,7 @@ import typer
 
 from gradscope.cli import options
 from gradscope.cli.output import check_destinations, set_verbosity, write_report
+from gradscope.cli.rules import judged, settings_of
 from gradscope.errors import GradscopeError
 
 RecordingArguments = Annotated[
@@ -23,6 +24,9 @@ def report(  # noqa: PLR0913 - the signature is the list of options
     top: options.TopOption = 5,
     module: options.ModuleOption = None,
     depth: options.DepthOption = None,
+    select: options.SelectOption = None,
+    ignore: options.IgnoreOption = None,
+    extend_select: options.ExtendSelectOption = None,
     output_format: options.OutputFormatOption = "full",
     output_file: options.OutputFileOption = "-",
     quiet: options.QuietOption = False,
@@ -34,13 +38,13 @@ def report(  # noqa: PLR0913 - the signature is the list of options
     check_count(recordings, output_format, output_file)
     # sqlite3 is loaded for those who read a recording, not for --help.
     from gradscope.recording.store import load_recording
-    from gradscope.report.model import Report
     from gradscope.report.view import ViewOptions
 
+    settings = settings_of(select, ignore, extend_select)
     view = ViewOptions(tensors=tensors, sort=sort, top=top, module=module, depth=depth)
     for path in recordings:
         write_report(
-            Report.from_recording(load_recording(path)),
+            judged(load_recording(path), settings),
             output_format,
             view,
             destination=destination,

@@ -6,13 +6,20 @@ import warnings
 from typing import TYPE_CHECKING
 
 from gradscope.cli.errors import show_note
+from gradscope.rules.settings import DEFAULT_SETTINGS, Settings
 
 if TYPE_CHECKING:
     from gradscope.report.model import Report
     from gradscope.target.options import TargetOptions
 
 
-def run_target(target: str, chosen: "TargetOptions", *, probe_steps: int) -> "Report":
+def run_target(
+    target: str,
+    chosen: "TargetOptions",
+    *,
+    probe_steps: int,
+    settings: Settings = DEFAULT_SETTINGS,
+) -> "Report":
     """Load a target, tell what was decided for the user, run it, and report on it."""
     # torch takes more than a second to import: recordings and --help must not pay for it.
     with warnings.catch_warnings():
@@ -33,4 +40,5 @@ def run_target(target: str, chosen: "TargetOptions", *, probe_steps: int) -> "Re
         eager=chosen.eager,
         command=shlex.join(["gradscope", *sys.argv[1:]]),
         definitions=definitions,
+        settings=settings,
     )

@@ -28,7 +28,7 @@ def preserved(
     """
     contents = contents_of(model, others, optimizer)
     saved_tensors = [_SavedTensor.of(tensor) for tensor in contents.tensors]
-    random_states = _RandomStates.now()
+    random_states = RandomStates.now()
     try:
         yield
     finally:
@@ -140,14 +140,17 @@ def _equal(tensor: Tensor, values: Tensor) -> bool:
 
 
 @dataclass(slots=True)
-class _RandomStates:
+class RandomStates:
+    """The states of every random generator that a model is likely to draw from."""
+
     torch_state: Tensor
     devices: list[Tensor]
     python: object
     numpy: object
 
     @classmethod
-    def now(cls) -> "_RandomStates":
+    def now(cls) -> "RandomStates":
+        """Return the states as they are."""
         numpy = sys.modules.get("numpy")
         return cls(
             torch.get_rng_state(),
@@ -157,6 +160,7 @@ class _RandomStates:
         )
 
     def restore(self) -> None:
+        """Put every generator back to its state."""
         torch.set_rng_state(self.torch_state)
         if self.devices:
             torch.cuda.set_rng_state_all(self.devices)

@@ -17,6 +17,17 @@ class RelatedLocation:
     line: int
     message: str
     """What happens there."""
+    source: str = ""
+    """The line's text without indentation; empty where it is not known."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Consequence:
+    """What another rule found, and this finding explains."""
+
+    rule: str
+    name: str
+    message: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,5 +52,6 @@ class Finding:
     evidence: tuple[tuple[str, float | str | bool | None], ...] = ()
     """The measured numbers, and the limits they crossed, by name."""
     remedy: str
+    consequences: tuple[Consequence, ...] = ()
     fingerprint: str
     """Stays the same from run to run: holds no number."""

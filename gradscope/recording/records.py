@@ -5,7 +5,9 @@ never measured, a true zero, broken.
 """
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, TypeVar
+
+Evidence = TypeVar("Evidence")
 
 Reach = Literal["gradient", "zero", "none", "frozen"]
 """What backward left in a parameter. `frozen`: nothing, because it does not require grad."""
@@ -319,3 +321,9 @@ class Recording:
     skipped: tuple[Skipped, ...]
     input_stats: tuple[InputStat, ...] = ()
     cuts: tuple[CutRecord, ...] = ()
+    evidence: tuple[object, ...] = ()
+    """What the examinations found: records of the kinds in `gradscope.recording.evidence`."""
+
+    def evidence_of(self, kind: type[Evidence]) -> tuple[Evidence, ...]:
+        """Return the evidence of one kind, in the order in which it was found."""
+        return tuple(record for record in self.evidence if isinstance(record, kind))

@@ -38,7 +38,11 @@ class StepView:
 
 def first_step(recording: Recording) -> StepView:
     """Return the first step that is not a probe; an empty view where there is none."""
-    step = next((step for step in recording.steps if step.kind == "step"), None)
+    return step_view(recording, next((s for s in recording.steps if s.kind == "step"), None))
+
+
+def step_view(recording: Recording, step: StepRecord | None) -> StepView:
+    """Return one step; an empty view for None."""
     number, graph = (None, None) if step is None else (step.index, step.graph)
     return StepView(
         recording=recording,

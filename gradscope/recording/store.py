@@ -7,6 +7,7 @@ from os import PathLike
 from pathlib import Path
 
 from gradscope.errors import GradscopeError
+from gradscope.recording.evidence_tables import evidence_tables
 from gradscope.recording.meta import header_of, read_header
 from gradscope.recording.records import Recording
 from gradscope.recording.step_tables import (
@@ -74,6 +75,8 @@ def _add_all(writer: RecordingWriter, recording: Recording) -> None:
         writer.add(INPUT_STATS, recording.input_stats)
         writer.add(CUTS, recording.cuts)
         writer.add(SKIPPED, recording.skipped)
+        for kind, table in evidence_tables().items():
+            writer.add(table, recording.evidence_of(kind))
 
 
 def load_recording(path: str | PathLike[str]) -> Recording:
@@ -126,6 +129,9 @@ def _read(base: sqlite3.Connection) -> Recording:
     def records(table: Table[Record]) -> tuple[Record, ...]:
         return tuple(map(table.read, base.execute(table.selection)))
 
+    present = {name for (name,) in base.execute("SELECT name FROM sqlite_master")}
+    tables = [table for table in evidence_tables().values() if table.name in present]
+
     return Recording(
         version=header.version,
         command=header.command,
@@ -144,4 +150,5 @@ def _read(base: sqlite3.Connection) -> Recording:
         skipped=records(SKIPPED),
         input_stats=records(INPUT_STATS),
         cuts=records(CUTS),
+        evidence=tuple(record for table in tables for record in records(table)),
     )

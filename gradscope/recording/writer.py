@@ -9,6 +9,7 @@ from types import TracebackType
 from typing import Self
 
 from gradscope.errors import GradscopeError
+from gradscope.recording.evidence_tables import evidence_tables
 from gradscope.recording.meta import Header, write_header
 from gradscope.recording.step_tables import (
     EVENTS,
@@ -49,6 +50,7 @@ _DEFINITIONS = (
     INPUT_STATS.definition,
     CUTS.definition,
     SKIPPED.definition,
+    *(table.definition for table in evidence_tables().values()),
     # For people at the sqlite3 prompt; gradscope itself reads the tables.
     """CREATE VIEW parameter_gradient AS
        SELECT step, parameter.name, reach, norm, absolute_maximum, weight_norm, update_norm, reason

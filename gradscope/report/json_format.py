@@ -26,7 +26,7 @@ def _object(report: Report) -> Object:
         "accumulation": None,
         "probes": [objects.probe_object(probe, report) for probe in report.probes],
         "skipped": [{"what": item.what, "reason": item.reason} for item in report.skipped],
-        "rules": {"ran": [], "skipped": []},
+        "rules": objects.rules_object(report),
         "findings": [objects.finding_object(finding, report) for finding in report.findings],
     }
 

@@ -25,6 +25,7 @@ from gradscope.report.rows import (
     Summary,
     TensorRow,
 )
+from gradscope.rules.verdict import UNJUDGED, Verdict
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
@@ -54,14 +55,17 @@ class Report:
     probes: tuple[Probe, ...]
     events: tuple[EventRecord, ...]
     findings: tuple[Finding, ...]
+    """The worst first."""
+    rules: Verdict
+    """Which rules ran, and which could not."""
     skipped: tuple[Skipped, ...]
     """What could not be measured, and why."""
     recording: Recording = field(compare=False)
     """Where all of it comes from."""
 
     @classmethod
-    def from_recording(cls, recording: Recording, findings: tuple[Finding, ...] = ()) -> Self:
-        """Join the first step's records."""
+    def from_recording(cls, recording: Recording, verdict: Verdict = UNJUDGED) -> Self:
+        """Join the first step's records with what the rules make of the recording."""
         view = first_step(recording)
         parameters = assembly.parameter_rows(view)
         tensors = assembly.tensor_rows(view)
@@ -78,7 +82,8 @@ class Report:
             graph=graph,
             probes=assembly.probes(recording),
             events=recording.events,
-            findings=findings,
+            findings=verdict.findings,
+            rules=verdict,
             skipped=recording.skipped,
             recording=recording,
         )

@@ -226,6 +226,14 @@ def event_object(event: EventRecord, report: Report) -> Object:
     }
 
 
+def rules_object(report: Report) -> Object:
+    """Return which rules ran, and which could not."""
+    return {
+        "ran": report.rules.ran,
+        "skipped": [{"rule": item.rule, "reason": item.reason} for item in report.rules.skipped],
+    }
+
+
 def finding_object(finding: Finding, report: Report) -> Object:
     """Return a finding."""
     return {
@@ -248,5 +256,9 @@ def finding_object(finding: Finding, report: Report) -> Object:
         "count": finding.count,
         "evidence": dict(finding.evidence),
         "remedy": finding.remedy,
+        "consequences": [
+            {"rule": item.rule, "name": item.name, "message": item.message}
+            for item in finding.consequences
+        ],
         "fingerprint": finding.fingerprint,
     }

@@ -6,6 +6,7 @@ from gradscope.recording.finding import Finding
 from gradscope.report.concise import render_concise
 from gradscope.report.model import Report
 from gradscope.report.view import ViewOptions
+from gradscope.rules.verdict import Verdict
 
 
 def test_each_line_begins_with_its_place(report):
@@ -30,7 +31,9 @@ def test_findings_take_the_place_of_what_is_worth_looking_at(recording):
         remedy="use it",
         fingerprint="f",
     )
-    text = render_concise(Report.from_recording(recording, (found,)), ViewOptions())
+    text = render_concise(
+        Report.from_recording(recording, Verdict(findings=(found,))), ViewOptions()
+    )
     first, last = text.split("\n")
     assert first == "model.py:20: GS203 warning: head.weight is never used"
     assert last.startswith("Found 1 finding: ")

@@ -11,6 +11,7 @@ from gradscope.recording.store import load_recording
 from gradscope.report.json_format import render_json
 from gradscope.report.jsonl_format import render_jsonl
 from gradscope.report.model import Report
+from gradscope.rules.verdict import Verdict
 
 SCHEMA = json.loads(files("gradscope").joinpath("schemas/report-1.json").read_text())
 
@@ -147,7 +148,7 @@ def test_json_has_a_row_a_line(report):
 
 
 def test_json_lines_name_their_kind(hostile_recording):
-    report = Report.from_recording(hostile_recording, (finding(),))
+    report = Report.from_recording(hostile_recording, Verdict(findings=(finding(),)))
     lines = [json.loads(line) for line in render_jsonl(report).split("\n")]
     kinds = [line["kind"] for line in lines]
     assert kinds[:3] == ["meta", "summary", "graph"]

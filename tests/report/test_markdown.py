@@ -7,6 +7,7 @@ from gradscope.recording.finding import Finding
 from gradscope.report.markdown import render_markdown
 from gradscope.report.model import Report
 from gradscope.report.view import ViewOptions
+from gradscope.rules.verdict import Verdict
 
 CELL_BORDER = re.compile(r"(?<!\\)\|")
 
@@ -80,7 +81,9 @@ def test_findings_come_with_line_and_remedy(recording):
         remedy="use it",
         fingerprint="f",
     )
-    text = render_markdown(Report.from_recording(recording, (found,)), ViewOptions())
+    text = render_markdown(
+        Report.from_recording(recording, Verdict(findings=(found,))), ViewOptions()
+    )
     (row,) = [row for row in cells(text) if "GS203 unused-parameter" in row]
     assert row[0] == "warning" and row[3:] == ["`model.py:12`", "use it"]
     assert html.unescape(row[2]) == "`a|b` is *never* used @all"

@@ -1,0 +1,19 @@
+"""The examinations of a model after its first backward, in the order in which they are made."""
+
+from collections.abc import Callable
+
+from gradscope.probes.scene import Scene
+from gradscope.recording.evidence.examination import ExaminationRecord
+
+Examine = Callable[[Scene], str | None]
+"""Notes what it finds in the scene's assembler; returns why it could not be made, else None."""
+
+EXAMINATIONS: tuple[tuple[str, Examine], ...] = ()
+"""Name, as rules ask for it, and examination."""
+
+
+def examine(scene: Scene) -> None:
+    """Make every examination, and note which of them could not be made."""
+    for name, make in EXAMINATIONS:
+        obstacle = make(scene)
+        scene.assembler.note(ExaminationRecord(name=name, obstacle=obstacle))

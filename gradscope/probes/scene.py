@@ -1,0 +1,64 @@
+"""What an examination finds before it: a model right after its first backward."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import torch
+
+from gradscope.capture.assemble import Assembler
+from gradscope.capture.compiled import watchable
+from gradscope.capture.definitions import Definitions
+from gradscope.capture.graph_records import GraphPlace
+from gradscope.capture.naming import NamedModel
+from gradscope.capture.session import Measurements, StepCapture
+from gradscope.probes.snapshot import RandomStates
+from gradscope.target.target import Outcome, Target
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scene:
+    """A model right after its first backward, before any optimizer step.
+
+    An examination leaves parameters and their gradients as it finds them; everything else is put
+    back when the inspection ends.
+    """
+
+    target: Target
+    named: NamedModel
+    assembler: Assembler
+    """Takes what is found: `scene.assembler.note(record)`."""
+    definitions: Definitions
+    """The lines that made modules, parameters and optimizers, as far as they were watched."""
+    capture: StepCapture
+    """Of the first step; its graph is alive, its saved tensors are freed."""
+    measured: Measurements
+    place: GraphPlace
+    """Where the records of the graph are: node `n` of the capture is `place.first_node + n`."""
+    loss: float | None
+    opaque: bool
+    """Whether compiled code runs, which must not meet modes or hooks."""
+    reruns: bool
+    """Whether the forward may be run again."""
+    random_states: RandomStates
+    """Those that the first forward began with."""
+
+    @contextmanager
+    def as_at_first(self) -> Iterator[None]:
+        """Let the block run with the random states of the first forward, then put them back."""
+        before = RandomStates.now()
+        self.random_states.restore()
+        try:
+            yield
+        finally:
+            before.restore()
+
+    def forward(self) -> Outcome:
+        """Run the forward again, as it ran the first time."""
+        with (
+            self.as_at_first(),
+            torch.inference_mode(False),
+            torch.enable_grad(),
+            watchable(),
+        ):
+            return self.target.forward()

@@ -1,0 +1,116 @@
+"""A recording with the indexes that rules share."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+
+from gradscope.recording.evidence.examination import ExaminationRecord
+from gradscope.recording.finding import RelatedLocation
+from gradscope.recording.records import (
+    NodeRecord,
+    ParameterStat,
+    Recording,
+    Site,
+    TensorRef,
+    TensorStat,
+)
+from gradscope.recording.step_view import StepView, first_step, step_view
+
+
+@dataclass(frozen=True)
+class Case:
+    """A recording with the indexes that rules share; each is built when it is first asked for."""
+
+    recording: Recording
+
+    @cached_property
+    def first(self) -> StepView:
+        """The first step that is not a probe."""
+        return first_step(self.recording)
+
+    @cached_property
+    def probes(self) -> tuple[StepView, ...]:
+        """The steps made on a snapshot: number `i` is the backward after `i + 1` steps."""
+        return tuple(
+            step_view(self.recording, step) for step in self.recording.steps if step.kind == "probe"
+        )
+
+    @cached_property
+    def has_backward(self) -> bool:
+        """Whether the first step got as far as a gradient."""
+        return any(stat.gradient is not None for stat in self.first.tensor_stats.values())
+
+    def examination_obstacle(self, name: str) -> str | None:
+        """Return why an examination was not made, None where it was."""
+        for record in self.recording.evidence_of(ExaminationRecord):
+            if record.name == name:
+                return record.obstacle
+        return "the recording holds no such examination"
+
+    def site(self, index: int | None) -> Site | None:
+        """Return the line at a place in the recording's sites."""
+        return None if index is None else self.recording.sites[index]
+
+    def related(self, site: int | Site | None, message: str) -> RelatedLocation | None:
+        """Return a line that takes part in a cause, None where it is not known."""
+        place = self.site(site) if isinstance(site, int) else site
+        if place is None:
+            return None
+        return RelatedLocation(
+            file=place.file, line=place.line, message=message, source=place.source
+        )
+
+    def owner(self, parameter: int) -> str:
+        """Return the path of the module that owns a parameter; empty for the model itself."""
+        return self.recording.modules[self.recording.parameters[parameter].module].path
+
+    def module_of(self, node: NodeRecord) -> str | None:
+        """Return the path of the innermost module whose call made a node."""
+        if node.module_call is None:
+            return None
+        return self.recording.modules[self.recording.calls[node.module_call].module].path
+
+    def parameter_stat(self, parameter: int) -> ParameterStat | None:
+        """Return what the first step left in a parameter."""
+        return self.first.parameter_stats.get(parameter)
+
+    def tensor_stat(self, node: int, slot: int) -> TensorStat | None:
+        """Return the first step's gradient with respect to a tensor, of a view that of its base."""
+        return self.first.tensor_stats.get(self.first.measured(TensorRef(node=node, slot=slot)))
+
+    @cached_property
+    def successors(self) -> dict[int, tuple[TensorRef, ...]]:
+        """By node: the tensors to which its backward hands gradients, its forward's inputs."""
+        found: dict[int, list[TensorRef]] = {}
+        for edge in self.recording.edges:
+            found.setdefault(edge.source, []).append(TensorRef(node=edge.target, slot=edge.slot))
+        return {node: tuple(refs) for node, refs in found.items()}
+
+    @cached_property
+    def users(self) -> dict[int, tuple[int, ...]]:
+        """By node: the nodes whose forward took one of its outputs."""
+        found: dict[int, list[int]] = {}
+        for edge in self.recording.edges:
+            found.setdefault(edge.target, []).append(edge.source)
+        return {node: tuple(dict.fromkeys(nodes)) for node, nodes in found.items()}
+
+    @cached_property
+    def parameter_nodes(self) -> dict[int, int]:
+        """By parameter: its node in the first step's graph, where it has one."""
+        return {
+            node.parameter: node.index for node in self.first.nodes if node.parameter is not None
+        }
+
+    def consumers(self, node: int) -> Iterator[NodeRecord]:
+        """Yield the operations that took a tensor, looking through views of it."""
+        waiting, seen = list(self.users.get(node, ())), set[int]()
+        while waiting:
+            user = waiting.pop(0)
+            if user in seen:
+                continue
+            seen.add(user)
+            record = self.recording.nodes[user]
+            if record.kind == "view":
+                waiting += self.users.get(user, ())
+            else:
+                yield record

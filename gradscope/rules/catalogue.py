@@ -1,0 +1,5 @@
+"""Every rule, ascending by code."""
+
+from gradscope.rules.rule import Rule
+
+RULES: tuple[type[Rule], ...] = ()

@@ -1,0 +1,135 @@
+"""Judges a recording by the rules: the worst first, and consequences with their cause."""
+
+import dataclasses
+from collections.abc import Iterable
+from fnmatch import fnmatchcase
+
+from gradscope.errors import GradscopeError
+from gradscope.recording.finding import Consequence, Finding, Severity
+from gradscope.recording.records import Recording
+from gradscope.rules.case import Case
+from gradscope.rules.catalogue import RULES
+from gradscope.rules.selection import reason_left_out, rules_named
+from gradscope.rules.settings import DEFAULT_SETTINGS, Settings
+from gradscope.rules.verdict import SkippedRule, Verdict
+
+_ORDER: dict[Severity, int] = {"error": 0, "warning": 1, "note": 2}
+
+
+def judge(recording: Recording, settings: Settings = DEFAULT_SETTINGS) -> Verdict:
+    """Run the rules over a recording.
+
+    Raises:
+        GradscopeError: The settings name a rule or a threshold that does not exist.
+    """
+    check_settings(settings)
+    case = Case(recording)
+    findings: list[Finding] = []
+    ran: list[str] = []
+    skipped: list[SkippedRule] = []
+    for kind in RULES:
+        rule = kind(**settings.thresholds.get(kind.name, {}))
+        reason = reason_left_out(kind, settings) or rule.obstacle(case)
+        if reason is None:
+            ran.append(kind.code)
+            findings += rule.check(case)
+        else:
+            skipped.append(SkippedRule(rule=kind.code, reason=reason))
+    counted = [finding for finding in findings if not _is_ignored(finding, settings)]
+    return Verdict(
+        findings=tuple(sorted(with_consequences(counted), key=_rank)),
+        ran=tuple(ran),
+        skipped=tuple(skipped),
+    )
+
+
+def check_settings(settings: Settings) -> None:
+    """Make sure that every rule and threshold that the settings name exists.
+
+    Raises:
+        GradscopeError: One does not.
+    """
+    patterns = settings.per_module_ignores.values()
+    selectors = (*settings.select, *settings.ignore, *settings.extend_select)
+    for selector in (*selectors, *(one for codes in patterns for one in codes)):
+        rules_named(selector)
+    by_name = {rule.name: rule for rule in RULES}
+    for name, thresholds in settings.thresholds.items():
+        if name not in by_name:
+            raise GradscopeError(f"no rule is named `{name}`", help="gradscope rule lists them")
+        fields = [field.name for field in dataclasses.fields(by_name[name])]
+        for threshold in thresholds:
+            if threshold not in fields:
+                known = ", ".join(fields) or "none"
+                raise GradscopeError(f"rule {name} has no threshold `{threshold}`: it has {known}")
+
+
+def with_consequences(findings: Iterable[Finding]) -> list[Finding]:
+    """Return the root causes, with what they explain attached to them."""
+    remaining = list(findings)
+    causes = {rule.code: rule.explains for rule in RULES}
+    explained: dict[int, list[Finding]] = {}
+    roots = []
+    for finding in remaining:
+        cause = next(
+            (
+                other
+                for other in remaining
+                if other is not finding
+                and finding.rule.startswith(causes.get(other.rule) or ("-",))
+                and not other.rule.startswith(causes.get(finding.rule) or ("-",))
+                and _overlap(other, finding)
+            ),
+            None,
+        )
+        if cause is None:
+            roots.append(finding)
+        else:
+            explained.setdefault(id(cause), []).append(finding)
+    return [_attach(root, explained) for root in roots]
+
+
+def _attach(root: Finding, explained: dict[int, list[Finding]]) -> Finding:
+    found, waiting = list[Finding](), list(explained.get(id(root), ()))
+    while waiting:  # a consequence may have consequences of its own
+        one = waiting.pop(0)
+        found.append(one)
+        waiting += explained.get(id(one), ())
+    if not found:
+        return root
+    worst = min((root, *found), key=lambda finding: _ORDER[finding.severity]).severity
+    return dataclasses.replace(
+        root,
+        severity=worst,
+        parameters=tuple(
+            dict.fromkeys([*root.parameters, *(n for f in found for n in f.parameters)])
+        ),
+        consequences=tuple(
+            Consequence(rule=one.rule, name=one.name, message=one.message) for one in found
+        ),
+    )
+
+
+def _overlap(cause: Finding, finding: Finding) -> bool:
+    """Return whether a cause may explain a finding: one without parameters concerns them all."""
+    if not cause.parameters or not finding.parameters:
+        return True
+    shared = set(cause.parameters) & set(finding.parameters)
+    return 2 * len(shared) >= len(finding.parameters)
+
+
+def _is_ignored(finding: Finding, settings: Settings) -> bool:
+    """Return whether everything that a finding is about lies where its rule is ignored."""
+    patterns = [
+        pattern
+        for pattern, selectors in settings.per_module_ignores.items()
+        if any(finding.rule == rule.code for s in selectors for rule in rules_named(s))
+    ]
+    places = finding.modules or finding.parameters
+    return bool(places) and all(
+        any(fnmatchcase(place, pattern) for pattern in patterns) for place in places
+    )
+
+
+def _rank(finding: Finding) -> tuple[int, int, str]:
+    return (_ORDER[finding.severity], -len(finding.parameters), finding.rule)

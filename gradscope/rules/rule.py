@@ -1,0 +1,101 @@
+"""What a rule is, and how it says what it found."""
+
+import hashlib
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import PurePath
+from typing import ClassVar
+
+from gradscope.recording.finding import Finding, RelatedLocation, Severity
+from gradscope.recording.records import Site
+from gradscope.rules.case import Case
+
+Evidence = Mapping[str, float | str | bool | None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rule(ABC):
+    """A kind of mistake: its class says which, its fields are the thresholds.
+
+    The docstring of a rule is its manual: a first line for the table of rules, then sections under
+    the headings of `gradscope.rules.manual.HEADINGS`. The docstring under each field gives the
+    threshold's unit and source.
+    """
+
+    code: ClassVar[str]
+    name: ClassVar[str]
+    """Names the problem, not the remedy."""
+    level: ClassVar[Severity]
+    """Of a typical finding; a finding may be milder or worse."""
+    explains: ClassVar[tuple[str, ...]] = ()
+    """Codes, or prefixes of codes, of rules whose findings are consequences of this one's."""
+
+    def obstacle(self, case: Case) -> str | None:
+        """Return why this rule cannot judge the recording, None where it can."""
+        return None
+
+    @abstractmethod
+    def check(self, case: Case) -> Iterator[Finding]:
+        """Yield a finding for every cause."""
+
+    def finding(  # noqa: PLR0913 - a finding has as many parts
+        self,
+        case: Case,
+        *,
+        message: str,
+        remedy: str,
+        site: int | Site | None,
+        related: Iterable[RelatedLocation | None] = (),
+        severity: Severity | None = None,
+        parameters: Iterable[int] = (),
+        modules: Iterable[str] = (),
+        evidence: Evidence | None = None,
+        count: int = 1,
+        step: int | None = 0,
+    ) -> Finding:
+        """Return a finding of this rule.
+
+        Args:
+            case: What is judged.
+            message: What is wrong, with the numbers, in one sentence without a full stop.
+            remedy: One thing to try, likewise.
+            site: The line that causes it.
+            related: Other lines, as `case.related` gives them; None is left out.
+            severity: The rule's own level if not given.
+            parameters: Those it explains (indices).
+            modules: Their modules' paths; by default those that own the parameters.
+            evidence: Measured numbers and the limits that they crossed.
+            count: How many things, by what the rule counts.
+            step: The first step that shows it.
+        """
+        location = case.site(site) if isinstance(site, int) else site
+        indices = list(dict.fromkeys(parameters))
+        names = tuple(case.recording.parameters[index].name for index in indices)
+        owners = tuple(modules) or tuple(dict.fromkeys(case.owner(index) for index in indices))
+        return Finding(
+            rule=self.code,
+            name=self.name,
+            severity=severity or self.level,
+            message=message,
+            location=location,
+            related=tuple(place for place in related if place is not None),
+            parameters=names,
+            modules=owners,
+            step=step,
+            count=count,
+            evidence=tuple((evidence or {}).items()),
+            remedy=remedy,
+            fingerprint=_fingerprint(self.code, location, case.recording.target.root, names),
+        )
+
+
+def _fingerprint(code: str, location: Site | None, root: str, parameters: Iterable[str]) -> str:
+    """Return what stays the same while lines move and numbers change."""
+    if location is None:
+        place = ["", *parameters]
+    else:
+        file = PurePath(location.file)
+        within = file.relative_to(root) if file.is_relative_to(root) else PurePath(file.name)
+        place = [within.as_posix(), location.function, location.source]
+    return hashlib.sha256("\0".join([code, *place]).encode(errors="replace")).hexdigest()[:16]

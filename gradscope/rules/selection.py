@@ -1,0 +1,62 @@
+"""Which rules a selector names."""
+
+from collections.abc import Iterable
+from difflib import get_close_matches
+
+from gradscope.errors import GradscopeError
+from gradscope.rules.catalogue import RULES
+from gradscope.rules.families import FAMILIES, family_of
+from gradscope.rules.rule import Rule
+from gradscope.rules.settings import Settings
+
+
+def rules_named(selector: str) -> tuple[type[Rule], ...]:
+    """Return the rules of a code, prefix of codes, family or name.
+
+    Raises:
+        GradscopeError: There is none.
+    """
+    wanted = selector.strip()
+    code = wanted.upper()
+    if code == "ALL":
+        return RULES
+    found = tuple(
+        rule
+        for rule in RULES
+        if (code.startswith("GS") and rule.code.startswith(code))
+        or wanted.lower() in (rule.name, family_of(rule.code))
+    )
+    if found or code in FAMILIES or wanted.lower() in FAMILIES.values():
+        return found
+    names = [*(rule.code for rule in RULES), *(rule.name for rule in RULES), *FAMILIES.values()]
+    close = get_close_matches(wanted, names, n=1) or get_close_matches(code, names, n=1)
+    raise GradscopeError(
+        f"no rule `{selector}`" + (f": did you mean `{close[0]}`?" if close else ""),
+        help="gradscope rule lists every rule",
+    )
+
+
+def reason_left_out(rule: type[Rule], settings: Settings) -> str | None:
+    """Return why the settings leave a rule out, None where they do not.
+
+    Of selectors that name a rule, the most specific decides, as in `--select GS1 --ignore GS105`;
+    between equals it is left out.
+
+    Raises:
+        GradscopeError: A selector names no rule.
+    """
+    if _specificity(rule, settings.extend_select) > 0:
+        return None
+    ignored = _specificity(rule, settings.ignore)
+    if not settings.select:
+        return "ignored" if ignored else None
+    selected = _specificity(rule, settings.select)
+    if not selected:
+        return "not selected"
+    return "ignored" if ignored >= selected else None
+
+
+def _specificity(rule: type[Rule], selectors: Iterable[str]) -> int:
+    """Return how narrowly the selectors name a rule; 0 where they do not."""
+    counts = [len(named) for s in selectors if rule in (named := rules_named(s))]
+    return len(RULES) + 1 - min(counts) if counts else 0

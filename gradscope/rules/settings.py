@@ -1,0 +1,24 @@
+"""Which rules run, with which thresholds, and where their findings do not count."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+Thresholds = Mapping[str, float]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """What the user chose; selectors are codes, prefixes of codes, families and names of rules."""
+
+    select: tuple[str, ...] = ()
+    """Only these; empty for all."""
+    ignore: tuple[str, ...] = ()
+    extend_select: tuple[str, ...] = ()
+    """These too, whatever `select` and `ignore` say."""
+    thresholds: Mapping[str, Thresholds] = field(default_factory=dict)
+    """By rule's name: values of its fields."""
+    per_module_ignores: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """By pattern of module paths, as `encoder.*`: what is not reported of them."""
+
+
+DEFAULT_SETTINGS = Settings()
