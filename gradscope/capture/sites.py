@@ -14,6 +14,7 @@ from torch.overrides import TorchFunctionMode
 from gradscope.capture.cuts import CutTracker
 from gradscope.capture.edges import Edge, edges
 from gradscope.capture.lines import Caller, Line, sequence_number
+from gradscope.capture.witness import Witness, by_name
 
 
 class SiteMode(TorchFunctionMode):
@@ -23,8 +24,11 @@ class SiteMode(TorchFunctionMode):
     without a torch function, as by a custom function whose forward calls none, have no line here.
     """
 
-    def __init__(self, caller: Caller, cuts: CutTracker) -> None:
+    def __init__(
+        self, caller: Caller, cuts: CutTracker, witnesses: tuple[Witness, ...] = ()
+    ) -> None:
         super().__init__()
+        self._witnesses = by_name(witnesses)
         self._caller = caller
         self._cuts = cuts
         self._next = sequence_number()
@@ -58,6 +62,11 @@ class SiteMode(TorchFunctionMode):
             self._cuts.see(func, args, kwargs, result)
             if getattr(func, "__name__", "") == "register_hook":
                 self.hooked += edges(args[:1])
+        witnesses = self._witnesses.get(getattr(func, "__name__", ""))
+        if witnesses is not None:
+            line = self._caller.line(sys._getframe(1))
+            for witness in witnesses:
+                witness.see(func.__name__, args, kwargs, result, line)
         return result
 
     def _note(self, start: int, end: int, line: Line | None) -> None:
