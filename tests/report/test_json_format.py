@@ -121,7 +121,9 @@ def test_report_without_a_step_is_valid(recording):
 
 
 def test_findings_are_valid_and_shown_relative_to_the_root(recording):
-    report = Report.from_recording(recording, (finding(), finding(location=None, step=None)))
+    report = Report.from_recording(
+        recording, Verdict(findings=(finding(), finding(location=None, step=None)))
+    )
     first, second = valid(render_json(report))["findings"]
     assert first["location"]["file"] == "train.py"
     assert first["related"][0]["file"] == "train.py"
