@@ -1,4 +1,4 @@
-"""Measures what gradscope costs: `python tests/benchmarks [steps] [growth] [memory] [startup]`.
+"""Measures what gradscope costs: `python tests/benchmarks [steps] [growth] …`.
 
 Everything is a ratio to the bare training step (forward, backward, optimizer step), the variants
 interleaved in one process on one thread, because machines are noisy and a ratio of medians is not.
@@ -10,6 +10,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import torch
@@ -17,12 +18,17 @@ import torch
 sys.path.insert(0, str(Path(__file__).parent))
 
 import peers
-from models import Step, gpt2_shape, small_mlp, unrolled_rnn
+from models import Step, deep_transformer, gpt2_shape, small_mlp, unrolled_rnn
 
+import gradscope
 from gradscope.capture.assemble import Assembler
 from gradscope.capture.naming import name_model
 from gradscope.capture.session import StepCapture
 from gradscope.recording.records import Environment
+from gradscope.report.model import Report
+from gradscope.rules.case import Case
+from gradscope.rules.catalogue import RULES
+from gradscope.rules.engine import judge
 
 GRADSCOPE = (sys.executable, "-m", "gradscope")
 QUIETLY = {"check": True, "capture_output": True}
@@ -143,8 +149,61 @@ def startup() -> None:
             print(f"  gradscope {arguments[0]:<12} {min(times):.3f} s")
 
 
+def rules() -> None:
+    """Print the time that the rules take on recordings of many tensors, and the slowest of them."""
+    print("\nrules")
+    for step in (deep_transformer(400), unrolled_rnn(10_000)):
+        report = inspected(step, 3)
+        recording = report.recording
+        start = time.perf_counter()
+        judge(recording)
+        seconds = time.perf_counter() - start
+        print(f"  {step.name}: {report.summary.tensors:,} tensors, {seconds:.3f} s")
+        case, times = Case(recording), {}
+        for kind in RULES:
+            start = time.perf_counter()
+            rule = kind()
+            if rule.obstacle(case) is None:
+                list(rule.check(case))
+            times[kind.code] = time.perf_counter() - start
+        for code in sorted(times, key=times.__getitem__, reverse=True)[:5]:
+            print(f"    {code} {times[code]:.3f} s")
+
+
+def inspection() -> None:
+    """Print the time of an inspection, with its probing steps and examinations, in bare steps."""
+    print("\ninspection")
+    for make in (gpt2_shape, small_mlp):
+        step = make()
+        step.bare()
+        variants = (step.bare, partial(inspected, step, 0), partial(inspected, step, 3))
+        times = []
+        for run in variants:
+            start = time.perf_counter()
+            run()
+            times.append(time.perf_counter() - start)
+        bare, without, whole = times
+        print(f"  {step.name}: {without / bare:.1f} bare steps without probes, {whole / bare:.1f}")
+
+
+def inspected(step: Step, probe_steps: int) -> Report:
+    """Inspect a step's model."""
+
+    def loss_fn(model: object, batch: object) -> torch.Tensor:
+        return step.loss()
+
+    return gradscope.inspect(step.model, step.inputs, loss_fn, probe_steps=probe_steps)
+
+
 if __name__ == "__main__":
     torch.set_num_threads(1)
-    tables = {"steps": steps, "growth": growth, "memory": memory, "startup": startup}
+    tables = {
+        "steps": steps,
+        "growth": growth,
+        "memory": memory,
+        "startup": startup,
+        "rules": rules,
+        "inspection": inspection,
+    }
     for name in sys.argv[1:] or tables:
         tables[name]()

@@ -77,6 +77,20 @@ def gpt2_shape() -> Step:
     return Step("GPT-2 shape, 22 M", model, optimizer, loss, tokens[:, :-1])
 
 
+def deep_transformer(layers: int) -> Step:
+    """Many blocks of little work: a graph of some 26 measured tensors a block."""
+    torch.manual_seed(0)
+    model = GPT(layers, 16, 2, 50, 8)
+    tokens = torch.randint(0, 50, (2, 9))
+
+    def loss() -> torch.Tensor:
+        logits = model(tokens[:, :-1])
+        return functional.cross_entropy(logits.flatten(0, 1), tokens[:, 1:].flatten())
+
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4)
+    return Step(f"{layers} blocks", model, optimizer, loss, tokens[:, :-1])
+
+
 def small_mlp() -> Step:
     """24 layers of width 64, batch 16: a step in which bookkeeping dominates."""
     torch.manual_seed(0)
