@@ -5,6 +5,7 @@ tensor references, and tuples or dataclasses of these; the recording's file gets
 """
 
 from gradscope.recording.evidence.examination import ExaminationRecord
+from gradscope.recording.evidence.forward_stat import ForwardStat
 
-EVIDENCE: tuple[type, ...] = (ExaminationRecord,)
+EVIDENCE: tuple[type, ...] = (ExaminationRecord, ForwardStat)
 """Every kind, in the order of their tables in a file."""

@@ -1,0 +1,88 @@
+"""What the forward computed: the values of every tensor of the graph."""
+
+import math
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from gradscope.capture.arithmetic import SAFE_NORMS, count_nonfinite, norm_in_double
+from gradscope.capture.graph import VIEW_OPERATIONS
+from gradscope.probes.operations import (
+    NodeNumber,
+    Operation,
+    OperationMode,
+    node_number,
+    reference,
+    run_again,
+)
+from gradscope.probes.scene import Scene
+from gradscope.recording.evidence.forward_stat import ForwardStat
+
+
+class Values(NamedTuple):
+    """The numbers of a tensor's elements."""
+
+    norm: float
+    minimum: float
+    """Of the finite elements; NaN where there are none."""
+    maximum: float
+    zeros: int
+    nonfinite: int
+
+
+def examine_forward(scene: Scene) -> str | None:
+    """Note what each tensor of the first step's graph held."""
+    mode = _ValuesMode()
+    places = run_again(scene, mode)
+    if isinstance(places, str):
+        return places
+    for number, (numel, values) in mode.values.items():
+        tensor = reference(places, number)
+        if tensor is not None:
+            scene.assembler.note(ForwardStat(tensor=tensor, numel=numel, **values._asdict()))
+    return None
+
+
+class _ValuesMode(OperationMode):
+    def __init__(self) -> None:
+        super().__init__()
+        self.values: dict[NodeNumber, tuple[int, Values]] = {}
+
+    def settled(self, operation: Operation) -> None:
+        """Measure the outputs of an operation that is in the graph."""
+        if operation.is_view:
+            return
+        for tensor in operation.outputs:
+            number = node_number(tensor)
+            if number is not None and type(tensor.grad_fn).__name__ not in VIEW_OPERATIONS:
+                self.values[number] = tensor.numel(), values_of(tensor)
+
+
+def values_of(tensor: Tensor) -> Values:
+    """Measure a tensor's elements: norm and extremes exactly."""
+    flat = tensor.detach().reshape(-1)
+    if not flat.numel():
+        return Values(0.0, math.nan, math.nan, 0, 0)
+    low, high = torch.aminmax(flat)
+    minimum, maximum = float(low), float(high)
+    zeros = flat.numel() - int(torch.count_nonzero(flat)) if minimum <= 0 <= maximum else 0
+    if math.isfinite(minimum) and math.isfinite(maximum):
+        return Values(_norm(flat, max(-minimum, maximum)), minimum, maximum, zeros, 0)
+    finite = flat[torch.isfinite(flat)]
+    norm = math.nan if bool(flat.isnan().any()) else math.inf
+    zeros = finite.numel() - int(torch.count_nonzero(finite))
+    least, greatest = (
+        (float(v) for v in torch.aminmax(finite)) if finite.numel() else (math.nan,) * 2
+    )
+    return Values(norm, least, greatest, zeros, count_nonfinite(flat))
+
+
+def _norm(flat: Tensor, magnitude: float) -> float:
+    """Euclidean norm of finite elements, where squares may overflow or vanish in float64."""
+    if flat.dtype not in SAFE_NORMS:
+        flat = flat.float()
+    low, high = SAFE_NORMS[flat.dtype]
+    if low < magnitude < high:
+        return float(torch.linalg.vector_norm(flat))
+    return norm_in_double(flat)

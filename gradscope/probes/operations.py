@@ -1,0 +1,208 @@
+"""Every operation of a forward that is run again, those that torch's own layers make included."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+from torch.autograd.graph import Node
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from gradscope.capture.graph import walk
+from gradscope.capture.lines import created
+from gradscope.capture.teardown import let_go
+from gradscope.errors import GradscopeError
+from gradscope.probes.scene import Scene
+from gradscope.recording.records import TensorRef
+
+
+@dataclass(frozen=True, slots=True)
+class Operation:
+    """A call that went through torch's dispatcher, and what it returned."""
+
+    name: str
+    """As the dispatcher knows it: `addmm`, `relu_`."""
+    args: tuple[object, ...]
+    kwargs: dict[str, object]
+    outputs: tuple[Tensor, ...]
+    """The plain floating tensors among what it returned."""
+    is_view: bool
+
+
+class OperationMode(TorchDispatchMode):
+    """Hands on every operation once its outputs have their place in autograd's graph.
+
+    An operation is run below autograd: only when the next one comes do its outputs know their node.
+    So each is held until then, and no longer.
+    """
+
+    # User code may call such operators; without this torch refuses to run them under a mode.
+    supports_higher_order_operators = True
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._waiting: Operation | None = None
+
+    def __torch_dispatch__(
+        self,
+        func: Callable[..., object],
+        types: object,
+        args: tuple[object, ...] = (),
+        kwargs: dict[str, object] | None = None,
+    ) -> object:
+        """Run an operation."""
+        kwargs = kwargs or {}
+        self._hand_on()
+        if not isinstance(func, torch._ops.OpOverload):
+            return func(*args, **kwargs)
+        name = func.overloadpacket.__name__
+        self.before(name, args, kwargs)
+        result = func(*args, **kwargs)
+        outputs = tuple(plain_floats(result))
+        operation = Operation(name, args, kwargs, outputs, func.is_view)
+        self.ran(operation)
+        if outputs:
+            self._waiting = operation
+        return result
+
+    def finish(self) -> None:
+        """Hand on the last operation, once the forward has ended."""
+        self._hand_on()
+
+    def before(self, name: str, args: tuple[object, ...], kwargs: dict[str, object]) -> None:
+        """Look at an operation that is about to run."""
+
+    def ran(self, operation: Operation) -> None:
+        """Look at an operation that has just run."""
+
+    def settled(self, operation: Operation) -> None:
+        """Look at an operation whose outputs know their nodes."""
+
+    def _hand_on(self) -> None:
+        operation, self._waiting = self._waiting, None
+        if operation is not None:
+            with torch.no_grad():
+                self.settled(operation)
+
+
+def plain_floats(value: object) -> Iterator[Tensor]:
+    """Yield the floating tensors that numbers can be read from, in a value or a list of values."""
+    if isinstance(value, Tensor):
+        if _is_plain(value):
+            yield value
+    elif isinstance(value, tuple | list):
+        for item in value:
+            yield from plain_floats(item)
+
+
+def _is_plain(tensor: Tensor) -> bool:
+    return (
+        type(tensor) in (Tensor, torch.nn.Parameter)
+        and tensor.is_floating_point()
+        and tensor.element_size() > 1  # no arithmetic exists for numbers of eight bits
+        and tensor.layout is torch.strided
+        and not (tensor.is_meta or tensor.is_nested)
+    )
+
+
+class NodeNumber(NamedTuple):
+    """An operation's output, as autograd knows it."""
+
+    number: int
+    """The creation number of its node."""
+    slot: int
+
+
+def node_number(tensor: Tensor) -> NodeNumber | None:
+    """Return where a tensor is in the graph, None where it is not in one or is a leaf."""
+    node = tensor.grad_fn if tensor.requires_grad else None
+    number = None if node is None else created(node)
+    return None if number is None else NodeNumber(number, tensor.output_nr)
+
+
+Places = dict[int, int]
+"""By creation number of the second run's nodes: the node's record."""
+
+
+def run_again(scene: Scene, mode: OperationMode) -> Places | str:
+    """Run the forward under a mode.
+
+    Returns:
+        Where the nodes' records are, or why the forward could not be run again. Where the second
+        run made other nodes than the first, those between the first difference and the last have no
+        place.
+    """
+    if scene.opaque:
+        return "compiled code runs out of sight"
+    if not scene.reruns:
+        return "the forward may be run only once"
+    try:
+        with mode:
+            outcome = scene.forward()
+            mode.finish()
+    except GradscopeError as error:
+        return f"the forward raised when it was run again: {error.what}"
+    graph = walk(outcome.loss)
+    del outcome
+    known = _in_order(scene.capture.graph.nodes, scene.capture.graph.operations)
+    again = _in_order(graph.nodes, graph.operations)
+    first = scene.place.first_node
+    places = {number: first + index for number, index in _aligned(known, again)}
+    graph.index.clear()
+    graph.leaves.clear()
+    let_go(graph.nodes)
+    return places
+
+
+def reference(places: Places, number: NodeNumber | None) -> TensorRef | None:
+    """Return a tensor of the recording's graph, None where it is not known there."""
+    if number is None or number.number not in places:
+        return None
+    return TensorRef(node=places[number.number], slot=number.slot)
+
+
+@dataclass(frozen=True, slots=True)
+class _Made:
+    """A node by what tells it from others, and where it is."""
+
+    number: int
+    index: int
+    likeness: tuple[object, ...]
+
+
+def _in_order(nodes: list[Node], operations: list[str]) -> list[_Made]:
+    """Return nodes in the order of their making."""
+    made = [
+        _Made(number, index, (operations[index], *_shapes(node)))
+        for index, node in enumerate(nodes)
+        if (number := created(node)) is not None
+    ]
+    return sorted(made, key=lambda node: node.number)
+
+
+def _shapes(node: Node) -> list[object]:
+    return [
+        None if metadata.is_nested_tensor else tuple(metadata.shape)
+        for metadata in node._input_metadata
+    ]
+
+
+def _aligned(known: list[_Made], again: list[_Made]) -> Iterator[tuple[int, int]]:
+    """Yield numbers of the second run's nodes with places of the first's that are the same.
+
+    Under a mode torch writes some operations in other ones, so that the runs may differ in places:
+    what is before the first difference and after the last is the same.
+    """
+    shorter = min(len(known), len(again))
+    ahead = 0
+    while ahead < shorter and known[ahead].likeness == again[ahead].likeness:
+        ahead += 1
+    behind = 0
+    while behind < shorter - ahead and known[-1 - behind].likeness == again[-1 - behind].likeness:
+        behind += 1
+    for old, new in zip(known[:ahead], again[:ahead], strict=True):
+        yield new.number, old.index
+    if behind:
+        for old, new in zip(known[-behind:], again[-behind:], strict=True):
+            yield new.number, old.index
