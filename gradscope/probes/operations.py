@@ -9,7 +9,7 @@ from torch import Tensor
 from torch.autograd.graph import Node
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from gradscope.capture.graph import walk
+from gradscope.capture.graph import VIEW_OPERATIONS, walk
 from gradscope.capture.lines import created
 from gradscope.capture.teardown import let_go
 from gradscope.errors import GradscopeError
@@ -41,7 +41,7 @@ class OperationMode(TorchDispatchMode):
     supports_higher_order_operators = True
 
     def __init__(self) -> None:
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]
         self._waiting: Operation | None = None
 
     def __torch_dispatch__(
@@ -172,11 +172,15 @@ class _Made:
 
 
 def _in_order(nodes: list[Node], operations: list[str]) -> list[_Made]:
-    """Return nodes in the order of their making."""
+    """Return nodes in the order of their making, without views.
+
+    One view may be written in several ways: which of them torch takes is another matter under a
+    mode.
+    """
     made = [
         _Made(number, index, (operations[index], *_shapes(node)))
         for index, node in enumerate(nodes)
-        if (number := created(node)) is not None
+        if operations[index] not in VIEW_OPERATIONS and (number := created(node)) is not None
     ]
     return sorted(made, key=lambda node: node.number)
 
