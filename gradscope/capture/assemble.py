@@ -180,7 +180,7 @@ class Assembler:
             command=self._command,
             environment=self._environment,
             target=target,
-            parameters=self._named.parameter_records,
+            parameters=tuple(self._graphs.parameters),
             modules=tuple(self._graphs.modules),
             calls=tuple(self._graphs.calls),
             sites=tuple(self._graphs.sites),

@@ -10,7 +10,7 @@ from gradscope.capture.lines import Line
 from gradscope.capture.session import StepCapture
 from gradscope.recording.records import CutRecord
 
-_Ranked = tuple[Cut, dict[int, Line | None]]
+_SUMS = frozenset({"AddBackward0", "RsubBackward0", "RsubBackward1", "SubBackward0"})
 
 
 class CutFinder:
@@ -33,7 +33,7 @@ class CutFinder:
     def _parameters_behind(self, cut: Cut) -> dict[int, Line | None]:
         """Return the parameters that the cut stops, and the line that still carried each."""
         found: dict[int, Line | None] = {}
-        for edge in cut.sources if self._unreached else ():
+        for edge in cut.sources.values() if self._unreached else ():
             line = None if edge.node is None else self._capture.line_of(edge.node)
             for leaf in leaves_behind(edge):
                 place = self._unreached.get(id(leaf))
@@ -74,7 +74,31 @@ class CutFinder:
                     parameters=tuple(sorted(parameters)),
                     joins=tuple(place.first_node + node for node in _joined(cut, self._nodes)),
                     count=cut.count,
+                    call=None if cut.call is None else place.first_call + cut.call,
+                    whole_call=cut.whole_call,
+                    taken_out=cut.taken_out or cut.kind == "read",
+                    straight_through=self._is_straight_through(cut),
                 )
+
+    def _is_straight_through(self, cut: Cut) -> bool:
+        """Return whether what was cut off is replaced, as in `x + (q - x).detach()`.
+
+        There the difference that is cut off is added to one of its own terms, which hands the
+        gradient on.
+        """
+        graph = self._capture.graph
+        terms = {
+            graph.index.get(node)
+            for edge in cut.sources.values()
+            if edge.node is not None and type(edge.node).__name__ in _SUMS
+            for node, _ in edge.node.next_functions
+            if node is not None
+        }
+        return any(
+            graph.operations[node] in _SUMS and following in terms
+            for node in _joined(cut, self._nodes)
+            for following, _ in graph.successors[node]
+        )
 
 
 def _joined(cut: Cut, nodes: dict[int, int]) -> list[int]:

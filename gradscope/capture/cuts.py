@@ -46,8 +46,13 @@ _SHAPES = frozenset(
 
 _DETACHES = frozenset({"data", "detach", "detach_"})
 
+_WITH_INDICES = frozenset(
+    {"cummax", "cummin", "kthvalue", "max", "median", "min", "mode", "nanmedian", "sort", "topk"}
+)
+"""Calls that return values, which carry gradients, and indices, which do not."""
+
 MOST_SOURCES = 64
-"""So many tensors that one line cuts off are kept."""
+"""So many intermediate tensors that one line cuts off are kept; leaves all."""
 
 
 @dataclass(slots=True)
@@ -57,8 +62,14 @@ class Cut:
     operation: str
     kind: CutKind
     line: Line | None
-    sources: list[Edge] = field(default_factory=list)
-    """What was cut off."""
+    call: int | None
+    """The innermost module call in which it happened."""
+    whole_call: bool
+    """Whether a whole module was called without gradients; the line is that of its call."""
+    sources: dict[int, Edge] = field(default_factory=dict)
+    """What was cut off, by `id` of the node or leaf."""
+    taken_out: bool = False
+    """Whether numbers from behind it were taken out of torch."""
     count: int = 0
     joins: list[tuple[int, int]] = field(default_factory=list)
     """First creation number, and the one after the last, of each operation into which something
@@ -100,11 +111,27 @@ class CutTracker:
         with DisableTorchFunction():
             # Written in place, or handed on as it is: nothing was cut off.
             returned = [tensor for tensor in returned if not tensor.requires_grad]
+        if name in _READS:
+            for origin in origins:
+                self.cuts[origin].taken_out = True
         if sources and (returned or name in _READS):
-            origins |= {self._note(name, sources)}
+            origins |= {self._note(name, _kind(name), sources)}
         if origins:
             for tensor in returned:
                 self._follow(tensor, origins)
+
+    def see_indices(
+        self, func: Callable[..., object], args: tuple[object, ...], result: object
+    ) -> None:
+        """Look at a call that returned several tensors, of which some may be indices."""
+        if getattr(func, "__name__", "") not in _WITH_INDICES:
+            return
+        with DisableTorchFunction():
+            indices = [tensor for tensor in _returned(result) if not tensor.requires_grad]
+        if indices:
+            origin = self._note(func.__name__, "non-differentiable", edges(args))
+            for tensor in indices:
+                self._follow(tensor, frozenset({origin}))
 
     def join(
         self,
@@ -121,15 +148,23 @@ class CutTracker:
         self.cuts.clear()
         self._behind.clear()
 
-    def _note(self, name: str, sources: list[Edge]) -> int:
-        line = self._caller.line(sys._getframe(3))
+    def _note(self, name: str, kind: CutKind, sources: list[Edge]) -> int:
+        calls = self._caller.open_calls
+        whole = self._caller.first_call_without_grad() if kind == "no-grad" else None
+        if whole is None:
+            line = self._caller.line(sys._getframe(3))
+        else:  # of all that happens in there, the call is the cause
+            name, line, calls = "forward", calls[whole].line, calls[:whole]
         key = (name, id(line.code), line.number) if line else (name, 0, 0)
         place = self._places.setdefault(key, len(self.cuts))
         if place == len(self.cuts):
-            self.cuts.append(Cut(name, _kind(name), line))
+            call = calls[-1].number if calls else None
+            self.cuts.append(Cut(name, kind, line, call, whole is not None))
         cut = self.cuts[place]
         cut.count += 1
-        cut.sources += sources[: MOST_SOURCES - len(cut.sources)]
+        for edge in sources:
+            if edge.leaf is not None or len(cut.sources) < MOST_SOURCES:
+                cut.sources[id(edge.leaf if edge.node is None else edge.node)] = edge
         return place
 
     def _origins(self, given: object) -> frozenset[int]:

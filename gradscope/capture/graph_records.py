@@ -9,7 +9,7 @@ from typing import NamedTuple
 from torch import nn
 from torch.autograd.graph import Node
 
-from gradscope.capture.definitions import Definitions
+from gradscope.capture.definitions import Definitions, Registration
 from gradscope.capture.edges import Edge
 from gradscope.capture.graph import VIEW_OPERATIONS, Graph
 from gradscope.capture.lines import Line, created
@@ -74,6 +74,10 @@ class GraphRecords:
         self.modules: list[ModuleRecord] = [
             replace(record, site=self.site_of(definitions.modules.get(module)))
             for module, record in zip(named.modules, named.module_records, strict=True)
+        ]
+        self.parameters = [
+            replace(record, site=self._site_of_registration(definitions.registration(parameter)))
+            for parameter, record in zip(named.parameters, named.parameter_records, strict=True)
         ]
         self.calls: list[ModuleCallRecord] = []
         self.nodes: list[NodeRecord] = []
@@ -181,6 +185,9 @@ class GraphRecords:
                 )
             )
         return place
+
+    def _site_of_registration(self, registration: Registration | None) -> int | None:
+        return None if registration is None else self.site_of(registration.line)
 
     def site_of(self, line: Line | None) -> int | None:
         """Return the index of a line's record, made now if it is new."""

@@ -50,13 +50,24 @@ class Line(NamedTuple):
     number: int
 
 
+class OpenCall(NamedTuple):
+    """A call of a module whose forward is running."""
+
+    number: int
+    """Its place among the calls."""
+    line: Line | None
+    """The line that made it."""
+    with_grad: bool
+    """Whether gradients were on when it began."""
+
+
 class Caller:
     """Finds the line that called into torch."""
 
     def __init__(self) -> None:
         self._kinds: dict[str, int] = {}
-        self.module_lines: list[Line | None] = []
-        """The lines that called the modules whose forward is running, innermost last."""
+        self.open_calls: list[OpenCall] = []
+        """The modules whose forward is running, innermost last."""
 
     def line(self, frame: FrameType | None) -> Line | None:
         """Return the innermost line outside torch, seen from `frame`; None for gradscope's own."""
@@ -70,10 +81,15 @@ class Caller:
                     return Line(code, frame.f_lineno)
                 if kind == _GRADSCOPE:
                     return None
-                if self.module_lines:  # the module's line is known: no need to go further out
-                    return self.module_lines[-1]
+                if self.open_calls:  # the module's line is known: no need to go further out
+                    return self.open_calls[-1].line
             frame = frame.f_back
         return None
+
+    def first_call_without_grad(self) -> int | None:
+        """Return the place among the open calls of the outermost that runs without gradients."""
+        places = (place for place, call in enumerate(self.open_calls) if not call.with_grad)
+        return next(places, None)
 
     def line_of_module_call(self, frame: FrameType | None) -> Line | None:
         """Return the line that called the module that is just being called."""

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from types import FrameType
 from typing import Any
 
+import torch
 from torch import nn
 from torch._C import DisableTorchFunction
 from torch.nn.modules.module import (
@@ -22,7 +23,7 @@ from torch.nn.modules.module import (
 from torch.utils.hooks import RemovableHandle
 
 from gradscope.capture.edges import Edge, edges
-from gradscope.capture.lines import Caller, Line, sequence_number
+from gradscope.capture.lines import Caller, Line, OpenCall, sequence_number
 
 _FAST = (nn.MultiheadAttention, nn.TransformerEncoder, nn.TransformerEncoderLayer)
 """Modules that, in eval mode, may take a faster way with other rounding, but never under a torch
@@ -53,7 +54,7 @@ class ModuleTracker:
         self._thread = threading.get_ident()
         self._handles: list[RemovableHandle] = []
         self._guards: dict[int, AbstractContextManager[None]] = {}
-        self._open: list[int] = []
+        self._open = caller.open_calls
         self._lines_of_wrapped: dict[int, Line | None] = {}
         """By `id` of a module that its wrapper is about to call."""
         self.calls: list[ModuleCall] = []
@@ -72,7 +73,7 @@ class ModuleTracker:
             # torch leaves this entry behind, and then takes it for a hook.
             _global_forward_hooks_with_kwargs.pop(handle.id, None)
         self._handles = []
-        self._caller.module_lines.clear()
+        self._open.clear()
 
     def _enter(self, module: nn.Module, args: tuple[object, ...]) -> None:
         if threading.get_ident() != self._thread:
@@ -81,14 +82,13 @@ class ModuleTracker:
             wrapped_line = self._caller.line_of_module_call(sys._getframe(1))
             self._lines_of_wrapped[id(module._orig_mod)] = wrapped_line
             return
-        parent = self._open[-1] if self._open else None
+        parent = self._open[-1].number if self._open else None
         # A wrapper's line is that of the call it hands on; from here it would not be found.
         line = self._lines_of_wrapped and self._lines_of_wrapped.pop(id(module), None)
         line = line or self._caller.line_of_module_call(sys._getframe(1))
         # Keyword arguments reach no global hook before the forward, and may be written into by it.
         inputs = edges(args or _keyword_arguments(sys._getframe(1)))
-        self._caller.module_lines.append(line)
-        self._open.append(len(self.calls))
+        self._open.append(OpenCall(len(self.calls), line, torch.is_grad_enabled()))
         self.calls.append(ModuleCall(module, parent, line, sequence_number(), inputs))
         if not module.training and isinstance(module, _FAST):
             guard: AbstractContextManager[None] = DisableTorchFunction()
@@ -106,9 +106,8 @@ class ModuleTracker:
         # A forward that was left by an exception may not have come here: its call is closed with
         # the next outer one.
         while self._open:
-            number = self._open.pop()
+            number = self._open.pop().number
             call = self.calls[number]
-            self._caller.module_lines.pop()
             if self._guards and (guard := self._guards.pop(number, None)) is not None:
                 guard.__exit__(None, None, None)
             call.end = sequence_number()

@@ -56,6 +56,8 @@ class SiteMode(TorchFunctionMode):
         if end != start:
             self._note(start, end, self._caller.line(sys._getframe(1)))
             self._next = end
+            if isinstance(result, tuple):
+                self._cuts.see_indices(func, args, result)
             if self._cuts.following:
                 self._cuts.join(args, kwargs, (start, end))
         else:

@@ -61,6 +61,9 @@ class ParameterRecord:
     requires_grad: bool
     optimizer_group: int | None
     """Index of its group in the optimizer; None without an optimizer, or when it is in no group."""
+    site: int | None = None
+    """The line that gave it to its module, as `self.scale = nn.Parameter(…)` or the one that made
+    the layer; None where that was not watched."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -156,6 +159,14 @@ class CutRecord:
     could be followed led to the loss."""
     count: int
     """How many calls on this line cut something off."""
+    call: int | None = None
+    """The innermost module call in which it happened; None outside of all."""
+    whole_call: bool = False
+    """Whether a whole module was called without gradients; the line is that of its call."""
+    taken_out: bool = False
+    """Whether numbers from behind it were taken out of torch, where they cannot be followed."""
+    straight_through: bool = False
+    """Whether something else hands the gradient on in its place, as in `x + (q - x).detach()`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

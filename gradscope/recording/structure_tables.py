@@ -37,11 +37,12 @@ def _write_parameter(record: ParameterRecord) -> Cells:
         record.numel,
         record.requires_grad,
         record.optimizer_group,
+        record.site,
     )
 
 
 def _read_parameter(row: Row) -> ParameterRecord:
-    index, name, aliases, module, shape, device, numel, requires_grad, group = row
+    index, name, aliases, module, shape, device, numel, requires_grad, group, site = row
     return ParameterRecord(
         index=index,
         name=name,
@@ -52,6 +53,7 @@ def _read_parameter(row: Row) -> ParameterRecord:
         numel=numel,
         requires_grad=bool(requires_grad),
         optimizer_group=group,
+        site=site,
     )
 
 
@@ -66,6 +68,7 @@ PARAMETERS: Table[ParameterRecord] = Table(
         "numel INTEGER",
         "requires_grad INTEGER",
         "optimizer_group INTEGER",
+        "site INTEGER",
     ),
     write=_write_parameter,
     read=_read_parameter,
@@ -252,11 +255,16 @@ def _write_cut(record: CutRecord) -> Cells:
         write_indices(record.parameters),
         write_indices(record.joins),
         record.count,
+        record.call,
+        record.whole_call,
+        record.taken_out,
+        record.straight_through,
     )
 
 
 def _read_cut(row: Row) -> CutRecord:
-    _, graph, operation, kind, site, last, parameters, joins, count = row
+    _, graph, operation, kind, site, last, parameters, joins, count, call, *flags = row
+    whole_call, taken_out, straight_through = map(bool, flags)
     return CutRecord(
         graph=graph,
         operation=operation,
@@ -266,6 +274,10 @@ def _read_cut(row: Row) -> CutRecord:
         parameters=read_indices(parameters),
         joins=read_indices(joins),
         count=count,
+        call=call,
+        whole_call=whole_call,
+        taken_out=taken_out,
+        straight_through=straight_through,
     )
 
 
@@ -280,6 +292,10 @@ CUTS: Table[CutRecord] = Table(
         "parameters TEXT",
         "joins TEXT",
         "count INTEGER",
+        "call INTEGER",
+        "whole_call INTEGER",
+        "taken_out INTEGER",
+        "straight_through INTEGER",
     ),
     write=_write_cut,
     read=_read_cut,
