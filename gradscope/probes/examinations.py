@@ -3,13 +3,17 @@
 from collections.abc import Callable
 
 from gradscope.probes.forward_values import examine_forward
+from gradscope.probes.nonfinite_origins import examine_nonfinite
 from gradscope.probes.scene import Scene
 from gradscope.recording.evidence.examination import ExaminationRecord
 
 Examine = Callable[[Scene], str | None]
 """Notes what it finds in the scene's assembler; returns why it could not be made, else None."""
 
-EXAMINATIONS: tuple[tuple[str, Examine], ...] = (("forward", examine_forward),)
+EXAMINATIONS: tuple[tuple[str, Examine], ...] = (
+    ("forward", examine_forward),
+    ("non-finite", examine_nonfinite),
+)
 """Name, as rules ask for it, and examination."""
 
 

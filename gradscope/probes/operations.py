@@ -66,8 +66,8 @@ class OperationMode(TorchDispatchMode):
             self._waiting = operation
         return result
 
-    def finish(self) -> None:
-        """Hand on the last operation, once the forward has ended."""
+    def ended(self, loss: Tensor) -> None:
+        """Hand on the last operation, now that the forward has ended in a loss."""
         self._hand_on()
 
     def before(self, name: str, args: tuple[object, ...], kwargs: dict[str, object]) -> None:
@@ -140,7 +140,7 @@ def run_again(scene: Scene, mode: OperationMode) -> Places | str:
     try:
         with mode:
             outcome = scene.forward()
-            mode.finish()
+            mode.ended(outcome.loss)
     except GradscopeError as error:
         return f"the forward raised when it was run again: {error.what}"
     graph = walk(outcome.loss)

@@ -6,6 +6,7 @@ tensor references, and tuples or dataclasses of these; the recording's file gets
 
 from gradscope.recording.evidence.examination import ExaminationRecord
 from gradscope.recording.evidence.forward_stat import ForwardStat
+from gradscope.recording.evidence.nonfinite import NonfiniteRecord
 
-EVIDENCE: tuple[type, ...] = (ExaminationRecord, ForwardStat)
+EVIDENCE: tuple[type, ...] = (ExaminationRecord, ForwardStat, NonfiniteRecord)
 """Every kind, in the order of their tables in a file."""
