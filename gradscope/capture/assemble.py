@@ -14,6 +14,7 @@ from gradscope.capture.graph_records import GraphPlace, GraphRecords
 from gradscope.capture.lines import Line
 from gradscope.capture.naming import NamedModel
 from gradscope.capture.session import Measurements, StepCapture
+from gradscope.capture.sources import sources_around
 from gradscope.recording.records import (
     CutRecord,
     Environment,
@@ -193,7 +194,7 @@ class Assembler:
             skipped=tuple(self._skipped),
             input_stats=tuple(self._input_stats),
             cuts=tuple(self._cuts),
-            evidence=tuple(self._evidence),
+            evidence=(*self._evidence, *sources_around(self._graphs.sites)),
         )
 
 
