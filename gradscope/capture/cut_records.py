@@ -53,6 +53,12 @@ class CutFinder:
         cut = max(cuts, key=lambda cut: (bool(_joined(cut, self._nodes)), cut.kind != "read"))
         return f"{_call(cut)}{_place(cut.line)} cuts it off from the loss"
 
+    def unsettled(self, place: int) -> tuple[int, ...]:
+        """Return the cuts behind which a parameter lies, if none is known to lead to the loss."""
+        behind = [n for n, (_, parameters) in enumerate(self._explained) if place in parameters]
+        cuts = self._capture.cuts.cuts
+        return () if any(_joined(cuts[n], self._nodes) for n in behind) else tuple(behind)
+
     def records(
         self, place: GraphPlace, site_of: Callable[[Line | None], int | None]
     ) -> Iterator[CutRecord]:

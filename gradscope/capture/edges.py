@@ -38,6 +38,8 @@ def _is_old(tensor: Tensor) -> bool:
 
 def _edge(tensor: Tensor) -> Edge:
     node = tensor.grad_fn
+    if node is None and tensor._is_view() and tensor._base is not None:  # made under no_grad
+        return _edge(tensor._base)
     return Edge(None, 0, tensor) if node is None else Edge(node, tensor.output_nr, None)
 
 

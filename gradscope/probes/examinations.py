@@ -3,6 +3,7 @@
 from collections.abc import Callable
 
 from gradscope.probes.forward_values import examine_forward
+from gradscope.probes.influence import examine_influence
 from gradscope.probes.nonfinite_origins import examine_nonfinite
 from gradscope.probes.scene import Scene
 from gradscope.recording.evidence.examination import ExaminationRecord
@@ -12,6 +13,7 @@ Examine = Callable[[Scene], str | None]
 
 EXAMINATIONS: tuple[tuple[str, Examine], ...] = (
     ("forward", examine_forward),
+    ("influence", examine_influence),
     ("non-finite", examine_nonfinite),
 )
 """Name, as rules ask for it, and examination."""

@@ -6,8 +6,15 @@ tensor references, and tuples or dataclasses of these; the recording's file gets
 
 from gradscope.recording.evidence.examination import ExaminationRecord
 from gradscope.recording.evidence.forward_stat import ForwardStat
+from gradscope.recording.evidence.influence import InfluenceRecord
 from gradscope.recording.evidence.nonfinite import NonfiniteRecord
 from gradscope.recording.evidence.source import SourceRecord
 
-EVIDENCE: tuple[type, ...] = (ExaminationRecord, ForwardStat, NonfiniteRecord, SourceRecord)
+EVIDENCE: tuple[type, ...] = (
+    ExaminationRecord,
+    ForwardStat,
+    InfluenceRecord,
+    NonfiniteRecord,
+    SourceRecord,
+)
 """Every kind, in the order of their tables in a file."""
