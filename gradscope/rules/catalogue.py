@@ -2,9 +2,15 @@
 
 from gradscope.rules.gradient_cut import GradientCut
 from gradscope.rules.non_differentiable_operation import NonDifferentiableOperation
+from gradscope.rules.non_finite_forward import NonFiniteForward
+from gradscope.rules.non_finite_gradient import NonFiniteGradient
 from gradscope.rules.rule import Rule
+from gradscope.rules.wrong_custom_gradient import WrongCustomGradient
 
 RULES: tuple[type[Rule], ...] = (
+    NonFiniteGradient,
+    NonFiniteForward,
     GradientCut,
     NonDifferentiableOperation,
+    WrongCustomGradient,
 )

@@ -1,0 +1,130 @@
+"""Why an operation's backward makes NaN or infinity: the classic causes, told apart."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from gradscope.recording.evidence.forward_stat import ForwardStat
+from gradscope.recording.records import GradientStat, NodeRecord, Shape, TensorRef
+from gradscope.rules.case import Case
+from gradscope.rules.gradient_breaks import GradientBreak, forward_inputs, forward_stats
+from gradscope.rules.singularities import LARGEST, SINGULARITIES, Singularity, plain_name
+
+_WHERE_DIVISION = (
+    "make the denominator safe before the division, as in a / torch.where(ok, b, 1): where() after "
+    "it picks values only, and its backward multiplies 0 by infinity"
+)
+_WHERE = (
+    "make the argument safe before {function}, as in {function}(torch.where(ok, x, 1)): where() "
+    "after it picks values only, and its backward multiplies 0 by infinity"
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cause:
+    """Why an operation makes what is not finite."""
+
+    function: str
+    """As users write it."""
+    reason: str
+    """Goes on after what was made; empty where nothing more is known."""
+    remedy: str
+    evidence: Mapping[str, float | str | bool | None]
+
+
+def what_it_is(gradient: GradientStat) -> str:
+    """Return the word for what of a gradient is not finite."""
+    return "NaN" if gradient.norm != gradient.norm else "infinity"
+
+
+def cause_of_break(case: Case, one: GradientBreak) -> Cause:
+    """Return why an operation's backward broke a gradient."""
+    stats = forward_stats(case)
+    node = one.node
+    output = stats.get(TensorRef(node=node.index, slot=0))
+    inputs = [stats[ref] for ref in forward_inputs(case, node.index) if ref in stats]
+    singularity = SINGULARITIES.get(plain_name(node.operation))
+    if singularity is not None:
+        return _singular(case, node, singularity, output, inputs)
+    broken = sum(stat.nonfinite for stat in (*inputs, *([output] if output else [])))
+    function = function_name(node)
+    if broken:
+        return Cause(
+            function=function,
+            reason=f": its forward already held {broken} numbers that are not finite",
+            remedy="find the operation of the forward that made them; they multiply into gradients",
+            evidence={"nonfinite_in_forward": broken},
+        )
+    return _overflow(node, one, function) or _unknown(function)
+
+
+def function_name(node: NodeRecord) -> str:
+    """Return an operation as users know it."""
+    singularity = SINGULARITIES.get(plain_name(node.operation))
+    if singularity is not None:
+        return singularity.function
+    base, _, number = node.operation.partition("Backward")
+    return _snake(base) if number else base  # a function of the user's own has no number
+
+
+def _snake(name: str) -> str:
+    pieces = [f"_{c.lower()}" if c.isupper() else c for c in name]
+    return "".join(pieces).lstrip("_")
+
+
+def _singular(
+    case: Case,
+    node: NodeRecord,
+    singularity: Singularity,
+    output: ForwardStat | None,
+    inputs: list[ForwardStat],
+) -> Cause:
+    evidence: dict[str, float | str | bool | None] = {}
+    reason = f": where {singularity.where}, its derivative is infinite"
+    if output is not None and singularity.sign != "none":
+        count = output.zeros if singularity.sign == "zeros" else output.nonfinite
+        if count:
+            evidence["singular_elements"] = count
+            reason = (
+                f": {singularity.where} at {count} of {output.numel} elements, where its "
+                "derivative is infinite"
+            )
+    if inputs:
+        evidence |= {"minimum": inputs[0].minimum, "maximum": inputs[0].maximum}
+    chosen = any(user.operation.startswith("WhereBackward") for user in case.consumers(node.index))
+    remedy = singularity.remedy
+    if chosen:
+        divides = singularity.function == "division"
+        remedy = _WHERE_DIVISION if divides else _WHERE.format(function=singularity.function)
+    return Cause(function=singularity.function, reason=reason, remedy=remedy, evidence=evidence)
+
+
+def _overflow(node: NodeRecord, one: GradientBreak, function: str) -> Cause | None:
+    """Return the cause of a gradient that has outgrown its type."""
+    shape: Shape | None = node.outputs[0] if node.outputs else None
+    largest = LARGEST.get(shape.dtype) if shape else None
+    if shape is None or largest is None or not one.given.absolute_maximum > largest**0.25:
+        return None
+    half = shape.dtype == "float16"
+    return Cause(
+        function=function,
+        reason=(
+            f": it overflows {shape.dtype}, whose largest number is {largest:.5g}, from elements "
+            f"up to {one.given.absolute_maximum:.3g}"
+        ),
+        remedy=(
+            "compute this part in bfloat16 or float32, or lower the loss scale"
+            if half
+            else "make the loss or the weights smaller: the gradient grows on its way back"
+        ),
+        evidence={"given_maximum": one.given.absolute_maximum, "largest": largest},
+    )
+
+
+def _unknown(function: str) -> Cause:
+    return Cause(
+        function=function,
+        reason="",
+        remedy=f"look at the backward of {function}, and at what it is given: 0, or numbers near "
+        "the type's limit",
+        evidence={},
+    )
