@@ -35,6 +35,8 @@ class Signs:
     times: str
     arrow: str
     separator: str
+    bar: str
+    """Between line numbers and code."""
 
 
 UNICODE = Signs(
@@ -48,6 +50,7 @@ UNICODE = Signs(
     times="×",  # noqa: RUF001 - the sign of multiplication is meant
     arrow="→",
     separator=" · ",
+    bar="│",
 )
 ASCII = Signs(
     full="#",
@@ -60,6 +63,7 @@ ASCII = Signs(
     times="x",
     arrow="->",
     separator=" | ",
+    bar="|",
 )
 
 

@@ -6,11 +6,11 @@ from rich.console import Console, RenderableType
 from rich.padding import Padding
 from rich.text import Text
 
-from gradscope.recording.finding import Finding, Severity
 from gradscope.report.figures import counted, figure
+from gradscope.report.finding_words import found_text
 from gradscope.report.model import Report
 from gradscope.report.page import Page, Trimmed
-from gradscope.report.paths import shown_site
+from gradscope.report.text_findings import findings_section, unjudged_section
 from gradscope.report.text_modules import module_section
 from gradscope.report.text_parameters import parameter_section
 from gradscope.report.text_summary import header, probe_line, summary_table
@@ -18,7 +18,6 @@ from gradscope.report.text_tensors import tensor_section
 from gradscope.report.view import ViewOptions
 
 _SKIPPED_SHOWN = 5
-_SEVERITIES: dict[Severity, str] = {"error": "bold red", "warning": "magenta", "note": "cyan"}
 
 
 def render_text(report: Report, view: ViewOptions, console: Console) -> None:
@@ -34,9 +33,9 @@ def render_text(report: Report, view: ViewOptions, console: Console) -> None:
 
 def _blocks(report: Report, view: ViewOptions, page: Page) -> Iterator[list[RenderableType]]:
     yield list(header(report, page))
+    yield list(findings_section(report, page))
     scope = [Text("of the whole model:", style="dim")] if view.module else []
     yield [*scope, summary_table(report, page)]
-    yield list(_findings(report.findings, page))
     yield list(module_section(report, view, page))
     lists: list[list[RenderableType]] = [
         list(parameter_section(report, view, page)),
@@ -46,21 +45,7 @@ def _blocks(report: Report, view: ViewOptions, page: Page) -> Iterator[list[Rend
     yield from reversed(lists) if report.summary.nonfinite_tensors else lists
     yield list(probe_line(report, page))
     yield list(_skipped(report, page))
-
-
-def _findings(findings: tuple[Finding, ...], page: Page) -> Iterator[RenderableType]:
-    if findings:
-        yield Text("Findings", style="bold")
-    for finding in findings:
-        title = Text(f"{finding.rule} {finding.severity}", style=_SEVERITIES[finding.severity])
-        yield title.append(f" {finding.name}: ", style="not bold").append_text(
-            page.text(finding.message)
-        )
-        if finding.location is not None:
-            place = shown_site(finding.location, page.root)
-            source = finding.location.source
-            yield Padding(page.text(f"{page.signs.arrow} {place}  {source}"), (0, 0, 0, 2))
-        yield Padding(page.text(f"help: {finding.remedy}"), (0, 0, 0, 2))
+    yield list(unjudged_section(report, page))
 
 
 def _skipped(report: Report, page: Page) -> Iterator[RenderableType]:
@@ -75,7 +60,9 @@ def _skipped(report: Report, page: Page) -> Iterator[RenderableType]:
 
 def _closing(report: Report, view: ViewOptions, page: Page) -> Text:
     summary = report.summary
+    found = found_text(report)
     counts = [
+        *([f"{found} above"] if found else []),
         counted(summary.parameters, "parameter"),
         counted(summary.tensors, "tensor"),
         f"global gradient norm {figure(summary.grad_norm, page.signs)}",

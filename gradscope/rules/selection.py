@@ -8,6 +8,7 @@ from gradscope.rules.catalogue import RULES
 from gradscope.rules.families import FAMILIES, family_of
 from gradscope.rules.rule import Rule
 from gradscope.rules.settings import Settings
+from gradscope.rules.verdict import IGNORED, NOT_SELECTED
 
 
 def rules_named(selector: str) -> tuple[type[Rule], ...]:
@@ -49,11 +50,11 @@ def reason_left_out(rule: type[Rule], settings: Settings) -> str | None:
         return None
     ignored = _specificity(rule, settings.ignore)
     if not settings.select:
-        return "ignored" if ignored else None
+        return IGNORED if ignored else None
     selected = _specificity(rule, settings.select)
     if not selected:
-        return "not selected"
-    return "ignored" if ignored >= selected else None
+        return NOT_SELECTED
+    return IGNORED if ignored >= selected else None
 
 
 def _specificity(rule: type[Rule], selectors: Iterable[str]) -> int:

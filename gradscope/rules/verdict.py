@@ -4,6 +4,9 @@ from dataclasses import dataclass
 
 from gradscope.recording.finding import Finding
 
+IGNORED, NOT_SELECTED = "ignored", "not selected"
+"""Why a rule did not run that the settings leave out."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SkippedRule:
@@ -11,6 +14,11 @@ class SkippedRule:
 
     rule: str
     reason: str
+
+    @property
+    def is_left_out(self) -> bool:
+        """Whether the user chose so."""
+        return self.reason in (IGNORED, NOT_SELECTED)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

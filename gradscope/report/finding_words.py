@@ -1,0 +1,117 @@
+"""What reports say of findings, in words."""
+
+import math
+import re
+from collections import Counter
+
+from gradscope.recording.finding import Finding, Severity
+from gradscope.report.figures import counted, figure
+from gradscope.report.model import Report
+from gradscope.report.page import UNICODE, Signs
+from gradscope.report.parameter_names import folded_names
+
+SEVERITIES: tuple[Severity, ...] = ("error", "warning", "note")
+"""The worst first."""
+
+_NUMBER = re.compile(r"(?P<number>-?(?:\d[\d,]*\.?\d*|\.\d+)(?:e[+-]?\d+)?)(?P<percent> ?%)?")
+_DIGITS = 0.006
+"""A number of three significant digits differs from the exact one by no more, relatively."""
+
+
+def found_text(report: Report) -> str:
+    """Return `2 errors, 1 warning`; empty without findings."""
+    counts = Counter(finding.severity for finding in report.findings)
+    return ", ".join(counted(counts[level], level) for level in SEVERITIES if counts[level])
+
+
+def verdict_text(report: Report) -> str:
+    """Return how many findings there are and how many rules judged; empty if none was asked to."""
+    rules = report.rules
+    left_out = sum(item.is_left_out for item in rules.skipped)
+    obstructed = len(rules.skipped) - left_out
+    if not (rules.ran or rules.skipped or report.findings):
+        return ""
+    found = found_text(report)
+    words = [f"{counted(len(rules.ran), 'rule')} ran"]
+    words += [f"{obstructed:,} could not"] if obstructed else []
+    words += [f"{left_out:,} left out"] if left_out else []
+    return f"{f'Found {found}' if found else 'No findings'}: {', '.join(words)}."
+
+
+def unjudged(report: Report) -> list[tuple[tuple[str, ...], str]]:
+    """Return the codes of the rules that could not run, by the reason."""
+    by_reason: dict[str, list[str]] = {}
+    for item in report.rules.skipped:
+        if not item.is_left_out:
+            by_reason.setdefault(item.reason, []).append(item.rule)
+    return [(tuple(codes), reason) for reason, codes in by_reason.items()]
+
+
+def parameter_text(finding: Finding, report: Report, shown: int = 4) -> str:
+    """Return the parameters concerned, folded; empty where the message names them or their modules.
+
+    Args:
+        finding: What was found.
+        report: The report it belongs to.
+        shown: How many patterns at most.
+    """
+    names, message = finding.parameters, finding.message
+    patterns = folded_names(names, (row.name for row in report.parameters))
+    if all(is_named(name, message) for name in names) or all(
+        is_named(pattern.removesuffix(".*"), message) for pattern in patterns
+    ):
+        return ""
+    if len(names) == len(report.parameters) > 1:
+        return f"all {len(names):,}"
+    text = ", ".join(patterns[:shown])
+    if (more := len(patterns) - shown) > 0:
+        text += f" and {more:,} more"
+    return text if len(names) == len(patterns) <= shown else f"{text} ({len(names):,})"
+
+
+def is_named(name: str, message: str) -> bool:
+    """Return whether a message names a parameter, and not only one whose name goes on."""
+    return re.search(rf"(?<![\w.]){re.escape(name)}(?![\w]|\.\w)", message) is not None
+
+
+def evidence_text(finding: Finding, signs: Signs = UNICODE) -> str:
+    """Return the measured numbers and limits that the message does not hold; may be empty."""
+    told = [_value(match) for match in _NUMBER.finditer(finding.message)]
+    words = (
+        f"{name.replace('_', ' ')} {_shown(value, signs)}"
+        for name, value in finding.evidence
+        if value is not None and not _is_told(value, finding.message, told)
+    )
+    return ", ".join(words)
+
+
+def _value(match: re.Match[str]) -> float:
+    number = float(match["number"].replace(",", ""))
+    return number / 100 if match["percent"] else number
+
+
+def _is_told(value: float | str | bool, message: str, told: list[float]) -> bool:
+    if isinstance(value, bool):
+        return False
+    if isinstance(value, str):
+        return value in message
+    if not math.isfinite(value):
+        return True  # no rule that measures NaN or infinity is silent about it
+    return any(math.isclose(number, value, rel_tol=_DIGITS) for number in told)
+
+
+def _shown(value: float | str | bool, signs: Signs) -> str:
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, int):
+        return f"{value:,}"
+    return value if isinstance(value, str) else figure(value, signs)
+
+
+def consequence_text(finding: Finding) -> str:
+    """Return the rules whose findings this one explains, with how many; may be empty."""
+    counts = Counter((item.rule, item.name) for item in finding.consequences)
+    return ", ".join(
+        f"{rule} {name}{f' ({count:,})' if count > 1 else ''}"
+        for (rule, name), count in sorted(counts.items())
+    )

@@ -1,0 +1,71 @@
+"""Folds the names of many parameters into few: `encoder.*`, `layers.[0-11].attn.q.weight`."""
+
+from collections import Counter
+from collections.abc import Hashable, Iterable, Iterator, Sequence
+
+from gradscope.report.folding import joined_numbers
+
+_Columns = tuple[tuple[str, ...], ...]
+"""The parts of names between dots; a part that stands for several numbers holds all of them."""
+
+
+def folded_names(names: Iterable[str], every: Iterable[str]) -> tuple[str, ...]:
+    """Return patterns that stand for the names and for no other.
+
+    Args:
+        names: Fully qualified names of parameters.
+        every: Those of the whole model: a module that is among `names` with all of its parameters
+            becomes `module.*`.
+    """
+    whole = dict.fromkeys(_whole_modules(tuple(names), tuple(every)))
+    return tuple(_without_numbers([_columns(name) for name in whole]))
+
+
+def _whole_modules(names: Sequence[str], every: Sequence[str]) -> Iterator[str]:
+    """Yield each name, or its outermost module that has no parameter beside `names`."""
+    given, all_below = _below(dict.fromkeys(names)), _below(dict.fromkeys(every))
+    for name in names:
+        modules = _modules(name)
+        yield next((f"{m}.*" for m in modules if given[m] == all_below[m] > 1), name)
+
+
+def _below(names: Iterable[str]) -> Counter[str]:
+    return Counter(module for name in names for module in _modules(name))
+
+
+def _modules(name: str) -> list[str]:
+    """Return the modules around a parameter, the outermost first."""
+    parts = name.split(".")
+    return [".".join(parts[:end]) for end in range(1, len(parts))]
+
+
+def _columns(name: str) -> _Columns:
+    return tuple((part,) for part in name.split("."))
+
+
+def _without_numbers(names: list[_Columns]) -> Iterator[str]:
+    """Yield the names, those that differ in one number joined, from the last number on."""
+    for place in reversed(range(max(map(len, names), default=0))):
+        alike: dict[Hashable, list[_Columns]] = {}
+        for name in names:
+            has_number = len(name) > place and name[place][0].isdecimal()
+            around = (name[:place], name[place + 1 :]) if has_number else name
+            alike.setdefault(around, []).append(name)
+        names = [_joined(group, place) for group in alike.values()]
+    for name in names:
+        yield ".".join(map(_part, name))
+
+
+def _joined(names: list[_Columns], place: int) -> _Columns:
+    """Return names that differ in one part as one."""
+    first = names[0]
+    if len(names) == 1:
+        return first
+    numbers = tuple(number for name in names for number in name[place])
+    return (*first[:place], numbers, *first[place + 1 :])
+
+
+def _part(column: tuple[str, ...]) -> str:
+    if len(column) == 1:
+        return column[0]
+    return f"[{joined_numbers({int(number) for number in column})}]"
