@@ -5,6 +5,7 @@ from gradscope.rules.non_differentiable_operation import NonDifferentiableOperat
 from gradscope.rules.non_finite_forward import NonFiniteForward
 from gradscope.rules.non_finite_gradient import NonFiniteGradient
 from gradscope.rules.rule import Rule
+from gradscope.rules.unused_parameter import UnusedParameter
 from gradscope.rules.wrong_custom_gradient import WrongCustomGradient
 
 RULES: tuple[type[Rule], ...] = (
@@ -12,5 +13,6 @@ RULES: tuple[type[Rule], ...] = (
     NonFiniteForward,
     GradientCut,
     NonDifferentiableOperation,
+    UnusedParameter,
     WrongCustomGradient,
 )

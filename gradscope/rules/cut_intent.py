@@ -17,14 +17,16 @@ def intent(reach: Reach, stop: Stop) -> Intent:
     """Return how bad a cut is that keeps parameters from learning."""
     if not reach.learning:
         return Intent("error", None)
-    held = reach.is_held(stop)
-    if stop.cut.straight_through:
-        return Intent("note", "a straight-through estimator")
+    if not reach.is_certain(stop):
+        return Intent("warning", None)
+    held = reach.is_held(stop.parameters)
     if reach.is_target(stop):
-        return Intent("warning" if held else "note", "a target of the loss")
-    without_grad = stop.cut.kind == "no-grad"
+        if stop.bypassed:
+            return Intent("note", "like the straight-through estimator of a codebook")
+        return Intent("warning" if held else "note", "like a target of the loss")
+    without_grad = stop.cut.kind == "no-grad" and not reach.draws(stop)
     if stop.is_whole and without_grad and reach.is_twin(stop):
-        return Intent("note", "a copy of what learns")
+        return Intent("note", "like a copy of what learns")
     if stop.is_whole and (held is False or reach.is_in_eval_mode(stop)):
         return Intent("note", "frozen on purpose")
     if not stop.is_whole:
@@ -34,11 +36,12 @@ def intent(reach: Reach, stop: Stop) -> Intent:
 
 def _of_whole_modules(reach: Reach, stop: Stop, *, held: bool, without_grad: bool) -> Intent:
     if reach.learns_only_head(stop):
-        return Intent("warning", "a frozen backbone under a head")
+        return Intent("warning", "like a frozen backbone under a head")
     if held:
         return Intent("error", None)
     if without_grad:
         return Intent("warning", "frozen on purpose")
-    if stop.cut.kind == "detach" and not reach.is_in_model(stop.cut.call):
-        return Intent("warning", "parts that are trained by losses of their own")
+    outside = stop.cut.kind == "detach" and not reach.is_in_model(stop.cut.call)
+    if outside and not reach.is_used_late(stop):
+        return Intent("warning", "like parts that are trained by losses of their own")
     return Intent("error", None)

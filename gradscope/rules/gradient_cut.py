@@ -7,7 +7,7 @@ from typing import ClassVar
 from gradscope.recording.finding import Finding, RelatedLocation, Severity
 from gradscope.rules.case import Case
 from gradscope.rules.cut_intent import intent
-from gradscope.rules.reach import Reach, Stop, is_sampling
+from gradscope.rules.reach import Reach, Stop
 from gradscope.rules.rule import Rule
 from gradscope.rules.subtrees import counted, named
 
@@ -61,7 +61,7 @@ class GradientCut(Rule):
         """Yield a finding for every line that cuts parameters off."""
         reach = Reach(case)
         for stop in reach.stops:
-            if stop.cut.kind != "non-differentiable" and not _draws(case, stop):
+            if stop.cut.kind != "non-differentiable" and not reach.draws(stop):
                 yield self._finding(case, reach, stop)
 
     def _finding(self, case: Case, reach: Reach, stop: Stop) -> Finding:
@@ -78,14 +78,10 @@ class GradientCut(Rule):
                 "operation": stop.cut.operation,
                 "parameters_cut": len(stop.parameters),
                 "parameters_learning": len(reach.learning),
-                "held_by_optimizer": reach.is_held(stop),
+                "held_by_optimizer": reach.is_held(stop.parameters),
             },
             count=len(stop.parameters),
         )
-
-
-def _draws(case: Case, stop: Stop) -> bool:
-    return any(is_sampling(cut, case.site(cut.site)) for cut in stop.cuts)
 
 
 def stop_related(case: Case, stop: Stop) -> Iterator[RelatedLocation | None]:
@@ -100,11 +96,13 @@ def _message(reach: Reach, stop: Stop, looks_like: str | None) -> str:
     what = f"{named(stop.parts)} ({counted(len(stop.parameters), 'parameter')})"
     if not reach.learning:
         return f"nothing learns: {_call(stop)} cuts {what} off from the loss"
+    several = len(stop.parts) > 1
     if stop.cut.kind == "no-grad":
-        text = f"{what} never gets a gradient: it runs under no_grad"
+        why = f"{'they run' if several else 'it runs'} under no_grad"
     else:
-        text = f"{what} never gets a gradient: {_call(stop)} cuts it off from the loss"
-    return text if looks_like is None else f"{text} (it looks like {looks_like})"
+        why = f"{_call(stop)} cuts {'them' if several else 'it'} off from the loss"
+    text = f"no gradient comes to {what}: {why}"
+    return text if looks_like is None else f"{text} (it looks {looks_like})"
 
 
 def _call(stop: Stop) -> str:

@@ -8,7 +8,7 @@ from gradscope.recording.finding import Finding, Severity
 from gradscope.rules.case import Case
 from gradscope.rules.cut_intent import intent
 from gradscope.rules.gradient_cut import stop_related
-from gradscope.rules.reach import Reach, Stop, is_sampling
+from gradscope.rules.reach import Reach, Stop
 from gradscope.rules.rule import Rule
 from gradscope.rules.subtrees import counted, named
 
@@ -70,7 +70,7 @@ class NonDifferentiableOperation(Rule):
         """Yield a finding for every line that has no derivative."""
         reach = Reach(case)
         for stop in reach.stops:
-            draws = any(is_sampling(cut, case.site(cut.site)) for cut in stop.cuts)
+            draws = reach.draws(stop)
             if draws or stop.cut.kind == "non-differentiable":
                 yield self._finding(case, reach, stop, draws=draws)
 
@@ -78,10 +78,11 @@ class NonDifferentiableOperation(Rule):
         judged = intent(reach, stop)
         what = f"{named(stop.parts)} ({counted(len(stop.parameters), 'parameter')})"
         why = "a draw from a distribution" if draws else _described(stop.cut.operation)
-        text = f"{what} never gets a gradient: the loss uses it only through {why}"
+        them = "it" if len(stop.parts) == 1 else "them"
+        text = f"no gradient comes to {what}: the loss uses {them} only through {why}"
         return self.finding(
             case,
-            message=f"{text} (it looks like {judged.looks_like})" if judged.looks_like else text,
+            message=f"{text} (it looks {judged.looks_like})" if judged.looks_like else text,
             remedy=_remedy(stop, judged.severity, draws=draws),
             site=stop.cut.site,
             related=stop_related(case, stop),
@@ -91,7 +92,7 @@ class NonDifferentiableOperation(Rule):
                 "operation": stop.cut.operation,
                 "parameters_cut": len(stop.parameters),
                 "parameters_learning": len(reach.learning),
-                "held_by_optimizer": reach.is_held(stop),
+                "held_by_optimizer": reach.is_held(stop.parameters),
             },
             count=len(stop.parameters),
         )

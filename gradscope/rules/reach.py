@@ -1,8 +1,10 @@
 """To which parameters gradients come, and which cuts keep them from the others."""
 
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
+from gradscope.recording.evidence.influence import InfluenceRecord
 from gradscope.recording.records import CutRecord, NodeRecord, Recording, Site
 from gradscope.rules.case import Case
 from gradscope.rules.subtrees import Part, Subtrees
@@ -30,19 +32,22 @@ _COMBINATIONS = frozenset({"AddBackward0", "CatBackward0", "StackBackward0"})
 class Stop:
     """A line at which the gradient of parameters ends that nothing else explains."""
 
+    cut: CutRecord
+    """The first call of the line."""
     cuts: tuple[CutRecord, ...]
+    """All those behind which the parameters lie, on this line and on others."""
     parameters: tuple[int, ...]
     parts: tuple[Part, ...]
 
     @property
-    def cut(self) -> CutRecord:
-        """The first call of the line."""
-        return self.cuts[0]
+    def joins(self) -> frozenset[int]:
+        """The nodes into which something came from behind the cuts."""
+        return frozenset(node for cut in self.cuts for node in cut.joins)
 
     @property
-    def joins(self) -> frozenset[int]:
-        """The nodes into which something came from behind it."""
-        return frozenset(node for cut in self.cuts for node in cut.joins)
+    def bypassed(self) -> frozenset[int]:
+        """Those nodes past which something else hands the gradient on."""
+        return frozenset(node for cut in self.cuts if cut.straight_through for node in cut.joins)
 
     @property
     def is_whole(self) -> bool:
@@ -82,42 +87,62 @@ class Reach:
     @cached_property
     def stops(self) -> tuple[Stop, ...]:
         """The lines that keep gradients from the lost parameters, each explained once."""
-        cuts: dict[object, list[CutRecord]] = {}
-        parameters: dict[object, list[int]] = {}
-        leading = [cut for cut in self.recording.cuts if self._leads_on(cut)]
+        found: dict[object, list[tuple[int, CutRecord]]] = {}
         for parameter in sorted(self.lost):
-            behind = [cut for cut in leading if parameter in cut.parameters]
-            if not behind:
-                continue
-            best = max(behind, key=lambda cut: (bool(cut.joins), cut.kind != "read"))
-            parameters.setdefault(self._place(best), []).append(parameter)
-        for cut in leading:
-            cuts.setdefault(self._place(cut), []).append(cut)
-        return tuple(
-            Stop(
-                cuts=tuple(cuts[place]),
-                parameters=tuple(found),
-                parts=self.subtrees.parts(found),
-            )
-            for place, found in parameters.items()
+            behind = self._leading(parameter)
+            if behind:
+                best = max(behind, key=lambda cut: (bool(cut.joins), cut.kind != "read"))
+                found.setdefault(best.site, []).append((parameter, best))
+        stops = [self._stop([p for p, _ in group], group[0][1]) for group in found.values()]
+        return tuple(self._without_parts_of_one(stops))
+
+    def _stop(self, parameters: list[int], cut: CutRecord) -> Stop:
+        cuts = (one for parameter in parameters for one in self._leading(parameter))
+        return Stop(
+            cut=cut,
+            cuts=tuple(dict.fromkeys(cuts)),
+            parameters=tuple(sorted(parameters)),
+            parts=self.subtrees.parts(parameters),
         )
 
-    def _place(self, cut: CutRecord) -> object:
-        """Return what cuts of one cause have in common."""
-        site = self.case.site(cut.site)
-        if site is None:
-            return cut.operation
-        if cut.kind == "no-grad" and not cut.whole_call and not is_sampling(cut, site):
-            return (site.file, site.function)  # one block of lines without gradients
-        return (site.file, site.line)
+    def _without_parts_of_one(self, stops: list[Stop]) -> list[Stop]:
+        """Return the stops, as one where lines without gradients make up a whole module."""
+        functions: dict[object, list[Stop]] = {}
+        for stop in stops:
+            site = self.case.site(stop.cut.site)
+            without_grad = site is not None and stop.cut.kind == "no-grad"
+            key = (site.file, site.function) if site and without_grad else id(stop)
+            functions.setdefault(key, []).append(stop)
+        merged = []
+        for group in functions.values():
+            together = self._stop([p for stop in group for p in stop.parameters], group[0].cut)
+            merged += [together] if len(together.parts) == 1 else group
+        return merged
 
-    def _leads_on(self, cut: CutRecord) -> bool:
-        """Return whether something came from behind a cut to the loss, as far as one can tell."""
-        if cut.joins:
+    @cached_property
+    def _influence(self) -> dict[int, bool]:
+        """By parameter: whether the loss changed with it, where that was tried."""
+        records = self.recording.evidence_of(InfluenceRecord)
+        return {place: record.changes_loss for record in records for place in record.parameters}
+
+    def _leading(self, parameter: int) -> list[CutRecord]:
+        """Return the cuts behind which a parameter lies and that lead to the loss."""
+        behind = [cut for cut in self.recording.cuts if parameter in cut.parameters]
+        return [cut for cut in behind if cut.joins] or [
+            cut for cut in behind if self._may_lead(cut, self._influence.get(parameter))
+        ]
+
+    def _may_lead(self, cut: CutRecord, influence: bool | None) -> bool:
+        if not self.learning:
             return True
-        if cut.operation == "__bool__":  # only decides which way to go
-            return False
-        return not self.learning or (cut.taken_out and self.is_in_model(cut.call))
+        if influence is None:  # not known: what is taken out in a forward is mostly for use there
+            return cut.taken_out and cut.operation != "__bool__" and self.is_in_model(cut.call)
+        return influence
+
+    def is_certain(self, stop: Stop) -> bool:
+        """Return whether what was cut off is known to come to the loss."""
+        changes = (self._influence.get(parameter) for parameter in stop.parameters)
+        return bool(stop.joins) or any(changes)
 
     def is_in_model(self, call: int | None) -> bool:
         """Return whether a module call is one of the model's."""
@@ -127,25 +152,36 @@ class Reach:
 
     def is_target(self, stop: Stop) -> bool:
         """Return whether what was cut off is only used by the loss, as a target or a weight."""
-        joins = [self.recording.nodes[node] for node in stop.joins]
-        return bool(joins) and all(
+        joins = [self.recording.nodes[node] for node in stop.joins - stop.bypassed]
+        return bool(stop.joins) and all(
             self.is_behind_parameters(node)
             and node.operation not in _COMBINATIONS
-            and (not self.is_in_model(node.module_call) or self._loss_is_in_model)
+            and (not self.is_in_model(node.module_call) or self._is_summed_up(node))
             for node in joins
         )
 
+    def is_used_late(self, stop: Stop) -> bool:
+        """Return whether no layer that learns makes use of what was cut off."""
+        nodes = self.recording.nodes
+        return all(self.is_behind_parameters(nodes[node]) for node in stop.joins)
+
     def is_behind_parameters(self, node: NodeRecord) -> bool:
         """Return whether no operation from this one on to the loss takes a parameter."""
+        return not any(
+            self._is_parameter(ref.node)
+            for user in self._towards_loss(node)
+            for ref in self.case.successors.get(user.index, ())
+        )
+
+    def _towards_loss(self, node: NodeRecord) -> Iterator[NodeRecord]:
+        """Yield a node and all those that make use of what it made."""
         waiting, seen = [node.index], {node.index}
         while waiting:
             place = waiting.pop()
-            if any(self._is_parameter(ref.node) for ref in self.case.successors.get(place, ())):
-                return False
+            yield self.recording.nodes[place]
             fresh = [user for user in self.case.users.get(place, ()) if user not in seen]
             seen.update(fresh)
             waiting += fresh
-        return True
 
     def _is_parameter(self, place: int) -> bool:
         """Return whether a node is a parameter or a view of one."""
@@ -154,29 +190,31 @@ class Reach:
             node = self.recording.nodes[self.case.successors[node.index][0].node]
         return node.kind == "parameter"
 
-    @cached_property
-    def _loss_is_in_model(self) -> bool:
-        nodes = self.case.first.nodes
-        return bool(nodes) and self.is_in_model(nodes[0].module_call)
+    def _is_summed_up(self, node: NodeRecord) -> bool:
+        """Return whether the model makes a number, a loss of its own, of what an operation made."""
+        return any(
+            user.outputs[0] is not None
+            and not user.outputs[0].dims
+            and self.is_in_model(user.module_call)
+            for user in self._towards_loss(node)
+        )
 
     def learns_only_head(self, stop: Stop) -> bool:
         """Return whether all that learns is one layer, or a small part, after the cut."""
-        joins = [self.recording.nodes[node] for node in stop.joins]
-        if not joins or all(self.is_behind_parameters(node) for node in joins):
+        if self.is_used_late(stop):
             return False
         owners = {self.recording.parameters[index].module for index in self.learning}
-        elements = [sum(self.recording.parameters[p].numel for p in s) for s in self._sides]
-        return len(owners) == 1 or elements[0] < HEAD_SHARE * sum(elements)
+        learning, lost = self._elements(self.learning), self._elements(self.lost)
+        return len(owners) == 1 or learning < HEAD_SHARE * (learning + lost)
 
-    @property
-    def _sides(self) -> tuple[frozenset[int], frozenset[int]]:
-        return self.learning, self.lost
+    def _elements(self, parameters: frozenset[int]) -> int:
+        return sum(self.recording.parameters[index].numel for index in parameters)
 
-    def is_held(self, stop: Stop) -> bool | None:
-        """Return whether the user's optimizer holds what was cut off, None without an optimizer."""
+    def is_held(self, parameters: Iterable[int]) -> bool | None:
+        """Return whether the user's optimizer holds any of these, None without an optimizer."""
         if self.recording.target.optimizer is None:
             return None
-        groups = (self.recording.parameters[index].optimizer_group for index in stop.parameters)
+        groups = (self.recording.parameters[index].optimizer_group for index in parameters)
         return any(group is not None for group in groups)
 
     def is_in_eval_mode(self, stop: Stop) -> bool:
@@ -184,6 +222,11 @@ class Reach:
         owners = {self.recording.parameters[index].module for index in stop.parameters}
         modes = [self.recording.modules[owner].training for owner in owners]
         return self.recording.target.mode == "train" and not any(modes)
+
+    def draws(self, stop: Stop) -> bool:
+        """Return whether the gradient ends at a draw from a distribution."""
+        here = (cut for cut in stop.cuts if cut.site == stop.cut.site)
+        return any(is_sampling(cut, self.case.site(cut.site)) for cut in here)
 
     def is_twin(self, stop: Stop) -> bool:
         """Return whether modules built alike learn in its place."""
