@@ -4,6 +4,7 @@ A kind of evidence is a frozen dataclass with a `table`, whose fields are number
 tensor references, and tuples or dataclasses of these; the recording's file gets a table for it.
 """
 
+from gradscope.recording.evidence.custom_function import CustomFunctionRecord
 from gradscope.recording.evidence.examination import ExaminationRecord
 from gradscope.recording.evidence.forward_stat import ForwardStat
 from gradscope.recording.evidence.influence import InfluenceRecord
@@ -11,6 +12,7 @@ from gradscope.recording.evidence.nonfinite import NonfiniteRecord
 from gradscope.recording.evidence.source import SourceRecord
 
 EVIDENCE: tuple[type, ...] = (
+    CustomFunctionRecord,
     ExaminationRecord,
     ForwardStat,
     InfluenceRecord,

@@ -1,0 +1,254 @@
+"""Checks custom `autograd.Function`s of the forward by finite differences."""
+
+import ast
+import inspect
+import sys
+import textwrap
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor
+from torch.autograd import Function
+from torch.autograd.function import BackwardCFunction
+
+from gradscope.capture.graph import Graph
+from gradscope.capture.lines import Caller, Line
+from gradscope.errors import GradscopeError
+from gradscope.probes.gradient_check import (
+    MOST_ELEMENTS,
+    ChosenGradientError,
+    Comparison,
+    compare,
+)
+from gradscope.probes.scene import Scene
+from gradscope.recording.evidence.custom_function import (
+    CheckOutcome,
+    CustomFunctionRecord,
+    InputCheck,
+)
+from gradscope.target.user_code import UserCode
+
+_MOST_APPLICATIONS = 3
+"""Of each function, with inputs of different shapes."""
+
+_WRONG = 1e-2
+"""Deviations above it count as wrong. Measured: those of right gradients stay below 1e-6, those of
+sign, factor and term mistakes begin at 0.1."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Application:
+    """One call of a custom function."""
+
+    args: tuple[object, ...]
+    """Tensors as copies."""
+    differentiable: tuple[int, ...]
+    line: Line | None
+
+
+@dataclass(slots=True)
+class _Applications:
+    """The first calls of a custom function in a forward, with inputs of different shapes."""
+
+    function: type[Function]
+    found: list[_Application] = field(default_factory=list)
+    line: Line | None = None
+    """Of the first call."""
+    seen: bool = False
+    _shapes: set[tuple[object, ...]] = field(default_factory=set)
+
+    def note(self, args: tuple[object, ...], line: Line | None) -> None:
+        """Keep copies of the inputs, unless there are enough of their kind."""
+        self.seen, self.line = True, self.line or line
+        tensors = [arg for arg in args if isinstance(arg, Tensor)]
+        shapes = tuple(tuple(tensor.shape) for tensor in tensors)
+        if shapes in self._shapes or len(self._shapes) == _MOST_APPLICATIONS:
+            return
+        self._shapes.add(shapes)
+        if sum(tensor.numel() for tensor in tensors) <= MOST_ELEMENTS:
+            kept = tuple(a.detach().clone() if isinstance(a, Tensor) else a for a in args)
+            places = tuple(
+                place
+                for place, arg in enumerate(args)
+                if isinstance(arg, Tensor) and arg.requires_grad
+            )
+            self.found.append(_Application(kept, places, line))
+
+
+def examine_custom_functions(scene: Scene) -> str | None:
+    """Note for every custom function of the forward whether its backward is right."""
+    functions = custom_functions(scene.capture.graph)
+    if not functions:
+        return None
+    if scene.opaque:
+        return "compiled code runs, whose inside is out of sight"
+    if not scene.reruns:
+        return "the forward may not be run again (--probe-steps 0)"
+    with _noted(functions) as noted:
+        try:
+            scene.forward()
+        except GradscopeError as error:
+            return f"the forward cannot be run again: {error.what}"
+    for applications in noted:
+        record = _checked(scene, applications)
+        if record.outcome == "unchecked":
+            scene.assembler.skip(
+                f"the backward of {record.name} against finite differences", record.reason or ""
+            )
+        scene.assembler.note(record)
+    return None
+
+
+def custom_functions(graph: Graph) -> list[type[Function]]:
+    """Return the classes of the graph's custom functions, without torch's own."""
+    found = (function_of(node) for node in graph.nodes)
+    return [
+        function
+        for function in dict.fromkeys(found)
+        if function is not None and not function.__module__.startswith("torch.")
+    ]
+
+
+def function_of(node: object) -> type[Function] | None:
+    """Return the class whose `backward` a node runs, None for operations of torch's."""
+    if not isinstance(node, BackwardCFunction):
+        return None
+    function = getattr(type(node), "_forward_cls", None)
+    return function if isinstance(function, type) and issubclass(function, Function) else None
+
+
+def backward_code(function: type[Function]) -> Line | None:
+    """Return the line on which a function's backward returns; else the one that defines it."""
+    own = function.backward if function.backward is not Function.backward else function.vjp
+    code = getattr(inspect.unwrap(own), "__code__", None)
+    if code is None:
+        return None
+    try:
+        lines, first = inspect.getsourcelines(code)
+        tree = ast.parse(textwrap.dedent("".join(lines)))
+    except (OSError, SyntaxError):  # typed in, or made by a program
+        return Line(code, code.co_firstlineno)
+    returns = [node.lineno for node in _own_nodes(tree.body[0]) if isinstance(node, ast.Return)]
+    return Line(code, first + max(returns) - 1 if returns else code.co_firstlineno)
+
+
+def _own_nodes(function: ast.AST) -> Iterator[ast.AST]:
+    """Yield what is inside a function, and not inside another one that it defines."""
+    for node in ast.iter_child_nodes(function):
+        if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
+            yield node
+            yield from _own_nodes(node)
+
+
+@contextmanager
+def _noted(functions: Iterable[type[Function]]) -> Iterator[list[_Applications]]:
+    """Note what the functions are applied to while the block runs.
+
+    Their `forward` is replaced meanwhile and not `Function.apply`, to which users keep references
+    as `swish = Swish.apply`.
+    """
+    with ExitStack() as undo:
+        noted = []
+        for function in functions:
+            applications = _Applications(function)
+            own = vars(function).get("forward")
+            forward = staticmethod(_noting(function.forward, applications))
+            function.forward = forward  # type: ignore[method-assign]
+            if own is None:
+                undo.callback(delattr, function, "forward")
+            else:
+                undo.callback(setattr, function, "forward", own)
+            noted.append(applications)
+        yield noted
+
+
+def _noting(forward: Callable[..., object], applications: _Applications) -> Callable[..., object]:
+    caller = Caller()
+    first = _first_input(applications.function)
+
+    def noting(*args: object) -> object:
+        applications.note(args[first:], caller.line_of_apply(sys._getframe(1)))
+        return forward(*args)
+
+    return noting
+
+
+def _first_input(function: type[Function]) -> int:
+    """Return where a forward's inputs begin: after the context, if it is given one."""
+    return 1 if function.setup_context is Function.setup_context else 0
+
+
+def _checked(scene: Scene, applications: _Applications) -> CustomFunctionRecord:
+    function = applications.function
+    checks: tuple[InputCheck, ...] = ()
+    outcome: CheckOutcome = "unchecked"
+    reason = "its inputs are too large" if applications.seen else "a second forward left it out"
+    with scene.as_at_first():
+        for application in applications.found:
+            try:
+                found = _checks(function, application)
+            except ChosenGradientError as error:
+                outcome, reason = "chosen", error.what
+                break
+            except GradscopeError as error:
+                reason = error.what
+                continue
+            checks = max((checks, found), key=_worst)
+    if checks and outcome != "chosen":
+        outcome = "wrong" if _worst(checks) > _WRONG else "right"
+    site_of = scene.assembler.site_of
+    return CustomFunctionRecord(
+        name=function.__name__,
+        operation=f"{function.__name__}Backward",
+        outcome=outcome,
+        reason=reason if outcome in ("chosen", "unchecked") else None,
+        applied=site_of(applications.line),
+        backward=site_of(backward_code(function)),
+        inputs=checks,
+    )
+
+
+def _worst(checks: tuple[InputCheck, ...]) -> float:
+    return max((check.deviation for check in checks), default=-1)
+
+
+def _checks(function: type[Function], application: _Application) -> tuple[InputCheck, ...]:
+    """Compare the gradients of one application.
+
+    Raises:
+        ChosenGradientError: They are not meant to be derivatives.
+        GradscopeError: They cannot be compared, or the function's code did not get through it.
+    """
+    with UserCode("it raised in float64"), torch.inference_mode(False):
+        found = compare(function, application.args, application.differentiable)
+    names = _input_names(function)
+    return tuple(_input_check(one, names) for one in found)
+
+
+def _input_check(found: Comparison, names: list[str]) -> InputCheck:
+    analytical, numerical = found.analytical, found.numerical
+    factor = float((analytical @ numerical) / (numerical @ numerical))
+    size = max(float(analytical.norm()), float(numerical.norm()))
+    place = found.place
+    return InputCheck(
+        name=names[place] if place < len(names) else f"input {place}",
+        elements=analytical.numel(),
+        analytical=float(analytical.norm()),
+        numerical=float(numerical.norm()),
+        deviation=float((analytical - numerical).norm()) / size,
+        factor=factor,
+        residual=float((analytical - factor * numerical).norm()) / size,
+    )
+
+
+def _input_names(function: type[Function]) -> list[str]:
+    try:
+        parameters = inspect.signature(inspect.unwrap(function.forward)).parameters.values()
+    except (TypeError, ValueError):
+        return []
+    named = [
+        parameter.name for parameter in parameters if parameter.kind is not parameter.VAR_POSITIONAL
+    ]
+    return named[_first_input(function) :]

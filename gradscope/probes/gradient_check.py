@@ -1,0 +1,284 @@
+"""Compares what the backward of a custom function returns with finite differences in float64."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+from torch.autograd import Function
+
+from gradscope.errors import GradscopeError
+from gradscope.probes.snapshot import RandomStates
+
+MOST_ELEMENTS = 2_000_000
+"""Inputs with more elements than that are not checked: each difference runs the forward twice."""
+
+_WORK = 20_000_000
+"""So many elements all the forwards of one input's differences may take together."""
+
+_FEWEST, _MOST = 8, 64
+"""Elements of an input that are compared."""
+
+_STEP = 1e-5
+"""Of a difference, relative to the element: near the cube root of float64's rounding, at which
+central differences are the most exact."""
+
+_SMOOTH = 1e-3
+"""By so much, relatively, differences to the left and right, and over a smaller step, may differ.
+Curvature makes 1e-5 of it, arithmetic in float32 1e-2, a kink 1."""
+
+_SMALLER = 1 / 8
+"""The smaller step, as a share of the step: two steps of one size can agree by chance where
+arithmetic in float32 knows few numbers between."""
+
+_NOTHING = 1e-6
+"""A difference below this share of the greatest counts as none."""
+
+_CHOSEN_SHARE = 0.9
+"""Where at least this share of the elements has a gradient and no influence, it was chosen."""
+
+
+class UncheckedError(GradscopeError):
+    """A function cannot be checked; the message says why."""
+
+
+class ChosenGradientError(GradscopeError):
+    """A function's gradient is not meant to be its derivative; the message says what shows it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """The gradient with respect to one input: element by element, both ways."""
+
+    place: int
+    """Of the input among the function's arguments."""
+    analytical: Tensor
+    numerical: Tensor
+
+
+@dataclass(frozen=True, slots=True)
+class _Differences:
+    """By element that was looked at."""
+
+    analytical: Tensor
+    left: Tensor
+    right: Tensor
+    near: Tensor
+    """To the right over a smaller step."""
+
+    @property
+    def _scale(self) -> Tensor:
+        return torch.stack([self.analytical, self.left, self.right]).abs().nan_to_num(0, 0).max()
+
+    @property
+    def smooth(self) -> Tensor:
+        ways = torch.stack([self.left, self.right, self.near])
+        return ways.amax(0) - ways.amin(0) <= _SMOOTH * ways.abs().amax(0)
+
+    @property
+    def has_influence(self) -> Tensor:
+        return torch.maximum(self.left.abs(), self.right.abs()) > _NOTHING * self._scale
+
+    @property
+    def has_gradient(self) -> Tensor:
+        return self.analytical.abs() > _NOTHING * self._scale
+
+
+def compare(
+    function: type[Function], args: Sequence[object], differentiable: Sequence[int]
+) -> list[Comparison]:
+    """Compare the gradient with respect to every differentiable input.
+
+    Args:
+        function: The custom function.
+        args: What it is applied to; nothing of it is written to.
+        differentiable: The places of the arguments that require grad.
+
+    Raises:
+        UncheckedError: It cannot be judged by finite differences.
+        ChosenGradientError: It is not meant to be.
+    """
+    trial = _Trial(function, args, differentiable)
+    gradients = trial.gradients()
+    looks = {
+        place: trial.differences(place, gradient)
+        for place, gradient in gradients.items()
+        if gradient.any()  # None and zero are ways to stop a gradient
+    }
+    for differences in looks.values():
+        _refuse_chosen(differences)
+    found = [
+        Comparison(place, differences.analytical[judged], _numerical(differences)[judged])
+        for place, differences in looks.items()
+        if (judged := _judged(differences)).any()
+    ]
+    if not found:
+        raise UncheckedError("no input with a gradient changes its output")
+    return found
+
+
+def _numerical(differences: _Differences) -> Tensor:
+    return (differences.left + differences.right) / 2
+
+
+def _refuse_chosen(differences: _Differences) -> None:
+    """Refuse a function that has a gradient where its input has no influence.
+
+    Raises:
+        ChosenGradientError: It is so nearly everywhere, as for a straight-through estimator.
+    """
+    matters = differences.has_gradient | differences.has_influence
+    without = differences.has_gradient & ~differences.has_influence
+    if without.sum() >= _CHOSEN_SHARE * matters.sum():
+        raise ChosenGradientError("it has a gradient where its output does not change")
+
+
+def _judged(differences: _Differences) -> Tensor:
+    """Return which elements tell whether the gradient is right.
+
+    An element without influence tells nothing: a clamp may let gradients pass on purpose.
+
+    Raises:
+        UncheckedError: Most elements are no use, as of a function that computes in float32.
+    """
+    influential = differences.has_influence
+    judged = influential & differences.smooth
+    if 2 * judged.sum() < influential.sum():
+        raise UncheckedError("it is not smooth around its inputs, or computes in less than float64")
+    return judged
+
+
+class _Trial:
+    """A custom function at one place, in float64."""
+
+    def __init__(
+        self, function: type[Function], args: Sequence[object], differentiable: Sequence[int]
+    ) -> None:
+        self._function = function
+        self._args = [_widened(arg) for arg in args]
+        self._inputs = {place: _tensor(self._args[place]) for place in differentiable}
+        self._random_states = RandomStates.now()
+        self._generator = torch.Generator().manual_seed(0)
+        if any(tensor.is_complex() for tensor in self._inputs.values()):
+            raise UncheckedError("its inputs are complex")
+        if sum(tensor.numel() for tensor in self._inputs.values()) > MOST_ELEMENTS:
+            raise UncheckedError(f"its inputs have more than {MOST_ELEMENTS:,} elements")
+        with torch.no_grad():
+            first, second = self._apply(self._args), self._apply(self._args)
+        self._refuse_unfit(first, second)
+        self._vectors: dict[int, Tensor] = {}
+        """By place of a differentiable output: what the derivative is multiplied with."""
+
+    def _refuse_unfit(self, first: list[object], second: list[object]) -> None:
+        floating = _floating(first)
+        if not floating or any(out.dtype is not torch.float64 for out in floating):
+            raise UncheckedError("it does not compute in float64")
+        if not all(map(torch.equal, floating, _floating(second))):
+            raise UncheckedError("its output differs from call to call")
+        for tensor in self._inputs.values():
+            if any(_holds_the_same(tensor, out) for out in floating):
+                raise ChosenGradientError("its forward returns its input")
+
+    def gradients(self) -> dict[int, Tensor]:
+        """Return what backward gives, by place of the input; without those that it leaves out.
+
+        Raises:
+            UncheckedError: It is not linear in the gradient that it is given, as when that is
+                clipped.
+        """
+        once, twice = self._gradients(1), self._gradients(2)
+        for place, gradient in once.items():
+            scale = gradient.abs().max() if gradient.numel() else 0
+            if not ((twice[place] - 2 * gradient).abs() <= 1e-9 * scale).all():
+                raise UncheckedError("its backward is not linear in the gradient it is given")
+        return once
+
+    def _gradients(self, factor: int) -> dict[int, Tensor]:
+        leaves = {place: x.clone().requires_grad_() for place, x in self._inputs.items()}
+        # Clones, for a function may write to its inputs.
+        args = [leaves[p].clone() if p in leaves else arg for p, arg in enumerate(self._args)]
+        with torch.enable_grad():
+            outputs = [
+                (place, out)
+                for place, out in enumerate(self._apply(args))
+                if isinstance(out, Tensor) and out.requires_grad
+            ]
+        for place, out in outputs:
+            if place not in self._vectors:
+                noise = torch.randn(out.shape, generator=self._generator, dtype=torch.float64)
+                self._vectors[place] = noise.to(out.device)
+        if not outputs:
+            raise UncheckedError("nothing that it returns requires grad")
+        found = torch.autograd.grad(
+            [out for _, out in outputs],
+            list(leaves.values()),
+            [factor * self._vectors[place] for place, _ in outputs],
+            allow_unused=True,
+        )
+        pairs = zip(leaves, found, strict=True)
+        return {place: gradient.detach() for place, gradient in pairs if gradient is not None}
+
+    @torch.no_grad()
+    def differences(self, place: int, gradient: Tensor) -> _Differences:
+        """Return both ways' derivatives by some elements of an input."""
+        x = self._inputs[place]
+        chosen = self._elements(gradient)
+        scale = float(x.square().mean().sqrt()) or 1.0
+        here = self._apply(self._args)
+        rows = []
+        for index in chosen:
+            step = _STEP * max(abs(float(x[index])), scale)
+            slopes = (
+                self._change(place, index, move, here) / move
+                for move in (-step, step, step * _SMALLER)
+            )
+            rows.append((float(gradient[index]), *slopes))
+        return _Differences(*torch.tensor(rows, dtype=torch.float64).unbind(1))
+
+    def _elements(self, gradient: Tensor) -> Iterator[tuple[int, ...]]:
+        """Yield the places of the elements to look at: the greatest gradients, and any others."""
+        flat = gradient.abs().flatten().cpu()
+        total = sum(tensor.numel() for tensor in self._inputs.values())
+        count = min(max(_WORK // max(total, 1), _FEWEST), _MOST, flat.numel())
+        greatest = flat.topk(count // 2).indices.tolist()
+        others = torch.randperm(flat.numel(), generator=self._generator)[:count].tolist()
+        for number in list(dict.fromkeys([*greatest, *others]))[:count]:
+            yield tuple(int(i) for i in torch.unravel_index(torch.tensor(number), gradient.shape))
+
+    def _change(self, place: int, index: tuple[int, ...], step: float, here: list[object]) -> float:
+        moved = self._inputs[place].clone()
+        moved[index] += step
+        args = [moved if p == place else arg for p, arg in enumerate(self._args)]
+        there = self._apply(args)
+        # The difference first: what does not change must cancel exactly.
+        return sum(
+            float(torch.sum(vector * (_tensor(there[out]) - _tensor(here[out]))))
+            for out, vector in self._vectors.items()
+        )
+
+    def _apply(self, args: Sequence[object]) -> list[object]:
+        """Return the outputs, from the same random state each time."""
+        self._random_states.restore()
+        given = [arg.clone() if isinstance(arg, Tensor) else arg for arg in args]
+        result = self._function.apply(*given)
+        return list(result) if isinstance(result, tuple | list) else [result]
+
+
+def _widened(arg: object) -> object:
+    if not isinstance(arg, Tensor):
+        return arg
+    return arg.detach().double() if arg.is_floating_point() else arg.detach()
+
+
+def _tensor(value: object) -> Tensor:
+    assert isinstance(value, Tensor)
+    return value
+
+
+def _floating(values: Iterable[object]) -> list[Tensor]:
+    return [one for one in values if isinstance(one, Tensor) and one.is_floating_point()]
+
+
+def _holds_the_same(one: Tensor, other: Tensor) -> bool:
+    """Return whether two tensors hold the same elements in the same order."""
+    return one.numel() == other.numel() and torch.equal(one.flatten(), other.flatten())

@@ -1,0 +1,136 @@
+"""GS505: a custom function whose backward does not fit its forward."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import ClassVar
+
+from gradscope.recording.evidence.custom_function import CustomFunctionRecord, InputCheck
+from gradscope.recording.finding import Finding, Severity
+from gradscope.rules.case import Case
+from gradscope.rules.rule import Rule
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WrongCustomGradient(Rule):
+    """The backward of a custom `autograd.Function` does not return the derivative of its forward.
+
+    What it finds:
+        Subclasses of `torch.autograd.Function`, applied in the forward, whose backward returns
+        another gradient than the forward's finite differences show: a forgotten term or factor, a
+        wrong sign, the derivative of another function, gradients in the wrong order.
+
+    Why it matters:
+        autograd believes a custom backward. Everything below the function is trained by wrong
+        gradients that are finite, look healthy, and may even bring the loss down for a while.
+
+    How it is measured:
+        The function is run apart, in float64, on copies of inputs that the forward gave it. For up
+        to 64 elements of each input the central difference of a random combination of the outputs
+        is compared with what backward returns. The deviation is the norm of the differences over
+        the greater of the two norms. Elements at a kink, or without any influence on the output,
+        are left out.
+
+    How to fix it:
+        Write down the derivative of what forward computes, multiply it by the gradient that
+        backward is given, and return one gradient per input, in the inputs' order.
+        `torch.autograd.gradcheck(Function.apply, inputs_in_float64)` tells when it is right.
+
+    When it may be wrong:
+        Where the gradient is meant to be another than the derivative and the forward is smooth, as
+        of an implicit layer whose solver stops early. Straight-through estimators, gradient
+        reversal and scaling, surrogate gradients of steps, and functions that clip their gradient
+        are told by what they do, and left alone. What cannot run in float64 is not judged.
+
+    Source:
+        torch documentation, "Gradcheck mechanics" and "Extending torch.autograd". Measured: right
+        functions deviate by less than 1e-6, wrong ones by more than 0.1.
+    """
+
+    code: ClassVar[str] = "GS505"
+    name: ClassVar[str] = "wrong-custom-gradient"
+    level: ClassVar[Severity] = "error"
+    explains: ClassVar[tuple[str, ...]] = ("GS101", "GS102", "GS204")
+
+    error_deviation: float = 0.1
+    """Relative deviation from which on it is an error. Mistakes of sign, factor, term and order all
+    lie above it (measured)."""
+    warning_deviation: float = 0.01
+    """Relative deviation from which on it is a warning: an approximation, or a solver that stops
+    early, may come to this."""
+
+    def obstacle(self, case: Case) -> str | None:
+        """Return why this rule cannot judge the recording."""
+        return case.examination_obstacle("custom functions")
+
+    def check(self, case: Case) -> Iterator[Finding]:
+        """Yield a finding for every function."""
+        for record in case.recording.evidence_of(CustomFunctionRecord):
+            wrong = [one for one in record.inputs if one.deviation > self.warning_deviation]
+            if record.outcome == "wrong" and wrong:
+                yield self._finding(case, record, wrong)
+
+    def _finding(
+        self, case: Case, record: CustomFunctionRecord, wrong: list[InputCheck]
+    ) -> Finding:
+        worst = max(wrong, key=lambda one: one.deviation)
+        names = " and ".join(f"`{one.name}`" for one in wrong)
+        return self.finding(
+            case,
+            message=f"{record.name}.backward returns a wrong gradient for {names}: "
+            f"{_how_wrong(worst)}",
+            remedy=_remedy(worst),
+            site=record.applied if record.backward is None else record.backward,
+            related=(case.related(record.applied, f"{record.name} is applied here"),),
+            severity="error" if worst.deviation > self.error_deviation else "warning",
+            parameters=_parameters_behind(case, record),
+            evidence={
+                "input": worst.name,
+                "relative_deviation": worst.deviation,
+                "limit": self.warning_deviation,
+                "analytical_norm": worst.analytical,
+                "numerical_norm": worst.numerical,
+                "factor": worst.factor,
+                "elements_compared": worst.elements,
+            },
+        )
+
+
+def _is_a_factor(check: InputCheck) -> bool:
+    return check.elements > 1 and check.residual < 1e-6 < abs(check.factor)
+
+
+def _how_wrong(check: InputCheck) -> str:
+    if _is_a_factor(check):
+        return f"it is {check.factor:.3g} times what finite differences show"
+    return (
+        f"norm {check.analytical:.3g} where finite differences show {check.numerical:.3g}, "
+        f"{check.deviation:.0%} apart"
+    )
+
+
+def _remedy(check: InputCheck) -> str:
+    if _is_a_factor(check) and abs(check.factor + 1) < 1e-6:
+        return f"change the sign of the gradient for `{check.name}`"
+    if _is_a_factor(check):
+        missing = f"{1 / check.factor:.3g}"
+        return f"look for a missing factor of {missing} in the gradient for `{check.name}`"
+    return (
+        f"derive the gradient for `{check.name}` from the forward again, and test it by "
+        "torch.autograd.gradcheck on inputs in float64"
+    )
+
+
+def _parameters_behind(case: Case, record: CustomFunctionRecord) -> list[int]:
+    """Return the parameters whose gradients come through the function."""
+    waiting = [node.index for node in case.first.nodes if node.operation == record.operation]
+    seen, found = set(waiting), []
+    while waiting:
+        node = waiting.pop()
+        parameter = case.recording.nodes[node].parameter
+        if parameter is not None:
+            found.append(parameter)
+        for ref in case.successors.get(node, ()):
+            if ref.node not in seen:
+                seen.add(ref.node)
+                waiting.append(ref.node)
+    return sorted(found)
