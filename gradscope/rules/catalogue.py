@@ -7,6 +7,7 @@ from gradscope.rules.non_finite_gradient import NonFiniteGradient
 from gradscope.rules.rule import Rule
 from gradscope.rules.unused_parameter import UnusedParameter
 from gradscope.rules.wrong_custom_gradient import WrongCustomGradient
+from gradscope.rules.zero_gradient import ZeroGradient
 
 RULES: tuple[type[Rule], ...] = (
     NonFiniteGradient,
@@ -14,5 +15,6 @@ RULES: tuple[type[Rule], ...] = (
     GradientCut,
     NonDifferentiableOperation,
     UnusedParameter,
+    ZeroGradient,
     WrongCustomGradient,
 )

@@ -1,0 +1,202 @@
+"""Where gradients become exactly zero on their way from the loss, and why."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+
+from gradscope.recording.records import NodeRecord, ParameterRecord, Recording, Site
+from gradscope.rules.case import Case
+
+_MOST_STEPS_DOWN = 8
+"""So many operations are looked through for what a product is made of."""
+
+_RECURRENT = frozenset({"GRU", "LSTM", "RNN"})
+_CASTS = frozenset({"ToCopyBackward0"})
+_ROWS = frozenset({"EmbeddingBackward0", "EmbeddingBagBackward0"})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeadEnd:
+    """An operation that is given a gradient and hands on zeros."""
+
+    node: NodeRecord
+    zeros: tuple[int, ...]
+    """Parameters that are all zero and that it multiplies by, by definition's order."""
+    parameters: tuple[int, ...]
+    """Those that get no more than zeros because of it."""
+    site: Site | None
+    """The line of what is zero if that is a parameter, else of the operation."""
+    in_recurrent_layer: bool
+
+
+@dataclass(frozen=True)
+class DeadEnds:
+    """The parameters whose gradient is exactly zero in every step, by what makes it so."""
+
+    case: Case
+
+    @property
+    def recording(self) -> Recording:
+        """What is judged."""
+        return self.case.recording
+
+    @cached_property
+    def stuck(self) -> frozenset[int]:
+        """Parameters whose gradient is zero in the first step and in every one after."""
+        first = self.case.first.parameter_stats.values()
+        zero = {stat.parameter for stat in first if stat.reach == "zero"}
+        for probe in self.case.probes:
+            zero -= {s.parameter for s in probe.parameter_stats.values() if s.reach == "gradient"}
+        return frozenset(zero)
+
+    @cached_property
+    def found(self) -> tuple[DeadEnd, ...]:
+        """The dead ends, one for every line that is to blame."""
+        by_node: dict[int, list[int]] = {}
+        for parameter in sorted(self.stuck):
+            node = self._dead_end(parameter)
+            if node is not None and not self._is_natural(parameter, node):
+                by_node.setdefault(node.index, []).append(parameter)
+        by_site: dict[object, list[DeadEnd]] = {}
+        for place, parameters in by_node.items():
+            cause = self._cause(place, by_node)
+            end = self._end(self.recording.nodes[cause], parameters)
+            by_site.setdefault(end.site or cause, []).append(end)
+        return tuple(_together(ends) for ends in by_site.values())
+
+    def _end(self, node: NodeRecord, parameters: list[int]) -> DeadEnd:
+        zeros = self._zero_operands(node)
+        sites = [self.case.site(self.recording.parameters[zero].site) for zero in zeros]
+        known = [site for site in sites if site is not None]
+        owners = (self.recording.parameters[parameter].module for parameter in parameters)
+        return DeadEnd(
+            node=node,
+            zeros=zeros,
+            parameters=tuple(parameters),
+            site=known[0] if known else self.case.site(node.site),
+            in_recurrent_layer=all(
+                self.recording.modules[owner].class_name in _RECURRENT for owner in owners
+            ),
+        )
+
+    def _dead_end(self, parameter: int) -> NodeRecord | None:
+        """Return the operation nearest to the loss that hands zeros on towards a parameter."""
+        start = self.case.parameter_nodes.get(parameter)
+        waiting, seen = [] if start is None else [start], {start}
+        ends = []
+        while waiting:
+            for user in self.case.users.get(waiting.pop(), ()):
+                if user in seen:
+                    continue
+                seen.add(user)
+                node = self.recording.nodes[user]
+                if node.kind != "view" and self._is_given_gradient(node):
+                    ends.append(node)
+                else:
+                    waiting.append(user)
+        return min(ends, key=lambda node: node.depth, default=None)
+
+    def _is_given_gradient(self, node: NodeRecord) -> bool:
+        stats = (self.case.tensor_stat(node.index, slot) for slot in range(len(node.outputs)))
+        gradients = (stat.gradient for stat in stats if stat is not None)
+        return any(g is not None and g.norm != 0 for g in gradients)
+
+    def _is_natural(self, parameter: int, end: NodeRecord) -> bool:
+        """Return whether a gradient of zero says nothing of the model.
+
+        So it is for rows that no index chose, for an expert without a row in this batch, for a
+        bias whose parts cancel, for a weight that met nothing but zeros in the data; and, as far
+        as no step was made, for what a factor of zero holds back that is about to leave zero.
+        """
+        users = list(self.case.consumers(self.case.parameter_nodes[parameter]))
+        if any(0 in shape.dims for user in users for shape in user.outputs if shape is not None):
+            return True
+        if not self.case.probes and self._opens(end):
+            return True
+        if end not in users:
+            return False
+        record = self.recording.parameters[parameter]
+        if end.operation in _ROWS:
+            return True
+        if self.recording.modules[record.module].class_name in _RECURRENT:
+            return False
+        if len(record.shape.dims) <= 1 and not end.operation.startswith("Mul"):
+            return True
+        return not any(True for _ in self._other_operands(end))
+
+    def _opens(self, end: NodeRecord) -> bool:
+        """Return whether a factor of zero has a gradient of its own."""
+        waiting, depth = [end.index], 0
+        while waiting and depth < _MOST_STEPS_DOWN:
+            places = {ref.node for place in waiting for ref in self.case.successors.get(place, ())}
+            for place in places:
+                parameter = self.recording.nodes[place].parameter
+                if parameter is not None and self._is_zero(parameter, "gradient"):
+                    return True
+            waiting, depth = list(places), depth + 1
+        return False
+
+    def _is_zero(self, parameter: int, reach: str) -> bool:
+        stat = self.case.parameter_stat(parameter)
+        return stat is not None and stat.weight_norm == 0 and stat.reach == reach
+
+    def _operands(self, node: NodeRecord) -> Iterator[NodeRecord]:
+        """Yield the nodes of an operation's inputs, looking through views and casts."""
+        for ref in self.case.successors.get(node.index, ()):
+            operand = self.recording.nodes[ref.node]
+            while operand.kind == "view" or operand.operation in _CASTS:
+                following = self.case.successors.get(operand.index, ())
+                if not following:
+                    break
+                operand = self.recording.nodes[following[0].node]
+            yield operand
+
+    def _other_operands(self, node: NodeRecord) -> Iterator[NodeRecord]:
+        return (operand for operand in self._operands(node) if operand.parameter is None)
+
+    def _zero_operands(self, node: NodeRecord) -> tuple[int, ...]:
+        """Return the parameters of zeros by which an operation multiplies."""
+        trained = [
+            operand.parameter
+            for operand in self._operands(node)
+            if operand.parameter is not None
+            and self._is_zero(operand.parameter, "zero")
+            and not self._is_bias(self.recording.parameters[operand.parameter], node)
+        ]
+        if trained or not node.operation.startswith(("Addmm", "Bmm", "Mm", "Mul", "Conv")):
+            return tuple(sorted(trained))
+        module = self.case.module_of(node)
+        frozen = (p for p in self.recording.parameters if self.case.owner(p.index) == module)
+        return tuple(
+            p.index
+            for p in frozen
+            if self._is_zero(p.index, "frozen") and not self._is_bias(p, node)
+        )
+
+    def _is_bias(self, record: ParameterRecord, node: NodeRecord) -> bool:
+        return len(record.shape.dims) == 1 and not node.operation.startswith("Mul")
+
+    def _cause(self, place: int, ends: dict[int, list[int]]) -> int:
+        """Return the dead end whose zeros are the input of another, itself where there is none."""
+        node = self.recording.nodes[place]
+        if self._zero_operands(node):
+            return place
+        while True:
+            below = list(self._other_operands(node))
+            if len(below) != 1:
+                return place
+            node = below[0]
+            if node.index in ends:
+                return node.index
+
+
+def _together(ends: list[DeadEnd]) -> DeadEnd:
+    """Return the dead ends of one line as one: the one nearest to the loss, for all."""
+    first = min(ends, key=lambda end: end.node.depth)
+    return DeadEnd(
+        node=first.node,
+        zeros=tuple(sorted({zero for end in ends for zero in end.zeros})),
+        parameters=tuple(sorted({p for end in ends for p in end.parameters})),
+        site=first.site,
+        in_recurrent_layer=all(end.in_recurrent_layer for end in ends),
+    )
