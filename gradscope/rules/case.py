@@ -1,8 +1,9 @@
 """A recording with the indexes that rules share."""
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
 from functools import cached_property
+from typing import TypeVar, cast
 
 from gradscope.recording.evidence.examination import ExaminationRecord
 from gradscope.recording.finding import RelatedLocation
@@ -16,12 +17,21 @@ from gradscope.recording.records import (
 )
 from gradscope.recording.step_view import StepView, first_step, step_view
 
+Index = TypeVar("Index")
+
 
 @dataclass(frozen=True)
 class Case:
     """A recording with the indexes that rules share; each is built when it is first asked for."""
 
     recording: Recording
+    _shared: dict[object, object] = field(default_factory=dict, compare=False, repr=False)
+
+    def shared(self, kind: Callable[["Case"], Index]) -> Index:
+        """Return an index that several rules use, made of the case when it is first asked for."""
+        if kind not in self._shared:
+            self._shared[kind] = kind(self)
+        return cast("Index", self._shared[kind])
 
     @cached_property
     def first(self) -> StepView:
