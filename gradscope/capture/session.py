@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.autograd.graph import Node
 
+from gradscope.capture.comparisons import ComparisonWitness
 from gradscope.capture.cuts import CutTracker
 from gradscope.capture.garbage import no_garbage_collection
 from gradscope.capture.gradients import GradientCollector, Slot
@@ -93,7 +94,8 @@ class StepCapture:
         self._opaque = opaque or not NUMBERED
         caller = Caller()
         self.cuts = CutTracker(caller)
-        self.sites = SiteMode(caller, self.cuts)
+        self.comparisons = ComparisonWitness()
+        self.sites = SiteMode(caller, self.cuts, (self.comparisons,))
         self.modules = ModuleTracker(caller)
         self.graph = Graph()
         self.forward_at: float | None = None
@@ -186,6 +188,7 @@ class StepCapture:
         self.modules.calls.clear()
         self.sites.hooked.clear()
         self.cuts.close()
+        self.comparisons.close()
         self.graph.index.clear()
         self.graph.leaves.clear()
         let_go(self.graph.nodes)

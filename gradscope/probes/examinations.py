@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 
+from gradscope.probes.comparisons import examine_comparisons
 from gradscope.probes.custom_functions import examine_custom_functions
 from gradscope.probes.forward_values import examine_forward
 from gradscope.probes.influence import examine_influence
@@ -13,6 +14,7 @@ Examine = Callable[[Scene], str | None]
 """Notes what it finds in the scene's assembler; returns why it could not be made, else None."""
 
 EXAMINATIONS: tuple[tuple[str, Examine], ...] = (
+    ("comparisons", examine_comparisons),
     ("custom functions", examine_custom_functions),
     ("forward", examine_forward),
     ("influence", examine_influence),

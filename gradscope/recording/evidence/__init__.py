@@ -4,19 +4,27 @@ A kind of evidence is a frozen dataclass with a `table`, whose fields are number
 tensor references, and tuples or dataclasses of these; the recording's file gets a table for it.
 """
 
+from gradscope.recording.evidence.comparison import ComparisonRecord
 from gradscope.recording.evidence.custom_function import CustomFunctionRecord
 from gradscope.recording.evidence.examination import ExaminationRecord
 from gradscope.recording.evidence.forward_stat import ForwardStat
 from gradscope.recording.evidence.influence import InfluenceRecord
 from gradscope.recording.evidence.nonfinite import NonfiniteRecord
+from gradscope.recording.evidence.saturation import SaturationRecord
+from gradscope.recording.evidence.softmax import SoftmaxRecord
 from gradscope.recording.evidence.source import SourceRecord
+from gradscope.recording.evidence.unit import UnitRecord
 
 EVIDENCE: tuple[type, ...] = (
+    ComparisonRecord,
     CustomFunctionRecord,
     ExaminationRecord,
     ForwardStat,
     InfluenceRecord,
     NonfiniteRecord,
+    SaturationRecord,
+    SoftmaxRecord,
     SourceRecord,
+    UnitRecord,
 )
 """Every kind, in the order of their tables in a file."""

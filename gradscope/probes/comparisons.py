@@ -1,0 +1,53 @@
+"""What the forward's losses compare, and along which dimensions it normalises."""
+
+from torch.autograd.graph import Node
+
+from gradscope.capture.edges import Edge
+from gradscope.probes.scene import Scene
+from gradscope.recording.evidence.comparison import ComparisonRecord
+from gradscope.recording.evidence.softmax import SoftmaxRecord
+from gradscope.recording.records import TensorRef
+
+_SOFTMAXES = frozenset({"LogSoftmaxBackward0", "SoftmaxBackward0"})
+
+
+def examine_comparisons(scene: Scene) -> str | None:
+    """Note the comparisons that lead to the loss, and the softmaxes of the graph."""
+    if scene.opaque:
+        return "compiled code runs out of sight"
+    for one in scene.capture.comparisons.comparisons:
+        result = _reference(scene, one.result)
+        if result is not None:
+            scene.assembler.note(
+                ComparisonRecord(
+                    operation=one.operation,
+                    site=scene.assembler.site_of(one.line),
+                    left=one.left,
+                    right=one.right,
+                    left_tensor=_reference(scene, one.left_edge),
+                    right_tensor=_reference(scene, one.right_edge),
+                    result=result,
+                )
+            )
+    graph = scene.capture.graph
+    for index, node in enumerate(graph.nodes):
+        if graph.operations[index] in _SOFTMAXES:
+            dimension = _dimension(node)
+            scene.assembler.note(
+                SoftmaxRecord(node=scene.place.first_node + index, dimension=dimension)
+            )
+    return None
+
+
+def _reference(scene: Scene, edge: Edge | None) -> TensorRef | None:
+    slot = None if edge is None else scene.capture.graph.slot_of(edge)
+    return None if slot is None else TensorRef(node=scene.place.first_node + slot[0], slot=slot[1])
+
+
+def _dimension(node: Node) -> int:
+    """Return what the forward was given as `dim`, counted from the first dimension."""
+    dimension: int = node._saved_dim  # type: ignore[attr-defined]
+    if dimension >= 2**63:  # a negative number, read without its sign
+        dimension -= 2**64
+    rank = len(node._input_metadata[0].shape)
+    return dimension % rank if rank else 0
