@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from gradscope.recording.finding import Finding
 from gradscope.recording.records import Site
-from gradscope.report.figures import counted
+from gradscope.report.finding_words import parameter_text, verdict_text
 from gradscope.report.model import Report
 from gradscope.report.names import printable, shape_text, tensor_text
 from gradscope.report.notes import SYNTHETIC_LOSS, parameter_counts, tensor_counts
@@ -18,7 +18,7 @@ from gradscope.report.view import ViewOptions
 def render_concise(report: Report, view: ViewOptions) -> str:
     """Return a line a finding; without findings, a line for each row worth looking at."""
     if report.findings:
-        lines = [_line(report, finding.location, _finding(finding)) for finding in report.findings]
+        lines = [_finding(finding, report) for finding in report.findings]
     else:
         parameters, tensors = _parameters(report, view), _tensors(report, view)
         # What is non-finite began in a tensor.
@@ -34,8 +34,11 @@ def _line(report: Report, site: Site | None, text: str) -> str:
     return printable(f"{place}: {text}")
 
 
-def _finding(finding: Finding) -> str:
-    return f"{finding.rule} {finding.severity}: {finding.message}"
+def _finding(finding: Finding, report: Report) -> str:
+    parameters = parameter_text(finding, report, shown=3)
+    concerned = f" [{parameters}]" if parameters else ""
+    text = f"{finding.rule} {finding.severity}: {finding.message}{concerned}"
+    return _line(report, finding.location, text)
 
 
 def _parameters(report: Report, view: ViewOptions) -> Iterator[str]:
@@ -75,10 +78,8 @@ def _tensor(row: TensorRow) -> str:
 
 
 def _closing(report: Report) -> str:
-    summary, count = report.summary, len(report.findings)
-    # Silence is no verdict: there may have been no rule to judge by.
-    found = f"Found {counted(count, 'finding')}: " if count else ""
+    summary, verdict = report.summary, verdict_text(report)
     return (
-        f"{found}{parameter_counts(report)}, {tensor_counts(report)}, "
+        f"{f'{verdict} ' if verdict else ''}{parameter_counts(report)}, {tensor_counts(report)}, "
         f"loss {number(summary.loss)}, global gradient norm {number(summary.grad_norm)}."
     )

@@ -32,10 +32,11 @@ def verdict_text(report: Report) -> str:
     if not (rules.ran or rules.skipped or report.findings):
         return ""
     found = found_text(report)
-    words = [f"{counted(len(rules.ran), 'rule')} ran"]
+    words = [f"{counted(len(rules.ran), 'rule')} ran"] if rules.ran else []
     words += [f"{obstructed:,} could not"] if obstructed else []
     words += [f"{left_out:,} left out"] if left_out else []
-    return f"{f'Found {found}' if found else 'No findings'}: {', '.join(words)}."
+    head = f"Found {found}" if found else "No findings" if rules.ran else "No rule ran"
+    return f"{': '.join(filter(None, [head, ', '.join(words)]))}."
 
 
 def unjudged(report: Report) -> list[tuple[tuple[str, ...], str]]:
@@ -78,7 +79,7 @@ def evidence_text(finding: Finding, signs: Signs = UNICODE) -> str:
     """Return the measured numbers and limits that the message does not hold; may be empty."""
     told = [_value(match) for match in _NUMBER.finditer(finding.message)]
     words = (
-        f"{name.replace('_', ' ')} {_shown(value, signs)}"
+        f"{name.replace('_', ' ')} = {_shown(value, signs)}"
         for name, value in finding.evidence
         if value is not None and not _is_told(value, finding.message, told)
     )

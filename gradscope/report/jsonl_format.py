@@ -32,5 +32,6 @@ def _lines(report: Report) -> Iterator[tuple[str, Object]]:
         yield "probe", objects.probe_object(probe, report)
     for item in report.skipped:
         yield "skipped", {"what": item.what, "reason": item.reason}
+    yield "rules", objects.rules_object(report)
     for finding in report.findings:
         yield "finding", objects.finding_object(finding, report)

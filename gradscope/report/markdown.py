@@ -1,20 +1,30 @@
 """A report in Markdown, for comments on pull requests."""
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
+from gradscope.recording.finding import Finding
 from gradscope.recording.records import Site
+from gradscope.report.finding_words import (
+    consequence_text,
+    evidence_text,
+    parameter_text,
+    unjudged,
+    verdict_text,
+)
 from gradscope.report.model import Report
 from gradscope.report.names import printable, shape_text, tensor_text
 from gradscope.report.notes import SYNTHETIC_LOSS
 from gradscope.report.numbers import number
-from gradscope.report.paths import shown_site
+from gradscope.report.paths import shown_path, shown_site
 from gradscope.report.rows import TensorRow
 from gradscope.report.selection import select_parameters, select_tensors, tensors_below
+from gradscope.report.snippets import Snippet, snippets
 from gradscope.report.view import ViewOptions
 
 _PLAIN = re.compile(r"[\w.:/ ,=()\[\]+-]+", re.ASCII)
 _ACTIVE = re.compile(r"[^\w\s.,:;()/=+'\"-]|_")
+_BACKTICKS = re.compile("`+")
 _SKIPPED_SHOWN = 10
 
 
@@ -78,19 +88,43 @@ def _summary(report: Report) -> str:
 
 
 def _findings(report: Report) -> list[str]:
-    if not report.findings:
+    verdict = verdict_text(report)
+    if not verdict:
         return []
-    rows = [
-        (
-            finding.severity,
-            f"{finding.rule} {finding.name}",
-            _escape(finding.message),
-            _place(finding.location, report),
-            _escape(finding.remedy),
-        )
-        for finding in report.findings
+    blocks = ["### Findings", verdict]
+    for finding in report.findings:
+        place = _place(finding.location, report)
+        at = f" at {place}" if place else ""
+        title = f"{finding.severity} {finding.rule} {finding.name}"
+        blocks.append(f"**{title}**{at}: {_escape(finding.message)}")
+        blocks += [_fenced(snippet) for snippet in snippets(finding, report.recording)[:1]]
+        blocks.append("\n".join(_details(finding, report)))
+    return blocks
+
+
+def _details(finding: Finding, report: Report) -> Iterator[str]:
+    for place in finding.related:
+        where = _code(f"{shown_path(place.file, report.target.root)}:{place.line}")
+        yield f"- {where}: {_escape(place.message)}"
+    for name, text in (
+        ("parameters", parameter_text(finding, report)),
+        ("measured", evidence_text(finding)),
+        ("explains", consequence_text(finding)),
+    ):
+        if text:
+            yield f"- {name}: {_escape(text)}"
+    yield f"- **help**: {_escape(finding.remedy)}"
+
+
+def _fenced(snippet: Snippet) -> str:
+    """Return lines of code, a mark before the one meant, in a fence longer than any in them."""
+    lines = [
+        f"{'>' if line.number == snippet.line else ' '} {line.number} {printable(line.text)}"
+        for line in snippet.lines
     ]
-    return ["### Findings", _table(("", "rule", "what", "line", "remedy"), rows)]
+    runs = _BACKTICKS.findall("\n".join(lines))
+    fence = "`" * max(3, 1 + max(map(len, runs), default=0))
+    return "\n".join([f"{fence}python", *lines, fence])
 
 
 def _place(site: Site | None, report: Report) -> str:
@@ -148,10 +182,17 @@ def _tensor(title: str, row: TensorRow, report: Report) -> tuple[str, ...]:
 
 
 def _skipped(report: Report) -> list[str]:
-    if not report.skipped:
+    return [
+        *_list("Not measured", [(item.what, item.reason) for item in report.skipped]),
+        *_list("Not judged", [(", ".join(codes), why) for codes, why in unjudged(report)]),
+    ]
+
+
+def _list(title: str, items: list[tuple[str, str]]) -> list[str]:
+    """Return the first of them under a title; nothing without any."""
+    if not items:
         return []
-    shown = report.skipped[:_SKIPPED_SHOWN]
-    lines = [f"- {_code(item.what)}: {_escape(item.reason)}" for item in shown]
-    if more := len(report.skipped) - len(shown):
+    lines = [f"- {_code(what)}: {_escape(reason)}" for what, reason in items[:_SKIPPED_SHOWN]]
+    if (more := len(items) - _SKIPPED_SHOWN) > 0:
         lines.append(f"- and {more} more")
-    return ["### Not measured", "\n".join(lines)]
+    return [f"### {title}", "\n".join(lines)]

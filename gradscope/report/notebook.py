@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator
 from html import escape
 
-from gradscope.report.figures import counted
+from gradscope.report.finding_words import verdict_text
 from gradscope.report.model import Report
 from gradscope.report.names import printable
 from gradscope.report.notes import SYNTHETIC_LOSS, parameter_counts, tensor_counts
@@ -12,15 +12,20 @@ from gradscope.report.paths import shown_site
 from gradscope.report.rows import ModuleRow, ParameterRow
 
 _SHOWN = 3
+_FINDINGS_SHOWN = 10
 _MODULES_SHOWN = 20
 _MISSING_SHOWN = 10
 _STYLE = "text-align:left;font-family:monospace"
 
 
 def brief_text(report: Report) -> str:
-    """Return the model, the loss, the global norm and the extreme parameters in a few lines."""
+    """Return the loss, the global norm, the findings and the extreme parameters in a few lines."""
     lines = [f"Report of {printable(report.target.model)}: {_headline(report)}", _counts(report)]
     lines.extend(_warnings(report))
+    for title, message, place in _findings(report):
+        words = [title, printable(message)] if message else [title]
+        lines.append(": ".join(words) + (f" ({printable(place)})" if place else ""))
+    lines.extend(filter(None, [verdict_text(report)]))
     for title, rows in _extremes(report):
         shown = ", ".join(f"{printable(row.name)} {_norm(row)}" for row in rows)
         lines.append(f"{title}: {shown}")
@@ -32,6 +37,7 @@ def brief_html(report: Report) -> str:
     head = [f"<b>{_html(report.target.model)}</b>: {_html(_headline(report))}"]
     head.append(_html(_counts(report)))
     head.extend(f"<b>{_html(line)}</b>" for line in _warnings(report))
+    head.extend(_html(line) for line in [verdict_text(report)] if line)
     extremes = [
         (row.name, _norm(row), title, shown_site(row.site, report.target.root))
         for title, extreme in _extremes(report)
@@ -39,6 +45,7 @@ def brief_html(report: Report) -> str:
     ]
     missing = [row for row in report.parameters if row.reach == "none"]
     tables = [
+        _table(("finding", "", "line"), _findings(report)),
         _table(("parameter", "gradient norm", "", "line"), extremes),
         _table(("without a gradient", "why"), _missing(missing)),
         _table(("module", "class", "gradient norm", "parameters"), _modules(report.modules)),
@@ -83,11 +90,17 @@ def _headline(report: Report) -> str:
 
 
 def _counts(report: Report) -> str:
-    summary, count = report.summary, len(report.findings)
-    frozen = f"; {summary.frozen:,} frozen" if summary.frozen else ""
-    # Silence is no verdict: there may have been no rule to judge by.
-    found = f"; {counted(count, 'finding')}" if count else ""
-    return f"{parameter_counts(report)}{frozen}; {tensor_counts(report)}{found}"
+    frozen = f"; {report.summary.frozen:,} frozen" if report.summary.frozen else ""
+    return f"{parameter_counts(report)}{frozen}; {tensor_counts(report)}"
+
+
+def _findings(report: Report) -> Iterator[tuple[str, str, str]]:
+    """Yield what each of the worst findings is, says, and points to."""
+    for finding in report.findings[:_FINDINGS_SHOWN]:
+        title = f"{finding.severity} {finding.rule} {finding.name}"
+        yield title, finding.message, shown_site(finding.location, report.target.root)
+    if (more := len(report.findings) - _FINDINGS_SHOWN) > 0:
+        yield f"{more:,} more", "", ""
 
 
 def _warnings(report: Report) -> list[str]:

@@ -247,6 +247,7 @@ def finding_object(finding: Finding, report: Report) -> Object:
                 "file": shown_path(related.file, report.target.root),
                 "line": related.line,
                 "message": related.message,
+                "source": related.source,
             }
             for related in finding.related
         ],

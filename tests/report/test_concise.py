@@ -36,7 +36,7 @@ def test_findings_take_the_place_of_what_is_worth_looking_at(recording):
     )
     first, last = text.split("\n")
     assert first == "model.py:20: GS203 warning: head.weight is never used"
-    assert last.startswith("Found 1 finding: ")
+    assert last.startswith("Found 1 warning. 5 parameters ")
 
 
 def test_all_tensors_or_none(report):

@@ -158,7 +158,7 @@ def test_json_lines_name_their_kind(hostile_recording):
     assert kinds.count("tensor") == len(report.tensors)
     assert set(kinds) == {
         "meta", "summary", "graph", "parameter", "module", "tensor", "event", "probe", "skipped",
-        "finding",
+        "rules", "finding",
     }  # fmt: skip
 
 

@@ -1,5 +1,6 @@
 import html
 import re
+from dataclasses import replace
 
 import pytest
 
@@ -7,7 +8,7 @@ from gradscope.recording.finding import Finding
 from gradscope.report.markdown import render_markdown
 from gradscope.report.model import Report
 from gradscope.report.view import ViewOptions
-from gradscope.rules.verdict import Verdict
+from gradscope.rules.verdict import SkippedRule, Verdict
 
 CELL_BORDER = re.compile(r"(?<!\\)\|")
 
@@ -84,7 +85,40 @@ def test_findings_come_with_line_and_remedy(recording):
     text = render_markdown(
         Report.from_recording(recording, Verdict(findings=(found,))), ViewOptions()
     )
-    (row,) = [row for row in cells(text) if "GS203 unused-parameter" in row]
-    assert row[0] == "warning" and row[3:] == ["`model.py:12`", "use it"]
-    assert html.unescape(row[2]) == "`a|b` is *never* used @all"
-    assert "@" not in row[2] and "*" not in row[2]
+    (title,) = [line for line in text.splitlines() if "GS203" in line]
+    assert title.startswith("**warning GS203 unused-parameter** at `model.py:12`: ")
+    assert html.unescape(title).endswith("`a|b` is *never* used @all")
+    assert "@" not in title and title.count("*") == 4
+    assert "> 12 x = self.first(x)" in text
+    assert "- **help**: use it" in text
+
+
+def test_code_with_fences_stays_in_its_own(recording):
+    site = replace(recording.sites[0], source="text = '````'")
+    found = Finding(
+        rule="GS203",
+        name="unused-parameter",
+        severity="warning",
+        message="it is never used",
+        location=site,
+        remedy="use it",
+        fingerprint="f",
+    )
+    report = Report.from_recording(recording, Verdict(findings=(found,)))
+    lines = render_markdown(report, ViewOptions()).splitlines()
+    assert lines.count("`````python") == lines.count("`````") == 1
+
+
+def test_rules_that_could_not_judge_are_listed_by_reason(recording):
+    skipped = tuple(
+        SkippedRule(rule=rule, reason=reason)
+        for rule, reason in [
+            ("GS108", "no optimizer"),
+            ("GS105", "ignored"),
+            ("GS109", "no optimizer"),
+        ]
+    )
+    report = Report.from_recording(recording, Verdict(ran=("GS201",), skipped=skipped))
+    text = render_markdown(report, ViewOptions())
+    assert "No findings: 1 rule ran, 2 could not, 1 left out." in text
+    assert text.endswith("### Not judged\n\n- `GS108, GS109`: no optimizer")

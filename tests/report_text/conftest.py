@@ -28,6 +28,7 @@ from gradscope.recording.records import (
 from gradscope.report.model import Report
 from gradscope.report.text import render_text
 from gradscope.report.view import ViewOptions
+from gradscope.rules.verdict import UNJUDGED
 
 ROOT = "/home/user/project"
 
@@ -210,7 +211,9 @@ def make_transformer():
 class Printed:
     """What a report looks like on paper."""
 
-    def __call__(self, recording, width=80, encoding="utf-8", color=False, **view):
+    def __call__(
+        self, recording, width=80, encoding="utf-8", color=False, verdict=UNJUDGED, **view
+    ):
         stream = io.TextIOWrapper(io.BytesIO(), encoding=encoding)
         console = Console(
             file=stream,
@@ -222,7 +225,7 @@ class Printed:
             highlight=False,
             emoji=False,
         )
-        render_text(Report.from_recording(recording), ViewOptions(**view), console)
+        render_text(Report.from_recording(recording, verdict), ViewOptions(**view), console)
         stream.flush()
         return stream.buffer.getvalue().decode(encoding)
 
