@@ -1,0 +1,152 @@
+"""GS702: a prediction and a target that broadcast against each other."""
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import ClassVar
+
+from gradscope.recording.evidence.comparison import ComparisonRecord
+from gradscope.recording.finding import Finding, Severity
+from gradscope.rules.case import Case
+from gradscope.rules.loss_flow import is_averaged_into_loss
+from gradscope.rules.rule import Rule
+
+_BY_HAND = {"mul": "a product", "sub": "a difference"}
+_BROADCASTING = frozenset(
+    {
+        "gaussian_nll_loss",
+        "huber_loss",
+        "kl_div",
+        "l1_loss",
+        "mse_loss",
+        "poisson_nll_loss",
+        "smooth_l1_loss",
+        "soft_margin_loss",
+    }
+)
+"""Loss functions that let their operands broadcast; others raise an exception."""
+
+_DELIBERATE = ("None", "unsqueeze", "newaxis")
+"""On a line with one of these somebody lets the operands broadcast on purpose."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LossBroadcast(Rule):
+    """The loss compares every prediction with every target, not each with its own.
+
+    What it finds:
+        A loss function, or a difference or product written by hand whose mean or sum is the loss,
+        of two tensors such as `[N, 1]` and `[N]`: broadcasting makes both grow to `[N, N]`.
+
+    Why it matters:
+        No exception is raised and the loss falls. But each prediction is drawn to the mean of all
+        targets, so that the model learns a constant.
+
+    How it is measured:
+        The shapes of both operands, where neither is the shape of the result and one has more
+        dimensions than the other. Written by hand, only one of the two may come from the model,
+        and from there to the loss there may be only elementwise operations, sums and means. There
+        is no threshold.
+
+    How to fix it:
+        Give both the same shape: `output.squeeze(-1)`, or `target.unsqueeze(-1)`.
+
+    When it may be wrong:
+        Where every prediction is meant to be compared with every target, and the shapes were made
+        to broadcast elsewhere than on the line of the comparison.
+
+    Source:
+        torch documentation, "Broadcasting semantics", and the warning of `mse_loss` on "a target
+        size that is different to the input size".
+    """
+
+    code: ClassVar[str] = "GS702"
+    name: ClassVar[str] = "loss-broadcast"
+    level: ClassVar[Severity] = "error"
+
+    def obstacle(self, case: Case) -> str | None:
+        """Return why this rule cannot judge the recording."""
+        return case.examination_obstacle("comparisons")
+
+    def check(self, case: Case) -> Iterator[Finding]:
+        """Yield a finding for every line."""
+        by_line: dict[int | None, list[ComparisonRecord]] = {}
+        for record in case.recording.evidence_of(ComparisonRecord):
+            if _is_mistaken(case, record):
+                by_line.setdefault(record.site, []).append(record)
+        for records in by_line.values():
+            yield self._finding(case, records)
+
+    def _finding(self, case: Case, records: list[ComparisonRecord]) -> Finding:
+        first = records[0]
+        left, right, result = first.left.dims, first.right.dims, _result(first)
+        meant = max(math.prod(left), math.prod(right))
+        what = _BY_HAND.get(first.operation, first.operation)
+        return self.finding(
+            case,
+            message=f"{what} of {list(left)} and {list(right)} broadcasts to {list(result)}: "
+            f"every prediction meets every target, {math.prod(result):,} pairs in place of "
+            f"{meant:,}",
+            remedy=_remedy(left, right),
+            site=first.site,
+            evidence={
+                "operation": first.operation,
+                "left": str(list(left)),
+                "right": str(list(right)),
+                "result": str(list(result)),
+                "pairs": math.prod(result),
+                "pairs_meant": meant,
+            },
+            count=len(records),
+        )
+
+
+def _is_mistaken(case: Case, record: ComparisonRecord) -> bool:
+    left, right, result = record.left.dims, record.right.dims, _result(record)
+    elements = math.prod(left), math.prod(right)
+    if math.prod(result) <= max(elements):
+        return False
+    in_graph = [ref for ref in (record.left_tensor, record.right_tensor) if ref is not None]
+    if record.operation not in _BY_HAND:
+        # Of one rank, as [B, N, 1] and [B, 1, N], they may be pairs that somebody wants.
+        is_mistaken = len(left) != len(right) or (len(left) == 2 and len(in_graph) == 1)
+        return record.operation in _BROADCASTING and is_mistaken
+    return (
+        len(left) != len(right)
+        and elements[0] == elements[1]
+        and len(in_graph) == 1
+        and case.recording.nodes[in_graph[0].node].operation != "UnsqueezeBackward0"
+        and not _looks_deliberate(case, record)
+        and is_averaged_into_loss(case, record.result.node)
+    )
+
+
+def _looks_deliberate(case: Case, record: ComparisonRecord) -> bool:
+    site = case.site(record.site)
+    return site is not None and any(word in site.source for word in _DELIBERATE)
+
+
+def _result(record: ComparisonRecord) -> tuple[int, ...]:
+    rank = max(len(record.left.dims), len(record.right.dims))
+    left, right = (
+        (1,) * (rank - len(shape.dims)) + shape.dims for shape in (record.left, record.right)
+    )
+    return tuple(b if a == 1 else a for a, b in zip(left, right, strict=True))
+
+
+def _remedy(left: tuple[int, ...], right: tuple[int, ...]) -> str:
+    longer, shorter = (left, right) if len(left) > len(right) else (right, left)
+    place = next(
+        (
+            place
+            for place in range(len(longer))
+            if longer[place] == 1 and longer[:place] + longer[place + 1 :] == shorter
+        ),
+        None,
+    )
+    if place is None:
+        return "give both the same shape before they are compared"
+    if place == len(longer) - 1:
+        place = -1
+    which = "first" if longer is left else "second"
+    return f"give both the same shape: `.squeeze({place})` on the {which} operand"

@@ -1,0 +1,127 @@
+"""How tensors go into the loss: which operations lie on their way, and what lies behind them."""
+
+from collections.abc import Iterator
+
+from gradscope.recording.records import NodeRecord
+from gradscope.rules.case import Case
+
+SAME_NUMBERS = frozenset(
+    {
+        "CloneBackward0",
+        "ExpandBackward0",
+        "GatherBackward0",
+        "IndexBackward0",
+        "IndexSelectBackward0",
+        "MaskedSelectBackward0",
+        "SelectBackward0",
+        "SliceBackward0",
+        "SplitBackward0",
+        "SplitWithSizesBackward0",
+        "ToCopyBackward0",
+        "UnbindBackward0",
+    }
+)
+"""Operations that hand numbers on as they are, or some of them."""
+
+_ELEMENTWISE = frozenset(
+    {
+        "AbsBackward0",
+        "AddBackward0",
+        "AddcmulBackward0",
+        "ClampBackward0",
+        "ClampBackward1",
+        "ClampMinBackward0",
+        "ClampMaxBackward0",
+        "DivBackward0",
+        "DivBackward1",
+        "ExpBackward0",
+        "LogBackward0",
+        "Log1PBackward0",
+        "LogSigmoidBackward0",
+        "CoshBackward0",
+        "MaximumBackward0",
+        "MaskedFillBackward0",
+        "MaskedFillBackward1",
+        "MinimumBackward0",
+        "MulBackward0",
+        "NegBackward0",
+        "PowBackward0",
+        "PowBackward1",
+        "ReluBackward0",
+        "RsubBackward0",
+        "RsubBackward1",
+        "SoftplusBackward0",
+        "SqrtBackward0",
+        "SubBackward0",
+        "SubBackward1",
+        "TanhBackward0",
+        "WhereBackward0",
+    }
+)
+
+_LOSSES = frozenset(
+    {
+        "HuberLossBackward0",
+        "MseLossBackward0",
+        "SmoothL1LossBackward0",
+    }
+)
+
+_REDUCTIONS = frozenset(
+    {
+        "LinalgVectorNormBackward0",
+        "MeanBackward0",
+        "MeanBackward1",
+        "NanmeanBackward0",
+        "NormBackward0",
+        "NormBackward1",
+        "StackBackward0",
+        "SumBackward0",
+        "SumBackward1",
+    }
+)
+
+_BOUNDED_BY_DATA = _ELEMENTWISE | _LOSSES | _REDUCTIONS | SAME_NUMBERS
+
+
+def is_averaged_into_loss(case: Case, node: int) -> bool:
+    """Return whether only elementwise operations, sums and means lie between a node and the loss.
+
+    So it is with the terms of a loss, and not with what a model computes inside.
+    """
+    met_reduction = case.recording.nodes[node].operation in _REDUCTIONS | _LOSSES
+    for user in users_up_to_loss(case, node):
+        if user.kind != "view" and user.operation not in _BOUNDED_BY_DATA:
+            return False
+        met_reduction |= user.operation in _REDUCTIONS | _LOSSES
+    return met_reduction
+
+
+def users_up_to_loss(case: Case, node: int) -> Iterator[NodeRecord]:
+    """Yield every node through which the gradient of a node comes, nearest first."""
+    waiting, seen = list(case.users.get(node, ())), set[int]()
+    while waiting:
+        user = waiting.pop(0)
+        if user not in seen:
+            seen.add(user)
+            waiting += case.users.get(user, ())
+            yield case.recording.nodes[user]
+
+
+def nodes_behind(case: Case, node: int) -> Iterator[NodeRecord]:
+    """Yield a node and everything that it was computed from, nearest first."""
+    waiting, seen = [node], {node}
+    while waiting:
+        current = waiting.pop(0)
+        yield case.recording.nodes[current]
+        for ref in case.successors.get(current, ()):
+            if ref.node not in seen:
+                seen.add(ref.node)
+                waiting.append(ref.node)
+
+
+def parameters_behind(case: Case, node: int) -> frozenset[int]:
+    """Return the parameters that a node was computed from."""
+    return frozenset(
+        record.parameter for record in nodes_behind(case, node) if record.parameter is not None
+    )
