@@ -2,10 +2,13 @@
 
 from collections.abc import Callable
 
+from gradscope.capture.assemble import Assembler
 from gradscope.probes.comparisons import examine_comparisons
 from gradscope.probes.custom_functions import examine_custom_functions
 from gradscope.probes.forward_values import examine_forward
+from gradscope.probes.horizons import examine_horizons
 from gradscope.probes.influence import examine_influence
+from gradscope.probes.leaves import examine_leaves
 from gradscope.probes.nonfinite_origins import examine_nonfinite
 from gradscope.probes.scene import Scene
 from gradscope.recording.evidence.examination import ExaminationRecord
@@ -17,7 +20,9 @@ EXAMINATIONS: tuple[tuple[str, Examine], ...] = (
     ("comparisons", examine_comparisons),
     ("custom functions", examine_custom_functions),
     ("forward", examine_forward),
+    ("horizons", examine_horizons),
     ("influence", examine_influence),
+    ("leaves", examine_leaves),
     ("non-finite", examine_nonfinite),
 )
 """Name, as rules ask for it, and examination."""
@@ -28,3 +33,9 @@ def examine(scene: Scene) -> None:
     for name, make in EXAMINATIONS:
         obstacle = make(scene)
         scene.assembler.note(ExaminationRecord(name=name, obstacle=obstacle))
+
+
+def make_none(assembler: Assembler, reason: str) -> None:
+    """Note that no examination was made, and why."""
+    for name, _ in EXAMINATIONS:
+        assembler.note(ExaminationRecord(name=name, obstacle=reason))

@@ -1,26 +1,34 @@
 """Every rule, ascending by code."""
 
 from gradscope.rules.dead_unit import DeadUnit
+from gradscope.rules.exploding_gradient import ExplodingGradient
 from gradscope.rules.gradient_cut import GradientCut
 from gradscope.rules.loss_broadcast import LossBroadcast
 from gradscope.rules.non_differentiable_operation import NonDifferentiableOperation
 from gradscope.rules.non_finite_forward import NonFiniteForward
 from gradscope.rules.non_finite_gradient import NonFiniteGradient
+from gradscope.rules.normalised_twice import NormalisedTwice
 from gradscope.rules.rule import Rule
 from gradscope.rules.saturated_activation import SaturatedActivation
+from gradscope.rules.short_memory_horizon import ShortMemoryHorizon
 from gradscope.rules.unused_parameter import UnusedParameter
+from gradscope.rules.vanishing_gradient import VanishingGradient
 from gradscope.rules.wrong_custom_gradient import WrongCustomGradient
 from gradscope.rules.zero_gradient import ZeroGradient
 
 RULES: tuple[type[Rule], ...] = (
+    ExplodingGradient,
+    VanishingGradient,
     NonFiniteGradient,
     NonFiniteForward,
     DeadUnit,
     SaturatedActivation,
+    ShortMemoryHorizon,
     GradientCut,
     NonDifferentiableOperation,
     UnusedParameter,
     ZeroGradient,
     WrongCustomGradient,
+    NormalisedTwice,
     LossBroadcast,
 )

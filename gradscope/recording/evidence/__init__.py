@@ -4,11 +4,14 @@ A kind of evidence is a frozen dataclass with a `table`, whose fields are number
 tensor references, and tuples or dataclasses of these; the recording's file gets a table for it.
 """
 
+from gradscope.recording.evidence.autograd_error import AutogradErrorRecord
 from gradscope.recording.evidence.comparison import ComparisonRecord
 from gradscope.recording.evidence.custom_function import CustomFunctionRecord
 from gradscope.recording.evidence.examination import ExaminationRecord
 from gradscope.recording.evidence.forward_stat import ForwardStat
+from gradscope.recording.evidence.horizon import HorizonRecord
 from gradscope.recording.evidence.influence import InfluenceRecord
+from gradscope.recording.evidence.leaf import LeafRecord
 from gradscope.recording.evidence.nonfinite import NonfiniteRecord
 from gradscope.recording.evidence.saturation import SaturationRecord
 from gradscope.recording.evidence.softmax import SoftmaxRecord
@@ -17,10 +20,13 @@ from gradscope.recording.evidence.unit import UnitRecord
 
 EVIDENCE: tuple[type, ...] = (
     ComparisonRecord,
+    AutogradErrorRecord,
     CustomFunctionRecord,
     ExaminationRecord,
     ForwardStat,
+    HorizonRecord,
     InfluenceRecord,
+    LeafRecord,
     NonfiniteRecord,
     SaturationRecord,
     SoftmaxRecord,

@@ -1,0 +1,146 @@
+"""How far back in time the gradients of recurrent layers reach."""
+
+from contextlib import ExitStack
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn.utils.rnn import PackedSequence, pad_packed_sequence
+
+from gradscope.errors import GradscopeError
+from gradscope.probes.scene import Scene
+from gradscope.recording.evidence.horizon import HorizonRecord
+
+SHORTEST = 4
+"""Sequences of fewer steps are not looked at."""
+_SEED = 0
+"""Of the generator that combines the outputs."""
+
+
+@dataclass(slots=True)
+class _Heard:
+    """The first call of a recurrent layer."""
+
+    inputs: Tensor | PackedSequence | None = None
+    state: object = None
+    outputs: Tensor | None = None
+    calls: int = 0
+
+
+def examine_horizons(scene: Scene) -> str | None:
+    """Note for every recurrent layer of torch's how its last output depends on each time step."""
+    layers = [module for module in scene.named.modules if isinstance(module, nn.RNNBase)]
+    if not layers:
+        return None
+    if scene.opaque:
+        return "compiled code runs out of sight"
+    if not scene.reruns:
+        return "the forward may be run only once"
+    heard = {layer: _Heard() for layer in layers}
+    try:
+        loss = _listen(scene, heard)
+    except GradscopeError as error:
+        return f"the forward raised when it was run again: {error.what}"
+    generator = torch.Generator().manual_seed(_SEED)
+    with scene.as_at_first(), torch.inference_mode(False), torch.enable_grad():
+        for layer, call in heard.items():
+            record = _record(scene, layer, call, loss, generator)
+            if record is not None:
+                scene.assembler.note(record)
+    return None
+
+
+def _listen(scene: Scene, heard: dict[nn.RNNBase, _Heard]) -> Tensor:
+    """Run the forward again, and keep what the layers are called with."""
+    with ExitStack() as stack:
+        for layer, call in heard.items():
+            handle = layer.register_forward_hook(partial(_hear, call), with_kwargs=True)
+            stack.callback(handle.remove)
+        return scene.forward().loss
+
+
+def _hear(
+    call: _Heard,
+    layer: nn.Module,
+    args: tuple[object, ...],
+    kwargs: dict[str, object],
+    output: object,
+) -> None:
+    call.calls += 1
+    given = (*args, *(kwargs[name] for name in ("input", "hx") if name in kwargs))
+    inputs = given[0] if given else None
+    if call.calls > 1 or not isinstance(inputs, Tensor | PackedSequence):
+        return
+    call.inputs = inputs
+    call.state = given[1] if len(given) > 1 else None
+    if isinstance(output, tuple) and isinstance(output[0], Tensor):
+        call.outputs = output[0]
+
+
+def _record(
+    scene: Scene, layer: nn.RNNBase, call: _Heard, loss: Tensor, generator: torch.Generator
+) -> HorizonRecord | None:
+    # A layer called a step at a time remembers outside of itself.
+    if call.inputs is None or call.calls != 1:
+        return None
+    inputs, state = _unpacked(layer, call)
+    time = 1 if layer.batch_first and inputs.dim() == 3 else 0
+    steps = inputs.shape[time]
+    if steps < SHORTEST or not inputs.numel():
+        return None
+    weight = next(layer.parameters())
+    # Under autocast a layer may be given another type than that of its weights.
+    inputs = inputs.detach().to(weight.dtype, copy=True).requires_grad_()
+    # On a GPU the backward of cuDNN's kernels only works in train mode.
+    with torch.backends.cudnn.flags(enabled=False):
+        # Without the layer's hooks, which are not for this.
+        last = layer.forward(inputs, state)[0].select(time, -1)
+        # The backward half of a bidirectional layer has seen a single step by then.
+        last = last[..., : layer.proj_size or layer.hidden_size]
+        weights = torch.randn(last.shape, generator=generator).to(last)
+        (gradient,) = torch.autograd.grad((last * weights).sum(), inputs)
+    return HorizonRecord(
+        module=scene.named.modules.index(layer),
+        call_site=_call_site(scene, layer),
+        norms=_norms(gradient, time),
+        read_from=_read_from(call, loss, time, steps),
+    )
+
+
+def _unpacked(layer: nn.RNNBase, call: _Heard) -> tuple[Tensor, Any]:
+    """Return a layer's input and initial state as tensors without a graph."""
+    if isinstance(call.inputs, PackedSequence):
+        padded, lengths = pad_packed_sequence(call.inputs, batch_first=layer.batch_first)
+        longest = (lengths == lengths.max()).to(padded.device)
+        return (padded[longest] if layer.batch_first else padded[:, longest]), None
+    state, dtype = call.state, next(layer.parameters()).dtype
+    if isinstance(state, tuple):
+        return call.inputs, tuple(part.detach().to(dtype) for part in state)
+    return call.inputs, state.detach().to(dtype) if isinstance(state, Tensor) else None
+
+
+def _norms(gradient: Tensor, time: int) -> tuple[float, ...]:
+    by_step = gradient.detach().double().movedim(time, 0).flatten(1)
+    return tuple(torch.linalg.vector_norm(by_step, dim=1).tolist())
+
+
+def _read_from(call: _Heard, loss: Tensor, time: int, steps: int) -> int:
+    """Return the first time step whose output the loss uses.
+
+    Of packed sequences and where only the final state is used it is the last.
+    """
+    outputs = call.outputs
+    if outputs is None or not outputs.requires_grad or loss.numel() != 1:
+        return steps - 1
+    (gradient,) = torch.autograd.grad(loss, outputs, retain_graph=True, allow_unused=True)
+    if gradient is None:
+        return steps - 1
+    used = gradient.detach().movedim(time, 0).flatten(1).ne(0).any(dim=1)
+    return int(used.int().argmax()) if bool(used.any()) else steps - 1
+
+
+def _call_site(scene: Scene, layer: nn.Module) -> int | None:
+    lines = [call.line for call in scene.capture.modules.calls if call.module is layer]
+    return scene.assembler.site_of(lines[0]) if lines else None

@@ -1,0 +1,156 @@
+"""Where along a spine a gradient changes, and what changes there."""
+
+import math
+from collections import Counter, defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from gradscope.recording.finding import RelatedLocation
+from gradscope.recording.records import NodeRecord
+from gradscope.rules.case import Case
+from gradscope.rules.forward_levels import ForwardLevels
+from gradscope.rules.spine import Point, Trend
+
+SQUASHING = frozenset({"SigmoidBackward0", "TanhBackward0", "SoftmaxBackward0"})
+"""Operations whose derivative is small by nature."""
+
+NORMALISING = ("NormBackward", "Normalization")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """The operations of one line, or of one line's modules, that change a gradient most."""
+
+    operation: str
+    """As autograd names it, without what it adds: `Addmm`."""
+    what: str
+    """The module's class or the operation, as a message names it: `Linear`, `sigmoid`."""
+    site: int | None
+    """The line to change: where the layers are made, else where they are called."""
+    call_site: int | None
+    """The line that calls them."""
+    share: float
+    """Of the whole change, in decades; more than 1 where other operations work against it."""
+    modules: tuple[str, ...]
+    """Paths of the modules that do it, where they are torch's own layers."""
+    count: int
+    """How many operations do it."""
+
+
+def place_of(case: Case, trend: Trend) -> Place:
+    """Return the operations that do most of a trend."""
+    sign = math.copysign(1.0, trend.decades)
+    totals = defaultdict[tuple[object, ...], float](float)
+    members = defaultdict[tuple[object, ...], list[NodeRecord]](list)
+    for node, change in trend.changes():
+        key = (node.site, _layer_class(case, node), node.operation)
+        totals[key] += sign * change
+        members[key].append(node)
+    key = max(totals, key=lambda key: totals[key])
+    share = totals[key] / abs(trend.decades or math.inf)
+    return _place(case, members[key], share)
+
+
+def jump_place(case: Case, jump: Trend) -> Place:
+    """Return what lies between the two operations of a jump: most often a loop, or one layer."""
+    before, after = (point.node for point in jump.matched)
+    inside = defaultdict[tuple[object, ...], list[NodeRecord]](list)
+    for node in case.first.nodes:
+        if node.kind == "operation" and before.depth < node.depth < after.depth:
+            inside[node.site, _layer_class(case, node), node.operation].append(node)
+    return _place(case, max(inside.values(), key=len, default=[before]), 1.0)
+
+
+def _place(case: Case, nodes: list[NodeRecord], share: float) -> Place:
+    modules = dict.fromkeys(_layer(case, node) for node in nodes)
+    operation = nodes[0].operation.partition("Backward")[0]
+    layers = [module for module in modules if module is not None]
+    records = [case.recording.modules[module] for module in layers]
+    definitions = Counter(record.site for record in records if record.site is not None)
+    # One layer called again and again is a loop: what matters is what the loop does.
+    is_loop = len(nodes) > 2 * max(1, len(layers))
+    call_site = nodes[0].site
+    site = definitions.most_common(1)[0][0] if definitions and not is_loop else call_site
+    return Place(
+        operation=operation,
+        what=records[0].class_name if records else operation.lower(),
+        site=site,
+        call_site=call_site,
+        share=share,
+        modules=tuple(record.path for record in records),
+        count=len(nodes),
+    )
+
+
+def related_lines(case: Case, place: Place) -> Iterator[RelatedLocation | None]:
+    """Yield the other lines of a place: the call of layers, or where a loop's layer is made."""
+    if place.call_site != place.site:
+        yield case.related(place.call_site, "called here")
+        return
+    made = {module.path: module.site for module in case.recording.modules}
+    for path in place.modules[:1]:
+        yield case.related(made[path], f"{path} is made here")
+
+
+def _layer(case: Case, node: NodeRecord) -> int | None:
+    """Return the module in whose call torch's own code made a node, None where the user's did."""
+    if node.module_call is None:
+        return None
+    call = case.recording.calls[node.module_call]
+    # Of code inside torch the line is the one that called the module.
+    return call.module if call.site is not None and call.site == node.site else None
+
+
+def _layer_class(case: Case, node: NodeRecord) -> str | None:
+    module = _layer(case, node)
+    return None if module is None else case.recording.modules[module].class_name
+
+
+def named(case: Case, point: Point) -> str:
+    """Return how a message names an end of a trend: its module, its line, or its operation."""
+    module = case.module_of(point.node)
+    if module:
+        return module
+    site = case.site(point.node.site)
+    if site is not None:
+        return f"line {site.line}"
+    return point.node.operation.partition("Backward")[0].lower()
+
+
+def norm_of(point: Point) -> str:
+    """Return a point's gradient norm as a message gives it."""
+    return f"{10.0**point.level:.2g}" if -300 < point.level < 300 else f"1e{point.level:.0f}"
+
+
+def is_recurrent(case: Case, trend: Trend) -> bool:
+    """Return whether a trend runs over time: the operations take the same weights every time."""
+    low, high = trend.matched[0].node.depth, trend.matched[-1].node.depth
+    uses = [
+        sum(low <= case.recording.nodes[user].depth <= high for user in case.users.get(node, ()))
+        for node in case.parameter_nodes.values()
+    ]
+    used = [count for count in uses if count]
+    shared = [count for count in used if count >= max(2, (len(trend.matched) - 1) / 2)]
+    return bool(shared) and 2 * len(shared) >= len(used)
+
+
+def behind(case: Case, depth: int) -> tuple[int, ...]:
+    """Return the parameters of which no use is nearer to the loss than a depth."""
+    return tuple(
+        parameter
+        for parameter, node in case.parameter_nodes.items()
+        if all(case.recording.nodes[user].depth >= depth for user in case.users.get(node, ()))
+    )
+
+
+def half_way(trend: Trend) -> Point:
+    """Return the operation by which half of a change is done."""
+    start, half = trend.between[0].level, abs(trend.decades) / 2
+    return next(point for point in trend.between if abs(point.level - start) >= half)
+
+
+def forward_rise(case: Case, trend: Trend) -> float | None:
+    """Return by how many decades the forward's values rise along a trend; None if not measured."""
+    levels = case.shared(ForwardLevels)
+    known = [level for p in trend.matched if (level := levels.level(p.node)) is not None]
+    return known[0] - known[-1] if len(known) > 1 else None

@@ -1,0 +1,59 @@
+"""How quickly the memory of recurrent layers fades, in decades a time step."""
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from gradscope.recording.evidence.horizon import HorizonRecord
+from gradscope.rules.case import Case
+
+FADED = 2.0
+"""Decades after which a gradient counts as gone: what is left is 1 %."""
+
+
+@dataclass(frozen=True, slots=True)
+class Memory:
+    """A recurrent layer, and how its gradient changes from one time step to the one before."""
+
+    record: HorizonRecord
+    path: str
+    slope: float
+    """Decades by which the gradient fades a step; negative where it grows."""
+
+    @property
+    def horizon(self) -> float:
+        """Steps after which 1 % of the gradient is left; infinite where it does not fade."""
+        return FADED / self.slope if self.slope > 0 else math.inf
+
+    @property
+    def growth(self) -> float:
+        """Decades by which the gradient grows from the last step back to the first."""
+        return -self.slope * self.record.steps
+
+    @property
+    def faded(self) -> float:
+        """Decades lost between the first output that is used and the first input."""
+        return self.slope * self.record.read_from
+
+
+def memories(case: Case) -> Iterator[Memory]:
+    """Yield what is known of recurrent layers, in the order of the model."""
+    for record in case.recording.evidence_of(HorizonRecord):
+        slope = _slope(record.norms)
+        if slope is not None:
+            yield Memory(record, case.recording.modules[record.module].path, slope)
+
+
+def _slope(norms: tuple[float, ...]) -> float | None:
+    """Return the slope of the logarithms by least squares, over the steps before any is zero."""
+    levels = []
+    for norm in reversed(norms):
+        if norm <= 0 or not math.isfinite(norm):
+            break
+        levels.append(math.log10(norm))
+    if len(levels) < 2:
+        return None
+    middle, mean = (len(levels) - 1) / 2, sum(levels) / len(levels)
+    spread = sum((place - middle) ** 2 for place in range(len(levels)))
+    shared = sum((place - middle) * (level - mean) for place, level in enumerate(levels))
+    return -shared / spread
