@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from gradscope.capture.arithmetic import SAFE_NORMS, count_nonfinite, norm_in_double
-from gradscope.capture.graph import VIEW_OPERATIONS
+from gradscope.probes.activations import ActivationWatch
 from gradscope.probes.operations import (
     NodeNumber,
     Operation,
@@ -41,6 +41,7 @@ def examine_forward(scene: Scene) -> str | None:
         tensor = reference(places, number)
         if tensor is not None:
             scene.assembler.note(ForwardStat(tensor=tensor, numel=numel, **values._asdict()))
+    scene.assembler.note(*mode.activations.records(scene, places))
     return None
 
 
@@ -48,6 +49,7 @@ class _ValuesMode(OperationMode):
     def __init__(self) -> None:
         super().__init__()
         self.values: dict[NodeNumber, tuple[int, Values]] = {}
+        self.activations = ActivationWatch()
 
     def settled(self, operation: Operation) -> None:
         """Measure the outputs of an operation that is in the graph."""
@@ -55,8 +57,9 @@ class _ValuesMode(OperationMode):
             return
         for tensor in operation.outputs:
             number = node_number(tensor)
-            if number is not None and type(tensor.grad_fn).__name__ not in VIEW_OPERATIONS:
+            if number is not None:
                 self.values[number] = tensor.numel(), values_of(tensor)
+                self.activations.see(operation, tensor, number)
 
 
 def values_of(tensor: Tensor) -> Values:

@@ -115,10 +115,15 @@ class NodeNumber(NamedTuple):
 
 
 def node_number(tensor: Tensor) -> NodeNumber | None:
-    """Return where a tensor is in the graph, None where it is not in one or is a leaf."""
-    node = tensor.grad_fn if tensor.requires_grad else None
+    """Return where a tensor is in the graph, None where it is not in one or is a leaf.
+
+    Of a view that was written to it is where the whole tensor is, that then holds the same.
+    """
+    node, slot = (tensor.grad_fn if tensor.requires_grad else None), tensor.output_nr
+    while node is not None and type(node).__name__ in VIEW_OPERATIONS:
+        node, slot = node.next_functions[0] if node.next_functions else (None, 0)
     number = None if node is None else created(node)
-    return None if number is None else NodeNumber(number, tensor.output_nr)
+    return None if number is None else NodeNumber(number, slot)
 
 
 Places = dict[int, int]

@@ -3,6 +3,7 @@
 from gradscope.rules.dead_unit import DeadUnit
 from gradscope.rules.exploding_gradient import ExplodingGradient
 from gradscope.rules.gradient_cut import GradientCut
+from gradscope.rules.input_requires_grad import InputRequiresGrad
 from gradscope.rules.loss_broadcast import LossBroadcast
 from gradscope.rules.non_differentiable_operation import NonDifferentiableOperation
 from gradscope.rules.non_finite_forward import NonFiniteForward
@@ -11,6 +12,7 @@ from gradscope.rules.normalised_twice import NormalisedTwice
 from gradscope.rules.rule import Rule
 from gradscope.rules.saturated_activation import SaturatedActivation
 from gradscope.rules.short_memory_horizon import ShortMemoryHorizon
+from gradscope.rules.unregistered_parameter import UnregisteredParameter
 from gradscope.rules.unused_parameter import UnusedParameter
 from gradscope.rules.vanishing_gradient import VanishingGradient
 from gradscope.rules.wrong_custom_gradient import WrongCustomGradient
@@ -28,6 +30,8 @@ RULES: tuple[type[Rule], ...] = (
     NonDifferentiableOperation,
     UnusedParameter,
     ZeroGradient,
+    UnregisteredParameter,
+    InputRequiresGrad,
     WrongCustomGradient,
     NormalisedTwice,
     LossBroadcast,

@@ -98,11 +98,14 @@ class NonFiniteForward(Rule):
             root = _root(records, one)
             by_line.setdefault(root.site, []).append(one)
         for ones in by_line.values():
-            yield self._finding(case, _root(records, ones[0]), ones[0])
+            yield self._finding(case, records, ones[0])
         if not lost and (loss := _loss_word(case)):
             yield self._unlocated(case, loss)
 
-    def _finding(self, case: Case, root: NonfiniteRecord, seen: NonfiniteRecord) -> Finding:
+    def _finding(
+        self, case: Case, records: dict[int, NonfiniteRecord], seen: NonfiniteRecord
+    ) -> Finding:
+        root = _root(records, seen)
         if root.source in _OWNERS:
             message, remedy = _owned(root), _OWNERS_REMEDY[root.source]
             evidence: dict[str, float | str | bool | None] = {}
@@ -113,8 +116,9 @@ class NonFiniteForward(Rule):
         parameters = _broken_parameters(case)
         loss = _loss_word(case)
         outcome = f"the loss is {loss}" if loss else _gradients(len(parameters))
+        site = _mask(records, root) if root.blocked_rows else root.site
         later = None
-        if seen.index != root.index and seen.site != root.site:
+        if seen.site != site:
             later = case.related(seen.site, f"{seen.operation.strip('_')} makes NaN of it")
         module = None
         if root.tensor is not None:
@@ -123,7 +127,7 @@ class NonFiniteForward(Rule):
             case,
             message=f"{message}; {outcome}",
             remedy=remedy,
-            site=root.site,
+            site=site,
             related=(later,),
             parameters=parameters,
             modules=(module,) if module else (),
@@ -156,6 +160,13 @@ def _root(records: dict[int, NonfiniteRecord], one: NonfiniteRecord) -> Nonfinit
     earlier = records.get(one.because_of)
     meant = earlier is None or earlier.source in ("constant", "buffer", "tensor")
     return one if meant or earlier is None else _root(records, earlier)
+
+
+def _mask(records: dict[int, NonfiniteRecord], softmax: NonfiniteRecord) -> int | None:
+    """Return the line that wrote -inf into scores, else that of their softmax."""
+    mask = None if softmax.because_of is None else records.get(softmax.because_of)
+    writes = mask is not None and mask.source == "constant" and mask.tensor is not None
+    return mask.site if mask is not None and writes else softmax.site
 
 
 def _owned(root: NonfiniteRecord) -> str:

@@ -1,0 +1,207 @@
+"""What activations did to their inputs: units never active, outputs at the ends of a range."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from torch import Tensor
+from torch.autograd.graph import Node
+
+from gradscope.capture.graph import VIEW_OPERATIONS
+from gradscope.probes.operations import NodeNumber, Operation, Places, reference
+from gradscope.probes.scene import Scene
+from gradscope.recording.evidence.saturation import SaturationRecord
+from gradscope.recording.evidence.unit import UnitRecord
+
+STEEP = 0.05
+"""Share of the largest derivative below which an activation counts as saturated."""
+CERTAIN = 0.99
+"""Largest entry of a softmax above which its row counts as saturated."""
+MASKED = -9e3
+"""Scores that lie so far below the largest of their row were masked, as by adding -10,000."""
+_REACH = 12
+"""Nodes that are looked at between an activation and its layer."""
+
+_FLAT = frozenset({"clamp", "clamp_min", "hardtanh", "relu", "relu6", "threshold"})
+_CHANNELS_FIRST = ("Convolution", "CudnnBatchNorm", "NativeBatchNorm", "NativeGroupNorm")
+_CHANNELS_LAST = ("Addmm", "Mm", "NativeLayerNorm")
+_TURNS = frozenset({"PermuteBackward0", "TransposeBackward0"})
+_PASSED_THROUGH = (
+    "AddBackward",
+    "CloneBackward",
+    "CopySlices",
+    "CudnnBatchNorm",
+    "NativeBatchNorm",
+    "NativeDropout",
+    "NativeGroupNorm",
+    "NativeLayerNorm",
+    "ToCopyBackward",
+)
+"""Operations between a layer and its activation. Products are none, but for those with a gain."""
+
+
+@dataclass(slots=True)
+class _Layer:
+    """What feeds an activation."""
+
+    leaves: tuple[int, ...]
+    """`id` of its trained parameters."""
+    unit_dim: int
+
+
+@dataclass(slots=True)
+class _Units:
+    operation: str
+    leaves: tuple[int, ...]
+    inactive: Tensor
+    rows: int = 0
+    samples: int = 0
+    outputs: list[NodeNumber] = field(default_factory=list)
+
+
+class ActivationWatch:
+    """Looks at the activations among the operations of a forward."""
+
+    def __init__(self) -> None:
+        self._units: dict[tuple[object, ...], _Units] = {}
+        self._saturated: list[tuple[NodeNumber, str, int, int]] = []
+
+    def see(self, operation: Operation, tensor: Tensor, number: NodeNumber) -> None:
+        """Look at an output that is part of the graph."""
+        plain = operation.name.strip("_")
+        if not tensor.numel():
+            return
+        if plain in _FLAT:
+            self._see_units(operation, plain, tensor, number)
+        elif plain in ("sigmoid", "tanh"):
+            value = tensor.detach()
+            steepness = 1 - value.square() if plain == "tanh" else 4 * value * (1 - value)
+            saturated = int((steepness < STEEP).sum())
+            self._saturated.append((number, plain, tensor.numel(), saturated))
+        elif plain == "softmax":
+            rows, saturated = _certain_rows(operation, tensor.detach())
+            self._saturated.append((number, plain, rows, saturated))
+
+    def records(self, scene: Scene, places: Places) -> Iterator[UnitRecord | SaturationRecord]:
+        """Yield what was seen, as far as its place in the recording is known."""
+        indices = {id(parameter): i for i, parameter in enumerate(scene.named.parameters)}
+        for one in self._units.values():
+            found = tuple(ref for n in one.outputs if (ref := reference(places, n)) is not None)
+            if found:
+                yield UnitRecord(
+                    tensors=found,
+                    operation=one.operation,
+                    parameters=tuple(sorted(indices[i] for i in one.leaves if i in indices)),
+                    units=one.inactive.numel(),
+                    inactive=int(one.inactive.sum()),
+                    rows=one.rows,
+                    samples=one.samples,
+                )
+        for number, operation, elements, saturated in self._saturated:
+            tensor = reference(places, number)
+            if tensor is not None and elements:
+                yield SaturationRecord(
+                    tensor=tensor, operation=operation, elements=elements, saturated=saturated
+                )
+
+    def _see_units(
+        self, operation: Operation, plain: str, tensor: Tensor, number: NodeNumber
+    ) -> None:
+        flat = _flat_side(operation, plain, tensor.detach())
+        layer = None if tensor.dim() < 2 else _layer(tensor)
+        if flat is None or layer is None:
+            return
+        units = tensor.shape[layer.unit_dim]
+        others = [dim for dim in range(tensor.dim()) if dim != layer.unit_dim % tensor.dim()]
+        inactive = flat.all(dim=others) if others else flat
+        key = (plain, layer.leaves, units)
+        known = self._units.get(key)
+        if known is None:
+            known = self._units[key] = _Units(plain, layer.leaves, inactive)
+        known.inactive = known.inactive & inactive
+        known.rows += tensor.numel() // units
+        known.samples += tensor.shape[0]
+        known.outputs.append(number)
+
+
+def _flat_side(operation: Operation, plain: str, output: Tensor) -> Tensor | None:
+    """Return where an activation's derivative is zero, None where it is no such activation."""
+    numbers = [value for value in operation.args[1:] if isinstance(value, int | float)]
+    if plain == "relu":
+        return output <= 0
+    if plain == "threshold":
+        return output == numbers[1]
+    if plain == "hardtanh":
+        low, high = numbers if len(numbers) == 2 else (-1.0, 1.0)
+        return (output <= low) | (output >= high)
+    given = (*operation.args[1:], operation.kwargs.get("min"), operation.kwargs.get("max"))
+    low_high = [value for value in given if isinstance(value, int | float)]
+    if low_high[:1] != [0]:  # other bounds keep numbers in range, and are no activation
+        return None
+    return (output <= 0) | (output >= low_high[1]) if len(low_high) > 1 else output <= 0
+
+
+def _certain_rows(operation: Operation, output: Tensor) -> tuple[int, int]:
+    """Return a softmax's rows with more than one unmasked entry, and how many are saturated."""
+    dim, scores = operation.args[1], operation.args[0]
+    if not isinstance(dim, int) or not isinstance(scores, Tensor) or output.dim() == 0:
+        return 0, 0
+    scores = scores.detach()
+    largest = scores.amax(dim=dim, keepdim=True)
+    open_entries = (scores - largest > MASKED).sum(dim=dim)
+    counted = open_entries > 1
+    certain = output.amax(dim=dim) > CERTAIN
+    return int(counted.sum()), int((certain & counted).sum())
+
+
+@dataclass(slots=True)
+class _Path:
+    """A way back from an activation."""
+
+    node: Node
+    turned: bool = False
+    """Whether dimensions were exchanged on it."""
+    channels_first: bool | None = None
+    """Whether units lie along dimension 1, where an operation tells."""
+
+    def onward(self, nodes: list[Node]) -> list["_Path"]:
+        return [_Path(node, self.turned, self.channels_first) for node in nodes]
+
+    def look(self, name: str) -> None:
+        if name in _TURNS:
+            self.turned = not self.turned
+        elif self.channels_first is None and name.startswith((*_CHANNELS_FIRST, *_CHANNELS_LAST)):
+            self.channels_first = name.startswith(_CHANNELS_FIRST) != self.turned
+
+
+def _layer(tensor: Tensor) -> _Layer | None:
+    """Return the layer that feeds an activation: its outputs, at most normalised and summed."""
+    node = tensor.grad_fn
+    waiting = [] if node is None else [_Path(one) for one in _inputs(node)]
+    for _ in range(_REACH):
+        if not waiting:
+            break
+        path = waiting.pop(0)
+        name, inputs = type(path.node).__name__, _inputs(path.node)
+        path.look(name)
+        leaves = [leaf for leaf in map(_leaf, inputs) if leaf is not None]
+        scales = name.startswith("MulBackward") and leaves
+        if scales or name in VIEW_OPERATIONS or name.startswith(_PASSED_THROUGH):
+            waiting += path.onward([one for one in inputs if _leaf(one) is None])
+        elif leaves:
+            return _Layer(tuple(sorted(map(id, leaves))), 1 if path.channels_first else -1)
+    return None
+
+
+def _inputs(node: Node) -> list[Node]:
+    return [following for following, _ in node.next_functions if following is not None]
+
+
+def _leaf(node: Node) -> Tensor | None:
+    """Return the leaf that a node stands for, seen through the transposition of a weight."""
+    while type(node).__name__ in ("TBackward0", "TransposeBackward0", "PermuteBackward0"):
+        inputs = _inputs(node)
+        if not inputs:
+            return None
+        node = inputs[0]
+    leaf = getattr(node, "variable", None)
+    return leaf if isinstance(leaf, Tensor) else None

@@ -1,0 +1,57 @@
+"""What lies before an activation, and whether a weight comes after it."""
+
+from gradscope.recording.records import NodeRecord
+from gradscope.rules.case import Case
+
+
+def parameters_before(case: Case, nodes: list[int]) -> tuple[int, ...]:
+    """Return the parameters whose gradient comes through one of some operations."""
+    waiting, seen, found = list(nodes), set(nodes), set[int]()
+    while waiting:
+        node = waiting.pop()
+        parameter = case.recording.nodes[node].parameter
+        if parameter is not None:
+            found.add(parameter)
+        for ref in case.successors.get(node, ()):
+            if ref.node not in seen:
+                seen.add(ref.node)
+                waiting.append(ref.node)
+    return tuple(sorted(found))
+
+
+def weight_follows(case: Case, node: int) -> bool:
+    """Return whether an operation with a parameter of its own takes what an operation led to.
+
+    If not, it belongs to the loss, or is the output that the loss is taken of.
+    """
+    waiting, seen = list(case.users.get(node, ())), {node}
+    while waiting:
+        user = waiting.pop()
+        if user in seen:
+            continue
+        seen.add(user)
+        if _takes_parameter(case, user):
+            return True
+        waiting += case.users.get(user, ())
+    return False
+
+
+def is_in_model(case: Case, node: NodeRecord) -> bool:
+    """Return whether a module of the model made a node."""
+    recording = case.recording
+    if node.module_call is None:
+        return False
+    return recording.modules[recording.calls[node.module_call].module].in_model
+
+
+def _takes_parameter(case: Case, node: int) -> bool:
+    for ref in case.successors.get(node, ()):
+        taken = case.recording.nodes[ref.node]
+        while taken.kind == "view":
+            onward = case.successors.get(taken.index, ())
+            if not onward:
+                break
+            taken = case.recording.nodes[onward[0].node]
+        if taken.kind == "parameter":
+            return True
+    return False
