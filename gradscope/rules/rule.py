@@ -49,6 +49,7 @@ class Rule(ABC):
         related: Iterable[RelatedLocation | None] = (),
         severity: Severity | None = None,
         parameters: Iterable[int] = (),
+        names: Iterable[str] = (),
         modules: Iterable[str] = (),
         evidence: Evidence | None = None,
         count: int = 1,
@@ -64,6 +65,7 @@ class Rule(ABC):
             related: Other lines, as `case.related` gives them; None is left out.
             severity: The rule's own level if not given.
             parameters: Those it explains (indices).
+            names: Names of tensors that it explains and that are no parameters of the recording.
             modules: Their modules' paths; by default those that own the parameters.
             evidence: Measured numbers and the limits that they crossed.
             count: How many things, by what the rule counts.
@@ -71,7 +73,8 @@ class Rule(ABC):
         """
         location = case.site(site) if isinstance(site, int) else site
         indices = list(dict.fromkeys(parameters))
-        names = tuple(case.recording.parameters[index].name for index in indices)
+        explained = tuple(case.recording.parameters[index].name for index in indices)
+        explained = (*explained, *names)
         owners = tuple(modules) or tuple(dict.fromkeys(case.owner(index) for index in indices))
         return Finding(
             rule=self.code,
@@ -80,13 +83,13 @@ class Rule(ABC):
             message=message,
             location=location,
             related=tuple(place for place in related if place is not None),
-            parameters=names,
+            parameters=explained,
             modules=owners,
             step=step,
             count=count,
             evidence=tuple((evidence or {}).items()),
             remedy=remedy,
-            fingerprint=_fingerprint(self.code, location, case.recording.target.root, names),
+            fingerprint=_fingerprint(self.code, location, case.recording.target.root, explained),
         )
 
 

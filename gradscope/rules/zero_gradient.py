@@ -134,7 +134,7 @@ def _is_left_out(case: Case, end: DeadEnd) -> bool:
     """Return whether modules built alike learn, as experts that were chosen do."""
     reach = Reach(case)
     learning = reach.learning - set(end.parameters)
-    return end.node.operation.startswith(_ROUTING) and all(
+    return not end.zeros and end.node.operation.startswith(_ROUTING) and all(
         reach.subtrees.has_twin(part, learning) for part in reach.subtrees.parts(end.parameters)
     )
 

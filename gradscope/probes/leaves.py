@@ -1,0 +1,185 @@
+"""Looks for where leaves belong that require grad and are no parameters of the model."""
+
+from collections.abc import Iterator, Mapping
+from types import BuiltinFunctionType, FunctionType, MethodType, ModuleType
+from typing import NamedTuple
+
+from torch import Tensor, nn
+
+from gradscope.capture.assignments import assignment
+from gradscope.capture.graph import walk
+from gradscope.capture.teardown import let_go
+from gradscope.errors import GradscopeError
+from gradscope.probes.scene import Scene
+from gradscope.recording.evidence.leaf import LeafOrigin, LeafRecord
+
+MOST_VALUES = 20_000
+"""So many values of attributes are looked into."""
+
+_MODULES_OWN = frozenset(vars(nn.Module()))
+_NOT_ENTERED = (BuiltinFunctionType, FunctionType, MethodType, ModuleType, str, bytes, type)
+
+
+class _Place(NamedTuple):
+    """Where a tensor is kept."""
+
+    name: str
+    owner: int | None
+    attribute: str
+    container: str
+    set_aside: bool
+    origin: LeafOrigin
+
+
+def examine_leaves(scene: Scene) -> str | None:
+    """Note every leaf that belongs to the model or the batch and is no parameter."""
+    capture = scene.capture
+    own = set(capture.parameter_nodes().values())
+    leaves = {node: leaf for node, leaf in capture.graph.leaves.items() if node not in own}
+    optimizer = scene.target.optimizer
+    if optimizer is not None:
+        held = {id(p) for group in optimizer.param_groups for p in group["params"]}
+        leaves = {node: leaf for node, leaf in leaves.items() if id(leaf) not in held}
+    if not leaves:
+        return None
+    places = _places(scene, {id(leaf) for leaf in leaves.values()})
+    again = _leaves_of_another_forward(scene)
+    order = {key: number for number, key in enumerate(places)}
+    for node, leaf in sorted(leaves.items(), key=lambda item: order.get(id(item[1]), -1)):
+        place = _place(leaf, places.get(id(leaf)), again)
+        if place is not None and not (place.origin == "input" and _is_read(scene, leaf)):
+            _note(scene, node, leaf, place)
+    return None
+
+
+def _place(leaf: Tensor, known: _Place | None, again: set[int] | None) -> _Place | None:
+    """Return where a leaf belongs, None for one that is none of the model's.
+
+    Args:
+        leaf: The leaf.
+        known: Where it is kept.
+        again: The leaves of another forward (by `id`), None where there was none.
+    """
+    is_parameter = isinstance(leaf, nn.Parameter)
+    is_new_each_time = again is not None and id(leaf) not in again
+    if known is not None and known.origin == "input":
+        return known
+    if is_new_each_time:
+        if not is_parameter:  # noise, a copy of the input: made to be differentiated
+            return None
+        return (known or _Place("", None, "", "Parameter", False, "forward"))._replace(
+            origin="forward"
+        )
+    if known is None or (again is None and not is_parameter):
+        return None
+    return known
+
+
+def _leaves_of_another_forward(scene: Scene) -> set[int] | None:
+    if scene.opaque or not scene.reruns:
+        return None
+    try:
+        graph = walk(scene.forward().loss)
+    except (GradscopeError, RuntimeError):  # of which the latter has no graph
+        return None
+    # Those of the first forward are still alive, so that no number stands for two of them.
+    found = {id(leaf) for leaf in graph.leaves.values()}
+    graph.index.clear()
+    graph.leaves.clear()
+    let_go(graph.nodes)
+    return found
+
+
+def _is_read(scene: Scene, leaf: Tensor) -> bool:
+    """Return whether somebody wants the gradient of an input."""
+    trains = any(parameter.requires_grad for parameter in scene.named.parameters)
+    return bool(scene.capture.inner_gradients.count or leaf._backward_hooks) or not trains
+
+
+def _note(scene: Scene, node: int, leaf: Tensor, place: _Place) -> None:
+    line = None
+    if place.owner is not None and place.attribute:
+        line = assignment(type(scene.named.modules[place.owner]), place.attribute)
+    scene.assembler.note(
+        LeafRecord(
+            node=scene.place.first_node + node,
+            name=place.name,
+            origin=place.origin,
+            numel=leaf.numel(),
+            owner=place.owner,
+            attribute=place.attribute,
+            container=place.container,
+            set_aside=place.set_aside,
+            site=scene.assembler.site_of(line),
+        )
+    )
+
+
+def _places(scene: Scene, wanted: set[int]) -> dict[int, _Place]:
+    """Return where wanted tensors (by `id`) are kept, each under its first name."""
+    found: dict[int, _Place] = {}
+    for tensor, name in _named_tensors(scene.target.batch, "batch", set()):
+        if id(tensor) in wanted:
+            kind = type(scene.target.batch).__name__
+            found.setdefault(id(tensor), _Place(name, None, "", kind, False, "input"))
+    for tensor, place in _kept(scene):
+        if id(tensor) in wanted:
+            found.setdefault(id(tensor), place)
+    return found
+
+
+def _kept(scene: Scene) -> Iterator[tuple[Tensor, _Place]]:
+    """Yield the tensors that the model's modules keep beside their parameters."""
+    # Parameters that a module holds and that were none of the model's before the forward.
+    for name, parameter in scene.target.model.named_parameters():
+        yield parameter, _Place(name, None, "", "Parameter", False, "late")
+    seen = {id(module) for module in scene.named.modules}
+    for index, module in enumerate(scene.named.modules):
+        path = scene.named.module_records[index].path
+        prefix = f"{path}." if path else ""
+        for name, buffer in module._buffers.items():
+            if buffer is not None:
+                place = _Place(f"{prefix}{name}", index, name, "buffer", False, "attribute")
+                yield buffer, place
+        for name, value in vars(module).items():
+            if name in _MODULES_OWN:
+                continue
+            kind = type(value).__name__
+            aside = module.training and _is_in_eval_mode(value)
+            place = _Place("", index, name, kind, aside, "attribute")
+            for tensor, inner in _named_tensors(value, f"{prefix}{name}", seen):
+                yield tensor, place._replace(name=inner)
+
+
+def _is_in_eval_mode(value: object) -> bool:
+    items = value.values() if isinstance(value, Mapping) else value
+    items = items if isinstance(items, tuple | list) else [items]
+    modules = [item for item in items if isinstance(item, nn.Module)]
+    return bool(modules) and not any(module.training for module in modules)
+
+
+def _named_tensors(value: object, name: str, seen: set[int]) -> Iterator[tuple[Tensor, str]]:
+    """Yield the tensors in a value, with their names; what was seen is not entered again."""
+    waiting = [(value, name)]
+    for _ in range(MOST_VALUES):
+        if not waiting:
+            return
+        value, name = waiting.pop(0)
+        if isinstance(value, Tensor):
+            yield value, name
+        elif id(value) not in seen:
+            seen.add(id(value))
+            waiting += [(item, f"{name}.{key}") for key, item in _items(value)]
+
+
+def _items(value: object) -> list[tuple[object, object]]:
+    if isinstance(value, nn.Module):
+        own = [*value._parameters.items(), *value._buffers.items(), *value._modules.items()]
+        return [(key, item) for key, item in own if item is not None]
+    if isinstance(value, Mapping):
+        return list(value.items())
+    if isinstance(value, tuple | list | set | frozenset):
+        return list(enumerate(value))
+    if isinstance(value, _NOT_ENTERED) or type(value).__module__.startswith("torch"):
+        return []
+    return list(getattr(value, "__dict__", {}).items())

@@ -1,0 +1,69 @@
+"""GS209: an input that requires grad for nothing."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import ClassVar
+
+from gradscope.recording.evidence.leaf import LeafRecord
+from gradscope.recording.finding import Finding, Severity
+from gradscope.rules.case import Case
+from gradscope.rules.rule import Rule
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InputRequiresGrad(Rule):
+    """A tensor of the batch requires grad, and nobody reads its gradient.
+
+    What it finds:
+        Tensors of the batch that require grad and are leaves of the graph, where the forward
+        takes no gradient by itself.
+
+    Why it matters:
+        Backward goes on through the first layer to the data and keeps a gradient as large as the
+        batch: wasted time and memory, which add up over steps as the gradient accumulates.
+
+    How it is measured:
+        By the leaves of the first graph; there is no threshold. Not counted are inputs with a hook,
+        inputs that an optimizer holds, models without a trainable parameter, and forwards that call
+        `torch.autograd.grad` or `backward` themselves, as gradient penalties do.
+
+    How to fix it:
+        Leave `requires_grad=True` out where the batch is made.
+
+    When it may be wrong:
+        Where the gradient is read after backward, as for saliency maps or adversarial examples.
+
+    Source:
+        torch documentation, "Autograd mechanics": setting requires_grad.
+    """
+
+    code: ClassVar[str] = "GS209"
+    name: ClassVar[str] = "input-requires-grad"
+    level: ClassVar[Severity] = "note"
+
+    def obstacle(self, case: Case) -> str | None:
+        """Return why this rule cannot judge the recording."""
+        return case.examination_obstacle("leaves")
+
+    def check(self, case: Case) -> Iterator[Finding]:
+        """Yield one finding for all such inputs."""
+        leaves = [leaf for leaf in case.recording.evidence_of(LeafRecord) if leaf.origin == "input"]
+        if not leaves:
+            return
+        names = [leaf.name for leaf in leaves]
+        elements = sum(leaf.numel for leaf in leaves)
+        users = sorted(case.consumers(leaves[0].node), key=lambda node: -node.index)
+        site = next((user.site for user in users if user.site is not None), None)
+        verb, its = ("requires", "its") if len(names) == 1 else ("require", "their")
+        yield self.finding(
+            case,
+            message=(
+                f"{', '.join(names)} {verb} grad, and nothing reads {its} gradient of "
+                f"{elements:,} elements"
+            ),
+            remedy="leave `requires_grad=True` out where the batch is made",
+            site=site,
+            names=names,
+            evidence={"tensors": len(leaves), "elements": elements},
+            count=len(leaves),
+        )
