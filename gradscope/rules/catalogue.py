@@ -1,13 +1,18 @@
 """Every rule, ascending by code."""
 
+from gradscope.rules.backward_error import BackwardError
+from gradscope.rules.backward_twice import BackwardTwice
 from gradscope.rules.dead_unit import DeadUnit
 from gradscope.rules.exploding_gradient import ExplodingGradient
 from gradscope.rules.gradient_cut import GradientCut
+from gradscope.rules.in_place_modification import InPlaceModification
 from gradscope.rules.input_requires_grad import InputRequiresGrad
 from gradscope.rules.loss_broadcast import LossBroadcast
+from gradscope.rules.no_graph import NoGraph
 from gradscope.rules.non_differentiable_operation import NonDifferentiableOperation
 from gradscope.rules.non_finite_forward import NonFiniteForward
 from gradscope.rules.non_finite_gradient import NonFiniteGradient
+from gradscope.rules.non_scalar_backward import NonScalarBackward
 from gradscope.rules.normalised_twice import NormalisedTwice
 from gradscope.rules.rule import Rule
 from gradscope.rules.saturated_activation import SaturatedActivation
@@ -32,7 +37,12 @@ RULES: tuple[type[Rule], ...] = (
     ZeroGradient,
     UnregisteredParameter,
     InputRequiresGrad,
+    NoGraph,
+    BackwardTwice,
+    InPlaceModification,
+    NonScalarBackward,
     WrongCustomGradient,
+    BackwardError,
     NormalisedTwice,
     LossBroadcast,
 )

@@ -1,0 +1,280 @@
+"""GS701: what a loss normalises had been normalised before."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+from gradscope.recording.evidence.comparison import ComparisonRecord
+from gradscope.recording.evidence.softmax import SoftmaxRecord
+from gradscope.recording.evidence.source import SourceRecord
+from gradscope.recording.finding import Finding, Severity
+from gradscope.recording.records import NodeRecord, Site
+from gradscope.rules.case import Case
+from gradscope.rules.loss_flow import SAME_NUMBERS, users_up_to_loss
+from gradscope.rules.rule import Rule
+
+_NAMES = {
+    "SoftmaxBackward0": "softmax",
+    "LogSoftmaxBackward0": "log_softmax",
+    "SigmoidBackward0": "sigmoid",
+}
+_PASSING = SAME_NUMBERS | {
+    "CatBackward0",
+    "ClampBackward0",
+    "ClampBackward1",
+    "ClampMinBackward0",
+    "NativeDropoutBackward0",
+    "StackBackward0",
+}
+_WITH_WEIGHTS = frozenset(
+    {
+        "AddmmBackward0",
+        "BmmBackward0",
+        "ConvolutionBackward0",
+        "LinearBackward0",
+        "MmBackward0",
+        "MvBackward0",
+    }
+)
+_TURNING = frozenset({"PermuteBackward0", "TransposeBackward0", "TBackward0"})
+
+_SEVERITIES: dict[tuple[str, str], Severity] = {
+    ("cross_entropy", "softmax"): "error",
+    ("cross_entropy", "sigmoid"): "warning",
+    ("cross_entropy", "log_softmax"): "note",
+    ("log_softmax", "softmax"): "error",
+    ("binary_cross_entropy_with_logits", "sigmoid"): "error",
+    ("binary_cross_entropy_with_logits", "softmax"): "error",
+    ("nll_loss", "softmax"): "error",
+    ("nll_loss", "sigmoid"): "error",
+    ("kl_div", "softmax"): "error",
+}
+"""By what normalises, or takes logarithms for granted, and what it is given."""
+
+_EXPECTS = {
+    "cross_entropy": "takes logits: it applies log_softmax itself",
+    "log_softmax": "normalises them again",
+    "binary_cross_entropy_with_logits": "takes logits: it applies sigmoid itself",
+    "nll_loss": "takes logarithms of probabilities",
+    "kl_div": "takes logarithms of probabilities",
+}
+_OVER_CLASSES = ("cross_entropy", "nll_loss")
+"""Loss functions whose input has its classes in the second dimension."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Pair:
+    """What was normalised, and what normalises it once more."""
+
+    first: NodeRecord
+    second: str
+    site: int | None
+    """The line of the second."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NormalisedTwice(Rule):
+    """A loss is given probabilities where it takes logits, and normalises them again.
+
+    What it finds:
+        A softmax before `cross_entropy`, before a `log_softmax` of the loss, or before
+        `binary_cross_entropy_with_logits`; a sigmoid before the latter, or before `cross_entropy`
+        (a warning); a softmax without its logarithm before `nll_loss` or `kl_div`. A `log_softmax`
+        before `cross_entropy` changes no number and is a note.
+
+    Why it matters:
+        The softmax of ten probabilities lies between 0.09 and 0.24: the loss can never become
+        small, its gradient is faint, and a class that is certain and wrong gets none at all.
+        Nothing fails, and accuracy rises slowly.
+
+    How it is measured:
+        In the graph, from what the loss is given back to the operation that made its numbers,
+        through views, selections, casts, clamping, stacking and dropout. Two softmaxes count only
+        along the same dimension, and only where no weights come between the second and the loss.
+        There is no threshold.
+
+    How to fix it:
+        Return logits from the model, and apply softmax or sigmoid only where probabilities are
+        read. Before `nll_loss` and as the input of `kl_div` use `log_softmax`.
+
+    When it may be wrong:
+        Where bounded logits are meant. To scale the probabilities by a factor before they are
+        normalised again is taken as meant and not reported.
+
+    Source:
+        torch documentation of `CrossEntropyLoss` ("input is expected to contain the unnormalized
+        logits"), `BCEWithLogitsLoss`, `NLLLoss` and `KLDivLoss`.
+        lightning-bolts issue 654: softmax before `cross_entropy`.
+    """
+
+    code: ClassVar[str] = "GS701"
+    name: ClassVar[str] = "normalised-twice"
+    level: ClassVar[Severity] = "error"
+    explains: ClassVar[tuple[str, ...]] = ("GS106",)
+
+    def obstacle(self, case: Case) -> str | None:
+        """Return why this rule cannot judge the recording."""
+        return case.examination_obstacle("comparisons")
+
+    def check(self, case: Case) -> Iterator[Finding]:
+        """Yield a finding for every line that normalises first."""
+        by_line: dict[Site | None, list[_Pair]] = {}
+        for pair in _pairs(case):
+            site = _made_at(case, pair.first) or case.site(pair.site)
+            by_line.setdefault(site, []).append(pair)
+        for site, pairs in by_line.items():
+            yield self._finding(case, site, pairs)
+
+    def _finding(self, case: Case, site: Site | None, pairs: list[_Pair]) -> Finding:
+        first, second = _NAMES[pairs[0].first.operation], pairs[0].second
+        module = case.module_of(pairs[0].first)
+        places = (
+            (pairs[0].site, f"{second} {_EXPECTS[second]}"),
+            (pairs[0].first.site, f"{first} is called here"),
+        )
+        return self.finding(
+            case,
+            message=_message(first, second),
+            remedy=_remedy(first, second),
+            site=site,
+            related=(
+                case.related(place, text) for place, text in places if case.site(place) != site
+            ),
+            severity=_SEVERITIES[second, first],
+            modules=() if module is None else (module,),
+            evidence={"first": first, "second": second},
+            count=len(pairs),
+        )
+
+
+def _pairs(case: Case) -> Iterator[_Pair]:
+    """Yield what is normalised twice."""
+    dimensions = {
+        record.node: record.dimension for record in case.recording.evidence_of(SoftmaxRecord)
+    }
+    known = set()
+    for record in case.recording.evidence_of(ComparisonRecord):
+        first = _first_of_loss(case, record)
+        if first is not None:
+            known.add(first.index)
+            dims = record.left.dims
+            classes = min(1, len(dims) - 1) if record.operation in _OVER_CLASSES else None
+            if _is_same_dimension(case, first, dimensions.get(first.index), dims, classes):
+                yield _Pair(first, record.operation, record.site)
+    for node, dimension in dimensions.items():
+        second = case.recording.nodes[node]
+        first = _first_by_hand(case, second)
+        dims = second.outputs[0].dims if second.outputs[0] else ()
+        if (
+            first is not None
+            and first.index not in known
+            and _is_same_dimension(case, first, dimensions.get(first.index), dims, dimension)
+        ):
+            yield _Pair(first, "log_softmax", second.site)
+
+
+def _first_of_loss(case: Case, record: ComparisonRecord) -> NodeRecord | None:
+    """Return what normalised the input of a loss function, None where that is as it should be."""
+    if record.left_tensor is None:
+        return None
+    first = _source(case, record.left_tensor.node)
+    wrong = first is not None and (record.operation, _NAMES[first.operation]) in _SEVERITIES
+    return first if wrong else None
+
+
+def _first_by_hand(case: Case, second: NodeRecord) -> NodeRecord | None:
+    """Return the softmax before a log_softmax that belongs to the loss, None where there is none.
+
+    Where weights come after it, it is part of the model, which may normalise as it likes.
+    """
+    inputs = case.successors.get(second.index, ())
+    if second.operation != "LogSoftmaxBackward0" or not inputs:
+        return None
+    first = _source(case, inputs[0].node)
+    if first is None or first.operation != "SoftmaxBackward0":
+        return None
+    users = users_up_to_loss(case, second.index)
+    return None if any(user.operation in _WITH_WEIGHTS for user in users) else first
+
+
+def _source(case: Case, node: int) -> NodeRecord | None:
+    """Return the normalising operation that made a tensor's numbers, None for any other."""
+    found = case.recording.nodes[node]
+    while found.kind == "view" or found.operation in _PASSING:
+        inputs = case.successors.get(found.index, ())
+        if not inputs:
+            return None
+        found = case.recording.nodes[inputs[0].node]
+    return found if found.operation in _NAMES else None
+
+
+def _is_same_dimension(
+    case: Case,
+    first: NodeRecord,
+    place: int | None,
+    dims: tuple[int, ...],
+    dimension: int | None,
+) -> bool:
+    """Return whether two operations normalise along the same dimension.
+
+    Views may lie between them: then the dimension has the same place from the front or the back,
+    or the tensor was turned, and in any case it has the same size.
+
+    Args:
+        case: What is judged.
+        first: The operation that normalised first.
+        place: Its dimension; None where it has none, as a sigmoid.
+        dims: The shape of what is normalised again.
+        dimension: The dimension along which that happens; None where along none.
+    """
+    shape = first.outputs[0]
+    if place is None or dimension is None or shape is None or not dims or not shape.dims:
+        return True
+    if shape.dims[place] != dims[dimension]:
+        return False
+    if place == dimension or place - len(shape.dims) == dimension - len(dims):
+        return True
+    return any(user.operation in _TURNING for user in users_up_to_loss(case, first.index))
+
+
+def _made_at(case: Case, node: NodeRecord) -> Site | None:
+    """Return the line to change: that of the layer in an `nn.Sequential`, else that of the call."""
+    call = None if node.module_call is None else case.recording.calls[node.module_call]
+    if call is None:
+        return case.site(node.site)
+    module = case.recording.modules[call.module]
+    is_layer = module.class_name.lower().replace("2d", "") in ("softmax", "logsoftmax", "sigmoid")
+    parent = None if module.parent is None else case.recording.modules[module.parent]
+    if not is_layer or parent is None or parent.class_name != "Sequential":
+        return case.site(node.site)
+    definition = case.site(module.site)
+    if definition is None:
+        return case.site(node.site)
+    return _line_that_names(case, definition, module.class_name)
+
+
+def _line_that_names(case: Case, start: Site, class_name: str) -> Site:
+    """Return the first line from a statement's first on that makes a layer of a class."""
+    for record in case.recording.evidence_of(SourceRecord):
+        if record.file != start.file or start.line < record.first:
+            continue
+        for number, text in enumerate(record.lines, record.first):
+            if number >= start.line and f"{class_name}(" in text:
+                return replace(start, line=number, source=text.strip())
+    return start
+
+
+def _message(first: str, second: str) -> str:
+    if first == "log_softmax":
+        return "log_softmax before cross_entropy is computed twice, which changes no number"
+    if second == "log_softmax":
+        return "log_softmax normalises once more what softmax has normalised"
+    return f"{second} is given the result of {first}, but {_EXPECTS[second]}"
+
+
+def _remedy(first: str, second: str) -> str:
+    if first == "log_softmax":
+        return "use nll_loss, or leave log_softmax out"
+    if second in ("nll_loss", "kl_div"):
+        return "use log_softmax in its place"
+    return f"leave {first} out and give {second} the logits"
