@@ -85,7 +85,7 @@ def _record(
     # A layer called a step at a time remembers outside of itself.
     if call.inputs is None or call.calls != 1:
         return None
-    inputs, state = _unpacked(layer, call)
+    inputs, state = _unpacked(layer, call.inputs, call.state)
     time = 1 if layer.batch_first and inputs.dim() == 3 else 0
     steps = inputs.shape[time]
     if steps < SHORTEST or not inputs.numel():
@@ -109,16 +109,18 @@ def _record(
     )
 
 
-def _unpacked(layer: nn.RNNBase, call: _Heard) -> tuple[Tensor, Any]:
+def _unpacked(
+    layer: nn.RNNBase, inputs: Tensor | PackedSequence, state: object
+) -> tuple[Tensor, Any]:
     """Return a layer's input and initial state as tensors without a graph."""
-    if isinstance(call.inputs, PackedSequence):
-        padded, lengths = pad_packed_sequence(call.inputs, batch_first=layer.batch_first)
+    if isinstance(inputs, PackedSequence):
+        padded, lengths = pad_packed_sequence(inputs, batch_first=layer.batch_first)
         longest = (lengths == lengths.max()).to(padded.device)
         return (padded[longest] if layer.batch_first else padded[:, longest]), None
-    state, dtype = call.state, next(layer.parameters()).dtype
+    dtype = next(layer.parameters()).dtype
     if isinstance(state, tuple):
-        return call.inputs, tuple(part.detach().to(dtype) for part in state)
-    return call.inputs, state.detach().to(dtype) if isinstance(state, Tensor) else None
+        return inputs, tuple(part.detach().to(dtype) for part in state)
+    return inputs, state.detach().to(dtype) if isinstance(state, Tensor) else None
 
 
 def _norms(gradient: Tensor, time: int) -> tuple[float, ...]:

@@ -10,11 +10,11 @@ from gradscope.rules.case import Case
 from gradscope.rules.growth_place import (
     Place,
     behind,
+    ends,
     forward_rise,
     is_recurrent,
     jump_place,
     named,
-    norm_of,
     place_of,
     related_lines,
 )
@@ -106,12 +106,10 @@ class ExplodingGradient(Rule):
         severity = _level(decades, limits, lasts=spines.has_later)
         if severity is None:
             return None
-        first, last = trend.matched[0], trend.matched[-1]
         unit = "time step" if is_recurrent(case, trend) else "layer"
         message = (
-            f"the gradient grows by 10^{decades:.1f} on its way back, from a norm of "
-            f"{norm_of(first)} at {named(case, first)} to {norm_of(last)} at {named(case, last)}: "
-            f"{10**trend.slope:.3g} times a {unit} over {len(trend.matched)} {unit}s"
+            f"the gradient grows by 10^{decades:.1f} on its way back, {ends(case, trend)}: "
+            f"{10**trend.slope:.2g} times larger with each of {len(trend.matched)} {unit}s"
         )
         return self._finding(case, trend, decades, severity, message)
 

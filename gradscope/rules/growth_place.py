@@ -11,10 +11,8 @@ from gradscope.rules.case import Case
 from gradscope.rules.forward_levels import ForwardLevels
 from gradscope.rules.spine import Point, Trend
 
-SQUASHING = frozenset({"SigmoidBackward0", "TanhBackward0", "SoftmaxBackward0"})
-"""Operations whose derivative is small by nature."""
-
-NORMALISING = ("NormBackward", "Normalization")
+_NEAR = 4
+"""Operations between which a layer still lends its name."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,9 +41,9 @@ def place_of(case: Case, trend: Trend) -> Place:
     totals = defaultdict[tuple[object, ...], float](float)
     members = defaultdict[tuple[object, ...], list[NodeRecord]](list)
     for node, change in trend.changes():
-        key = (node.site, _layer_class(case, node), node.operation)
-        totals[key] += sign * change
-        members[key].append(node)
+        group = (node.site, _layer_class(case, node), node.operation)
+        totals[group] += sign * change
+        members[group].append(node)
     key = max(totals, key=lambda key: totals[key])
     share = totals[key] / abs(trend.decades or math.inf)
     return _place(case, members[key], share)
@@ -106,15 +104,33 @@ def _layer_class(case: Case, node: NodeRecord) -> str | None:
     return None if module is None else case.recording.modules[module].class_name
 
 
+def ends(case: Case, trend: Trend) -> str:
+    """Return from where to where a trend goes, with the norms, as a message gives it."""
+    first, last = trend.matched[0], trend.matched[-1]
+    names = named(case, first), named(case, last)
+    if is_recurrent(case, trend):
+        names = "the last time step", "the first"
+    elif names[0] == names[1]:
+        names = "the last layer", "the first"
+    return f"from a norm of {norm_of(first)} at {names[0]} to {norm_of(last)} at {names[1]}"
+
+
 def named(case: Case, point: Point) -> str:
-    """Return how a message names an end of a trend: its module, its line, or its operation."""
-    module = case.module_of(point.node)
-    if module:
-        return module
+    """Return how a message names an operation: by its layer, the layer before it, or its line."""
+    node = point.node
+    operation = node.operation.partition("Backward")[0].lower()
+    for distance in range(_NEAR):
+        layer = _layer(case, node)
+        if layer is not None:
+            path = case.recording.modules[layer].path
+            return f"the {operation} after {path}" if distance else path
+        inputs = [case.recording.nodes[ref.node] for ref in case.successors.get(node.index, ())]
+        operations = [one for one in inputs if one.kind in ("operation", "view")]
+        if not operations:
+            break
+        node = operations[0]
     site = case.site(point.node.site)
-    if site is not None:
-        return f"line {site.line}"
-    return point.node.operation.partition("Backward")[0].lower()
+    return operation if site is None else f"the {operation} of line {site.line}"
 
 
 def norm_of(point: Point) -> str:

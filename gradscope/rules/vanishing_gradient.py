@@ -9,11 +9,10 @@ from gradscope.rules.case import Case
 from gradscope.rules.growth_place import (
     Place,
     behind,
+    ends,
     forward_rise,
     half_way,
     is_recurrent,
-    named,
-    norm_of,
     place_of,
     related_lines,
 )
@@ -116,14 +115,12 @@ class VanishingGradient(Rule):
     ) -> Finding:
         place = place_of(case, trend)
         rise = forward_rise(case, trend)
-        first, last = trend.matched[0], trend.matched[-1]
         return self.finding(
             case,
             message=(
-                f"the gradient shrinks by 10^{decades:.1f} on its way back, from a norm of "
-                f"{norm_of(first)} at {named(case, first)} to {norm_of(last)} at "
-                f"{named(case, last)}: by {10**-trend.slope:.2g} times a layer over "
-                f"{len(trend.matched)} layers, most of it in {place.what}"
+                f"the gradient shrinks by 10^{decades:.1f} on its way back, {ends(case, trend)}: "
+                f"{10**-trend.slope:.2g} times smaller with each of {len(trend.matched)} layers, "
+                f"most of it in {place.what}"
             ),
             remedy=_remedy(place, rise, decades),
             site=place.site,
