@@ -10,10 +10,17 @@ from gradscope.cli.errors import BugReport, show_error
 from gradscope.cli.graph import graph
 from gradscope.cli.inspect import inspect
 from gradscope.cli.report import report
+from gradscope.cli.rule import rule
 from gradscope.cli.streams import seal_stdout
 from gradscope.errors import ExitCode, GradscopeError
 
-COMMANDS = (("inspect", inspect), ("graph", graph), ("report", report))
+COMMANDS = (
+    ("inspect", inspect, True),
+    ("graph", graph, True),
+    ("report", report, True),
+    ("rule", rule, False),
+)
+"""Name, function, and whether it shows its help when it is called without arguments."""
 
 app = typer.Typer(
     name="gradscope",
@@ -21,8 +28,8 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for _name, _command in COMMANDS:
-    app.command(_name, no_args_is_help=True)(_command)
+for _name, _command, _needs_arguments in COMMANDS:
+    app.command(_name, no_args_is_help=_needs_arguments)(_command)
 
 
 def _show_version(wanted: bool) -> None:

@@ -11,7 +11,7 @@ from gradscope.cli.console import make_console
 from gradscope.cli.errors import show_note
 from gradscope.cli.inspect import check_file_arguments
 from gradscope.cli.output import check_destinations, files_of_target, set_verbosity, write_text
-from gradscope.cli.running import run_target
+from gradscope.cli.running import exit_if_broken, run_target
 from gradscope.cli.streams import reserved_stdout
 from gradscope.errors import GradscopeError
 
@@ -103,6 +103,7 @@ def graph(  # noqa: PLR0913 - the signature is the list of options
         write_text(rendered.text, destination, stdout)
         if rendered.folded:
             show_note(rendered.folded)
+    exit_if_broken(report)
 
 
 def _check_cap(output_format: str, max_nodes: int | None) -> None:

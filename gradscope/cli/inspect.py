@@ -12,7 +12,7 @@ from gradscope.cli.output import (
     write_report,
 )
 from gradscope.cli.rules import settings_of
-from gradscope.cli.running import run_target
+from gradscope.cli.running import exit_if_broken, run_target
 from gradscope.cli.streams import reserved_stdout
 from gradscope.errors import GradscopeError
 
@@ -90,6 +90,7 @@ def inspect(  # noqa: PLR0913 - the signature is the list of options
             stdout=stdout,
             color=color,
         )
+    exit_if_broken(report)
 
 
 def check_file_arguments(args: list[str] | None) -> None:

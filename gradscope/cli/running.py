@@ -5,7 +5,10 @@ import sys
 import warnings
 from typing import TYPE_CHECKING
 
-from gradscope.cli.errors import show_note
+import typer
+
+from gradscope.cli.errors import show_error, show_note
+from gradscope.errors import ExitCode
 from gradscope.rules.settings import DEFAULT_SETTINGS, Settings
 
 if TYPE_CHECKING:
@@ -41,4 +44,18 @@ def run_target(
         command=shlex.join(["gradscope", *sys.argv[1:]]),
         definitions=definitions,
         settings=settings,
+        tell=show_error,
     )
+
+
+def exit_if_broken(report: "Report") -> None:
+    """End the command where autograd ended the step: the report tells why, and judges nothing.
+
+    Raises:
+        typer.Exit: It did.
+    """
+    from gradscope.recording.evidence.autograd_error import AutogradErrorRecord
+
+    errors = report.recording.evidence_of(AutogradErrorRecord)
+    if any(error.step == 0 for error in errors):
+        raise typer.Exit(ExitCode.CANNOT_JUDGE)

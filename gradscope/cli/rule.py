@@ -1,0 +1,50 @@
+"""`gradscope rule`."""
+
+import io
+import sys
+from typing import Annotated, Literal
+
+import typer
+
+from gradscope.cli import options
+from gradscope.cli.console import make_console
+from gradscope.cli.output import check_destinations, set_verbosity, write_text
+from gradscope.errors import GradscopeError
+
+RuleArgument = Annotated[
+    str,
+    typer.Argument(
+        metavar="[RULE]",
+        help="A code or name for the manual of one rule; a prefix or family, as GS2 or reach, for "
+        "a table; nothing for all.",
+        show_default=False,
+    ),
+]
+ManualFormatOption = Annotated[
+    Literal["text", "json", "markdown"],
+    typer.Option("--output-format", help="How to write it.", rich_help_panel="Output"),
+]
+
+
+def rule(
+    rule: RuleArgument = "all",
+    output_format: ManualFormatOption = "text",
+    output_file: options.OutputFileOption = "-",
+    quiet: options.QuietOption = False,
+    color: options.ColorOption = "auto",
+) -> None:
+    """Tell what rules find, how they measure it, and how to fix it."""
+    set_verbosity(quiet=quiet, verbose=False)
+    destination = check_destinations(output_file, None, force=False).report
+    from gradscope.report.rule_manual import render_manuals
+    from gradscope.rules.manual import manual_of
+    from gradscope.rules.selection import rules_named
+
+    found = rules_named(rule)
+    if not found:
+        raise GradscopeError(f"there is no rule in `{rule}` yet", help="gradscope rule lists all")
+    is_one = len(found) == 1 and rule.strip().lower() in (found[0].code.lower(), found[0].name)
+    console = make_console(sys.stdout if destination is None else io.StringIO(), color)
+    manuals = [manual_of(one) for one in found]
+    text = render_manuals(manuals, output_format, console, is_table=not is_one)
+    write_text(text, destination, sys.stdout)

@@ -1,0 +1,147 @@
+"""The manual of a rule, read from its docstring and those under its thresholds."""
+
+import ast
+import dataclasses
+import inspect
+from dataclasses import dataclass
+from itertools import pairwise
+from textwrap import dedent
+
+from gradscope.recording.finding import Severity
+from gradscope.rules.families import family_of
+from gradscope.rules.rule import Rule
+
+HEADINGS = (
+    "What it finds",
+    "Why it matters",
+    "How it is measured",
+    "How to fix it",
+    "When it may be wrong",
+    "Source",
+)
+"""Of a rule's docstring, in this order; each stands alone on a line and ends in a colon."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Section:
+    """A part of a manual."""
+
+    heading: str
+    text: str
+    """Paragraphs, an empty line apart, each of them on one line; lines that begin with spaces or a
+    dash are kept as they are."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Threshold:
+    """A number of a rule that the configuration may change."""
+
+    name: str
+    default: float
+    text: str
+    """What it is, with unit and source."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Manual:
+    """All that a rule says of itself."""
+
+    code: str
+    name: str
+    family: str
+    level: Severity
+    summary: str
+    sections: tuple[Section, ...]
+    thresholds: tuple[Threshold, ...]
+    explains: tuple[str, ...]
+    """Codes, or prefixes of codes, of rules whose findings are consequences of this one's."""
+
+    @property
+    def sample(self) -> str:
+        """The file in the repository that shows it."""
+        return f"sample_models/{self.name.replace('-', '_')}.py"
+
+
+def manual_of(rule: type[Rule]) -> Manual:
+    """Return the manual of a rule.
+
+    Raises:
+        ValueError: A heading of its docstring is missing, unknown or out of order, or a threshold
+            has no docstring.
+    """
+    summary, _, rest = inspect.cleandoc(rule.__doc__ or "").partition("\n")
+    return Manual(
+        code=rule.code,
+        name=rule.name,
+        family=family_of(rule.code),
+        level=rule.level,
+        summary=summary,
+        sections=_sections(rule.code, rest),
+        thresholds=_thresholds(rule),
+        explains=rule.explains,
+    )
+
+
+def summary_of(rule: type[Rule]) -> str:
+    """Return the first line of a rule's manual."""
+    return inspect.cleandoc(rule.__doc__ or "").partition("\n")[0]
+
+
+def _sections(code: str, text: str) -> tuple[Section, ...]:
+    bodies: dict[str, list[str]] = {}
+    for line in text.splitlines():
+        if line and not line[0].isspace():
+            bodies[line.removesuffix(":")] = []
+        elif bodies:
+            bodies[next(reversed(bodies))].append(line)
+    if tuple(bodies) != HEADINGS:
+        found = ", ".join(bodies) or "none"
+        raise ValueError(f"{code} has the headings {found}: they are {', '.join(HEADINGS)}")
+    return tuple(
+        Section(heading=heading, text=_joined(dedent("\n".join(lines)).strip("\n")))
+        for heading, lines in bodies.items()
+    )
+
+
+def _joined(text: str) -> str:
+    """Return the text with each paragraph in one line, and lists and code in their own lines."""
+    lines: list[str] = []
+    for line in text.splitlines():
+        goes_on = lines and lines[-1] and line and not line.startswith((" ", "-", "*"))
+        if goes_on and not lines[-1].startswith(" "):
+            lines[-1] += f" {line}"
+        else:
+            lines.append(line.rstrip())
+    return "\n".join(lines)
+
+
+def _thresholds(rule: type[Rule]) -> tuple[Threshold, ...]:
+    texts = _docstrings(rule)
+    missing = [field.name for field in dataclasses.fields(rule) if field.name not in texts]
+    if missing:
+        raise ValueError(f"{rule.code} does not say what `{missing[0]}` is")
+    return tuple(
+        Threshold(name=field.name, default=field.default, text=texts[field.name])
+        for field in dataclasses.fields(rule)
+    )
+
+
+def _docstrings(rule: type[Rule]) -> dict[str, str]:
+    """Return the strings that stand under the fields of a class, which only its source holds."""
+    (definition,) = ast.parse(dedent(inspect.getsource(rule))).body
+    assert isinstance(definition, ast.ClassDef)
+    body = definition.body
+    found = {}
+    for field, below in pairwise(body):
+        if isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name):
+            text = _string(below)
+            if text is not None:
+                found[field.target.id] = " ".join(inspect.cleandoc(text).split())
+    return found
+
+
+def _string(statement: ast.stmt) -> str | None:
+    if isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant):
+        value = statement.value.value
+        return value if isinstance(value, str) else None
+    return None

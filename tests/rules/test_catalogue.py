@@ -1,0 +1,95 @@
+"""Every rule is listed, says all that it has to say, and has a sample and a test."""
+
+import dataclasses
+import importlib
+import inspect
+import pkgutil
+import re
+from pathlib import Path
+
+import pytest
+
+import gradscope.rules
+from gradscope.rules.catalogue import RULES
+from gradscope.rules.families import FAMILIES
+from gradscope.rules.manual import HEADINGS, manual_of
+from gradscope.rules.rule import Rule
+
+ROOT = Path(__file__).parents[2]
+CODES = [rule.code for rule in RULES]
+each_rule = pytest.mark.parametrize("rule", RULES, ids=CODES)
+
+
+def defined_rules():
+    for module in pkgutil.iter_modules(gradscope.rules.__path__, "gradscope.rules."):
+        for _, kind in inspect.getmembers(importlib.import_module(module.name), inspect.isclass):
+            if issubclass(kind, Rule) and not inspect.isabstract(kind):
+                yield kind
+
+
+def test_every_rule_is_listed():
+    assert {kind.__name__ for kind in defined_rules()} == {rule.__name__ for rule in RULES}
+
+
+def test_codes_are_unique_and_ascend():
+    assert sorted(set(CODES)) == CODES
+    assert len({rule.name for rule in RULES}) == len(RULES)
+
+
+@each_rule
+def test_code_name_and_level_are_well_formed(rule):
+    assert re.fullmatch(r"GS[1-9]\d\d", rule.code)
+    assert rule.code[:3] in FAMILIES
+    assert re.fullmatch(r"[a-z0-9]+(-[a-z0-9]+)*", rule.name)
+    assert rule.name not in FAMILIES.values()
+    assert rule.level in ("error", "warning", "note")
+
+
+@each_rule
+def test_rule_lies_in_the_module_of_its_name(rule):
+    assert rule.__module__ == f"gradscope.rules.{rule.name.replace('-', '_')}"
+    assert rule.__name__.lower() == rule.name.replace("-", "")
+
+
+@each_rule
+def test_manual_is_complete(rule):
+    manual = manual_of(rule)
+    assert manual.summary.endswith(".") and len(manual.summary) <= 100
+    assert tuple(section.heading for section in manual.sections) == HEADINGS
+    assert all(section.text.endswith((".", "`", ")")) for section in manual.sections)
+    assert all(threshold.text for threshold in manual.thresholds)
+
+
+@each_rule
+def test_thresholds_are_numbers_with_a_default(rule):
+    for field in dataclasses.fields(rule):
+        assert type(field.default) in (int, float), field.name
+
+
+@each_rule
+def test_explained_codes_are_codes_or_prefixes(rule):
+    for code in rule.explains:
+        assert re.fullmatch(r"GS[1-9]\d{0,2}", code)
+        assert code != rule.code
+
+
+def test_no_two_rules_explain_each_other():
+    def explained(rule):
+        return {other for other in RULES if other.code.startswith(tuple(rule.explains) or ("-",))}
+
+    def causes(rule, path):
+        assert rule not in path, [one.code for one in (*path, rule)]
+        for other in explained(rule) - {rule}:
+            causes(other, (*path, rule))
+
+    for rule in RULES:
+        causes(rule, ())
+
+
+@each_rule
+def test_rule_has_a_sample_and_a_test(rule):
+    name = rule.name.replace("-", "_")
+    sample = ROOT / manual_of(rule).sample
+    assert sample == ROOT / "sample_models" / f"{name}.py"
+    assert sample.is_file()
+    assert (ROOT / "tests" / "rules" / f"test_{name}.py").is_file()
