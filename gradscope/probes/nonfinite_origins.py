@@ -4,6 +4,7 @@ import math
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -17,6 +18,7 @@ from gradscope.probes.operations import (
     NodeNumber,
     Operation,
     OperationMode,
+    Places,
     node_number,
     plain_floats,
     reference,
@@ -55,30 +57,38 @@ def examine_nonfinite(scene: Scene) -> str | None:
     """Note which operations made NaN or infinity, if the loss or a gradient is not finite."""
     if _all_finite(scene):
         return None
-    mode = _OriginsMode(_sources(scene))
+    sources = _sources(scene)
+    mode = _OriginsMode({_storage(source.tensor): source for source in sources})
     places = run_again(scene, mode)
     if isinstance(places, str):
+        for origin in _there_before(sources):
+            scene.assembler.note(_record(scene, origin, {}, of_loss=origin.index))
         return places
     for origin in mode.origins:
-        scene.assembler.note(
-            NonfiniteRecord(
-                index=origin.index,
-                operation=origin.operation,
-                site=scene.assembler.site_of(origin.line),
-                tensor=reference(places, origin.output),
-                makes=origin.makes,
-                source=origin.source,
-                name=origin.name,
-                operands=origin.operands,
-                broken=origin.broken,
-                dtype=origin.dtype,
-                number=origin.number,
-                blocked_rows=origin.blocked_rows,
-                because_of=origin.because_of,
-                reaches_loss=origin.index == mode.of_loss,
-            )
-        )
+        scene.assembler.note(_record(scene, origin, places, of_loss=mode.of_loss))
     return None
+
+
+def _record(
+    scene: Scene, origin: "_Origin", places: Places, *, of_loss: int | None
+) -> NonfiniteRecord:
+    loss_is_broken = scene.loss is not None and not math.isfinite(scene.loss)
+    return NonfiniteRecord(
+        index=origin.index,
+        operation=origin.operation,
+        site=scene.assembler.site_of(origin.line),
+        tensor=reference(places, origin.output),
+        makes=origin.makes,
+        source=origin.source,
+        name=origin.name,
+        operands=origin.operands,
+        broken=origin.broken,
+        dtype=origin.dtype,
+        number=origin.number,
+        blocked_rows=origin.blocked_rows,
+        because_of=origin.because_of,
+        reaches_loss=loss_is_broken and origin.index == of_loss,
+    )
 
 
 def _all_finite(scene: Scene) -> bool:
@@ -90,23 +100,41 @@ def _all_finite(scene: Scene) -> bool:
     )
 
 
-_Source = tuple[NonfiniteSource, str | None]
-"""With the name of a parameter or buffer."""
+class _Source(NamedTuple):
+    """A tensor that was there before the forward."""
+
+    tensor: Tensor
+    kind: NonfiniteSource
+    name: str | None
+    """Of a parameter or buffer."""
 
 
-def _sources(scene: Scene) -> dict[int, _Source]:
-    """Return the tensors that were there before the forward, by their storage."""
-    found: dict[int, _Source] = {}
-    for tensor in plain_floats(list(tensors(scene.target.batch))):
-        found[_storage(tensor)] = ("batch", None)
-    for name, buffer in scene.target.model.named_buffers():
-        for tensor in plain_floats(buffer):
-            found[_storage(tensor)] = ("buffer", name)
+def _sources(scene: Scene) -> list[_Source]:
     named = scene.named
-    for record, parameter in zip(named.parameter_records, named.parameters, strict=True):
-        for tensor in plain_floats(parameter):
-            found[_storage(tensor)] = ("parameter", record.name)
-    return found
+    parameters = zip(named.parameter_records, named.parameters, strict=True)
+    given: list[tuple[object, NonfiniteSource, str | None]] = [
+        *((tensor, "batch", None) for tensor in tensors(scene.target.batch)),
+        *((buffer, "buffer", name) for name, buffer in scene.target.model.named_buffers()),
+        *((parameter, "parameter", record.name) for record, parameter in parameters),
+    ]
+    return [_Source(one, kind, name) for all_, kind, name in given for one in plain_floats(all_)]
+
+
+def _there_before(sources: list[_Source]) -> Iterator["_Origin"]:
+    """Yield the NaN that the model and the batch held: what can be told without a forward."""
+    broken = (source for source in sources if _broken(source.tensor) == "NaN")
+    for index, source in enumerate(broken):
+        yield _Origin(
+            index,
+            "",
+            None,
+            "NaN",
+            source.kind,
+            source.name,
+            operands=(_operand(source.tensor),),
+            broken=values_of(source.tensor).nonfinite,
+            dtype=dtype_name(source.tensor.dtype),
+        )
 
 
 def _storage(tensor: Tensor) -> int:
@@ -239,12 +267,12 @@ class _OriginsMode(OperationMode):
             if origin.line is None:  # gradscope copied the batch, and the user's code is next
                 origin.line, origin.operation = self._line(), name
             return known
-        source, owner = self._sources.get(storage, ("tensor", None))
+        source = self._sources.get(storage)
         added = self._add(
             name,
             given.broken or "infinity",
-            source=source,
-            name=owner,
+            source=source.kind if source else "tensor",
+            name=source.name if source else None,
             operands=(given.record or _operand(given.tensor),),
             broken=values_of(given.tensor).nonfinite,
             dtype=dtype_name(given.tensor.dtype),

@@ -145,9 +145,9 @@ def run_again(scene: Scene, mode: OperationMode) -> Places | str:
     try:
         with mode:
             outcome = scene.forward()
-            mode.ended(outcome.loss)
     except GradscopeError as error:
         return f"the forward raised when it was run again: {error.what}"
+    mode.ended(outcome.loss)
     graph = walk(outcome.loss)
     del outcome
     known = _in_order(scene.capture.graph.nodes, scene.capture.graph.operations)

@@ -8,7 +8,7 @@ from gradscope.recording.evidence.unit import UnitRecord
 from gradscope.recording.finding import Finding, Severity
 from gradscope.rules.case import Case
 from gradscope.rules.rule import Rule
-from gradscope.rules.upstream import is_in_model, parameters_before
+from gradscope.rules.upstream import is_in_model, line_of, parameters_before
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,7 +72,7 @@ class DeadUnit(Rule):
         for record in case.recording.evidence_of(UnitRecord):
             node = case.recording.nodes[record.tensors[0].node]
             if self._severity(record) is not None and is_in_model(case, node):
-                by_line.setdefault(node.site, []).append(record)
+                by_line.setdefault(line_of(case, node), []).append(record)
         for site, records in by_line.items():
             yield self._finding(case, site, records)
 

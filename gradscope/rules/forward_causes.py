@@ -71,7 +71,7 @@ def _nothing_to_average(record: NonfiniteRecord, plain: str, function: str) -> C
         )
     if plain.startswith("nllloss") and record.makes == "NaN":
         return Cause(
-            function="the loss",
+            function="cross_entropy",
             reason=": every target is left out by ignore_index, and the mean of nothing is NaN",
             remedy="skip batches without a target, or take reduction='sum' over max(count, 1)",
             evidence={},

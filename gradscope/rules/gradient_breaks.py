@@ -24,7 +24,7 @@ class GradientBreak:
 
 def gradient_breaks(case: Case) -> tuple[GradientBreak, ...]:
     """Return the breaks of the first step, in backward's order."""
-    stats = forward_stats(case)
+    stats = case.shared(forward_stats)
     blamed: dict[TensorRef, list[NodeRecord]] = {}
     for node in case.first.nodes:
         if node.kind == "operation" and _given(case, node) is not None:

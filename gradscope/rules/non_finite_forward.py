@@ -11,6 +11,7 @@ from gradscope.rules.case import Case
 from gradscope.rules.forward_causes import cause_in_forward
 from gradscope.rules.gradient_breaks import forward_inputs, forward_stats, gradient_breaks
 from gradscope.rules.rule import Rule
+from gradscope.rules.upstream import line_of
 
 _OWNERS = {
     "parameter": "parameter {}",
@@ -96,7 +97,7 @@ class NonFiniteForward(Rule):
         by_line: dict[int | None, list[NonfiniteRecord]] = {}
         for one in mattering:
             root = _root(records, one)
-            by_line.setdefault(root.site, []).append(one)
+            by_line.setdefault(_line(case, root), []).append(one)
         for ones in by_line.values():
             yield self._finding(case, records, ones[0])
         if not lost and (loss := _loss_word(case)):
@@ -116,10 +117,11 @@ class NonFiniteForward(Rule):
         parameters = _broken_parameters(case)
         loss = _loss_word(case)
         outcome = f"the loss is {loss}" if loss else _gradients(len(parameters))
-        site = _mask(records, root) if root.blocked_rows else root.site
+        site = _mask(records, root) if root.blocked_rows else _line(case, root)
         later = None
         if seen.site != site:
-            later = case.related(seen.site, f"{seen.operation.strip('_')} makes NaN of it")
+            what = "takes it in" if seen is root and root.source in _OWNERS else "makes NaN of it"
+            later = case.related(seen.site, f"{seen.operation.strip('_')} {what}")
         module = None
         if root.tensor is not None:
             module = case.module_of(case.recording.nodes[root.tensor.node])
@@ -147,7 +149,7 @@ class NonFiniteForward(Rule):
             case,
             message=f"the loss is {loss}, and the operation that made it was not seen{why}",
             remedy="check the batch, the weights and what comes before the loss by torch.isfinite",
-            site=case.first.nodes[0].site if case.first.nodes else None,
+            site=line_of(case, case.first.nodes[0]) if case.first.nodes else None,
             parameters=_broken_parameters(case),
             evidence={"loss": loss},
         )
@@ -167,6 +169,16 @@ def _mask(records: dict[int, NonfiniteRecord], softmax: NonfiniteRecord) -> int 
     mask = None if softmax.because_of is None else records.get(softmax.because_of)
     writes = mask is not None and mask.source == "constant" and mask.tensor is not None
     return mask.site if mask is not None and writes else softmax.site
+
+
+def _line(case: Case, root: NonfiniteRecord) -> int | None:
+    """Return the line of an operation, of a parameter the one that made it."""
+    for parameter in case.recording.parameters:
+        if root.source == "parameter" and parameter.name == root.name:
+            return root.site if parameter.site is None else parameter.site
+    if root.site is not None or root.tensor is None:
+        return root.site
+    return line_of(case, case.recording.nodes[root.tensor.node])
 
 
 def _owned(root: NonfiniteRecord) -> str:
@@ -200,7 +212,7 @@ def _spoils_gradients(case: Case, record: NonfiniteRecord) -> bool:
     if record.tensor is None or record.makes != "NaN":
         return False
     after = _after(case, record.tensor.node)
-    stats = forward_stats(case)
+    stats = case.shared(forward_stats)
     broken = {ref.node for ref, stat in stats.items() if stat.nonfinite}
     return any(
         one.parameters
@@ -208,7 +220,7 @@ def _spoils_gradients(case: Case, record: NonfiniteRecord) -> bool:
         and not broken.isdisjoint(
             {one.node.index, *(ref.node for ref in forward_inputs(case, one.node.index))}
         )
-        for one in gradient_breaks(case)
+        for one in case.shared(gradient_breaks)
     )
 
 

@@ -10,6 +10,7 @@ from gradscope.rules.case import Case
 from gradscope.rules.gradient_breaks import GradientBreak, gradient_breaks
 from gradscope.rules.nonfinite_causes import Cause, cause_of_break, what_it_is
 from gradscope.rules.rule import Rule
+from gradscope.rules.upstream import line_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,13 +72,13 @@ class NonFiniteGradient(Rule):
     def check(self, case: Case) -> Iterator[Finding]:
         """Yield a finding for every line whose backward breaks a gradient."""
         by_line: dict[int | None, list[GradientBreak]] = {}
-        for one in gradient_breaks(case):
+        for one in case.shared(gradient_breaks):
             if one.parameters:
-                by_line.setdefault(one.node.site, []).append(one)
-        for breaks in by_line.values():
-            yield self._finding(case, breaks)
+                by_line.setdefault(line_of(case, one.node), []).append(one)
+        for site, breaks in by_line.items():
+            yield self._finding(case, site, breaks)
 
-    def _finding(self, case: Case, breaks: list[GradientBreak]) -> Finding:
+    def _finding(self, case: Case, site: int | None, breaks: list[GradientBreak]) -> Finding:
         first = breaks[0]
         cause = cause_of_break(case, first)
         parameters = {parameter for one in breaks for parameter in one.parameters}
@@ -85,7 +86,7 @@ class NonFiniteGradient(Rule):
             case,
             message=_message(first, cause, len(parameters)),
             remedy=cause.remedy,
-            site=first.node.site,
+            site=site,
             related=(_still_finite(case, first),),
             parameters=sorted(parameters),
             evidence={

@@ -38,7 +38,7 @@ def what_it_is(gradient: GradientStat) -> str:
 
 def cause_of_break(case: Case, one: GradientBreak) -> Cause:
     """Return why an operation's backward broke a gradient."""
-    stats = forward_stats(case)
+    stats = case.shared(forward_stats)
     node = one.node
     output = stats.get(TensorRef(node=node.index, slot=0))
     inputs = [stats[ref] for ref in forward_inputs(case, node.index) if ref in stats]

@@ -8,7 +8,7 @@ from gradscope.recording.evidence.saturation import SaturationRecord
 from gradscope.recording.finding import Finding, Severity
 from gradscope.rules.case import Case
 from gradscope.rules.rule import Rule
-from gradscope.rules.upstream import parameters_before, weight_follows
+from gradscope.rules.upstream import line_of, parameters_before, weight_follows
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +77,7 @@ class SaturatedActivation(Rule):
         for one in _activations(case):
             enough = one.elements >= self.elements and one.share >= self.share
             if enough and weight_follows(case, one.nodes[0]):
-                site = case.recording.nodes[one.nodes[0]].site
+                site = line_of(case, case.recording.nodes[one.nodes[0]])
                 by_line.setdefault(site, []).append(one)
         for site, found in by_line.items():
             yield self._finding(case, site, found)

@@ -1,7 +1,21 @@
-"""What lies before an activation, and whether a weight comes after it."""
+"""Where an operation was written, what lies before it, and whether a weight comes after it."""
 
 from gradscope.recording.records import NodeRecord
 from gradscope.rules.case import Case
+
+
+def line_of(case: Case, node: NodeRecord) -> int | None:
+    """Return the line of an operation, else the one that made the layer to which it belongs.
+
+    A model of torch's own layers alone has no line of the user's in its forward.
+    """
+    if node.site is not None or node.module_call is None:
+        return node.site
+    modules = case.recording.modules
+    module = modules[case.recording.calls[node.module_call].module]
+    while module.site is None and module.parent is not None:
+        module = modules[module.parent]
+    return module.site
 
 
 def parameters_before(case: Case, nodes: list[int]) -> tuple[int, ...]:
