@@ -6,6 +6,7 @@ import torch
 from torch import nn
 
 from gradscope.capture.definitions import Definitions
+from gradscope.errors import GradscopeError
 from gradscope.inspection import record
 from gradscope.report.model import Report
 from gradscope.rules.engine import check_settings, judge
@@ -41,6 +42,9 @@ def inspect(
             the first step; 0 for none.
         eager: Run a compiled model eagerly, to see its inside.
 
+    Where autograd raises an exception, in backward or because the loss has no graph, the report
+    says so in a finding, and holds what was seen by then.
+
     Raises:
         GradscopeError: When there is no way from the model to a loss.
     """
@@ -58,8 +62,12 @@ def inspect_target(
     command: str,
     definitions: Definitions | None = None,
     settings: Settings = DEFAULT_SETTINGS,
+    tell: Callable[[GradscopeError], None] | None = None,
 ) -> Report:
     """Run a target once under watch, judge it by the rules, and report on it.
+
+    An exception of autograd's ends the step and not the inspection: it becomes a finding, and is
+    given to `tell`.
 
     Raises:
         GradscopeError: The settings name a rule or a threshold that does not exist.
@@ -71,5 +79,6 @@ def inspect_target(
         eager=eager,
         command=command,
         definitions=definitions,
+        tell=tell,
     )
     return Report.from_recording(recording, judge(recording, settings))

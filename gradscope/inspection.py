@@ -1,7 +1,7 @@
 """One forward and backward of a target, and a few probing steps, as a recording."""
 
-import linecache
 import platform
+from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,11 +15,19 @@ from gradscope.capture.assemble import Assembler
 from gradscope.capture.compiled import is_compiled, watchable
 from gradscope.capture.definitions import Definitions
 from gradscope.capture.edges import tensors
-from gradscope.capture.lines import NUMBERED, Line
+from gradscope.capture.errors import (
+    Diagnosis,
+    StepFailedError,
+    autograd_error,
+    backward_failed,
+    subject_of,
+)
+from gradscope.capture.lines import NUMBERED
 from gradscope.capture.naming import NamedModel, name_model, shape_of
 from gradscope.capture.session import Measurements, StepCapture
+from gradscope.capture.sites import SiteMode
 from gradscope.errors import GradscopeError, UserCodeError
-from gradscope.probes.examinations import examine
+from gradscope.probes.examinations import examine, make_none
 from gradscope.probes.optimizer_steps import OptimizerProbe, describe_optimizer
 from gradscope.probes.scene import Scene
 from gradscope.probes.snapshot import RandomStates, preserved
@@ -34,6 +42,7 @@ def record(
     eager: bool,
     command: str,
     definitions: Definitions | None = None,
+    tell: Callable[[GradscopeError], None] | None = None,
 ) -> Recording:
     """Run a target once under watch, probe it, put everything back, and return what was seen.
 
@@ -43,6 +52,8 @@ def record(
         eager: Whether the target runs compiled code eagerly.
         command: What was run, for the record.
         definitions: The lines that made the model's modules, where its making was watched.
+        tell: Is given the exception, where autograd ended the step: the recording then holds what
+            was seen by then.
     """
     named = name_model(target.model, target.optimizer)
     assembler = Assembler(
@@ -58,6 +69,7 @@ def record(
         assembler,
         definitions=definitions or Definitions(),
         opaque=is_compiled(target.model) and not eager,
+        tell=tell or (lambda error: None),
     )
     with preserved(target.model, target.optimizer, target.batch, target.forward):
         try:
@@ -94,7 +106,11 @@ class _Watch:
         *,
         definitions: Definitions,
         opaque: bool,
+        tell: Callable[[GradscopeError], None],
     ) -> None:
+        self._tell = tell
+        self._earlier: list[SiteMode] = []
+        """The lines of the forwards so far."""
         self._target = target
         self._named = named
         self._assembler = assembler
@@ -116,7 +132,10 @@ class _Watch:
         """Make the target's step and the probing ones; return how the first forward ended."""
         target = self._target
         random_states = RandomStates.now()
-        capture, ending, measured = self._backward()
+        try:
+            capture, ending, measured = self._backward()
+        except StepFailedError as failed:
+            return self._end(failed)
         examine(
             Scene(
                 target=target,
@@ -148,6 +167,26 @@ class _Watch:
             self._probe(probe, probe_steps)
         return ending
 
+    def _end(self, failed: StepFailedError) -> _Ending:
+        """Keep what was seen of a step that autograd ended."""
+        reason = f"{failed.what} ({type(failed.raised).__name__})"
+        self._assembler.add_broken_step(failed.capture, reason=reason)
+        self._note(failed, step=0)
+        make_none(self._assembler, reason)
+        self._tell(failed.shown)
+        return _Ending(None, failed.subject, False)
+
+    def _note(self, failed: StepFailedError, *, step: int) -> None:
+        capture, assembler = failed.capture, self._assembler
+        diagnosis = Diagnosis(failed, self._earlier)
+        place = assembler.place_of(capture) if capture.graph.nodes else None
+        assembler.note(
+            diagnosis.record(
+                place, assembler.site_of, step=step, parameters=len(self._named.parameters)
+            )
+        )
+        capture.close()
+
     def put_back_gradients(self) -> None:
         """Give leaves outside the model the gradients that they came with."""
         for leaf, gradient in self._others.items():
@@ -168,6 +207,10 @@ class _Watch:
         for number in range(1, steps + 1):
             try:
                 capture, ending, measured = self._backward()
+            except StepFailedError as failed:
+                self._note(failed, step=number)
+                self._assembler.skip(f"probing from step {number} on", _first_line(failed))
+                return
             except GradscopeError as error:
                 self._assembler.skip(f"probing from step {number} on", _first_line(error))
                 return
@@ -187,14 +230,24 @@ class _Watch:
             tensor.grad = None
         capture = StepCapture(self._named.parameters, opaque=self._opaque)
         with torch.inference_mode(False), torch.enable_grad():
-            with nullcontext() if self._opaque else watchable(), capture.forward():
-                outcome = self._target.forward()
+            outcome = self._forward(capture)
             capture.trace(outcome.loss)
             for leaf in capture.other_leaves():
                 self._others.setdefault(leaf, leaf.grad)
                 leaf.grad = None
             measured = _measured(capture, outcome)
+        self._earlier.append(capture.sites)
         return capture, _Ending.of(outcome), measured
+
+    def _forward(self, capture: StepCapture) -> Outcome:
+        try:
+            with nullcontext() if self._opaque else watchable(), capture.forward():
+                return self._target.forward()
+        except GradscopeError as error:
+            raised = autograd_error(error)
+            if raised is None:
+                raise
+            raise StepFailedError(error, raised, capture, subject_of(error)) from raised
 
 
 def _measured(capture: StepCapture, outcome: Outcome) -> Measurements:
@@ -203,32 +256,8 @@ def _measured(capture: StepCapture, outcome: Outcome) -> Measurements:
     except GradscopeError:
         raise
     except Exception as error:
-        raise _backward_failed(capture, error) from error
-
-
-def _backward_failed(capture: StepCapture, error: Exception) -> UserCodeError:
-    """Return the exception with the line of the operation whose backward raised."""
-    last = capture.last_operation()
-    help_text = None
-    if "second time" in str(error):
-        help_text = (
-            "leave backward() to gradscope in the loss function, and detach what the model keeps "
-            "of an earlier step"
-        )
-    if last is None:
-        return UserCodeError("backward raised an exception", help=help_text)
-    operation, line = last
-    return UserCodeError(
-        f"backward failed in {operation}",
-        cause=None if line is None else f"the backward of {_line_text(line)}",
-        help=help_text,
-    )
-
-
-def _line_text(line: Line) -> str:
-    path = line.code.co_filename
-    source = linecache.getline(path, line.number).strip()
-    return f"{path}:{line.number}: {source}"
+        shown = backward_failed(capture, error)
+        raise StepFailedError(shown, error, capture, outcome.description) from error
 
 
 def _first_line(error: GradscopeError) -> str:

@@ -127,6 +127,24 @@ class Assembler:
         self._note_unmeasured(measured)
         self._note_times(step, capture)
 
+    def add_broken_step(self, capture: StepCapture, *, reason: str) -> None:
+        """Add a step whose backward did not get through: its graph as far as there is one.
+
+        Nothing is known of gradients then, so that none is called missing.
+        """
+        place = self.place_of(capture) if capture.graph.nodes else None
+        self._steps.append(
+            StepRecord(
+                index=len(self._steps),
+                kind="step",
+                graph=None if place is None else place.graph,
+                loss=None,
+                optimizer=None,
+            )
+        )
+        self._note_times(len(self._steps) - 1, capture)
+        self.skip("gradients", reason)
+
     def _explain_unreached(
         self, capture: StepCapture, measured: Measurements, place: GraphPlace
     ) -> dict[int, str]:

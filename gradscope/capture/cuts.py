@@ -143,6 +143,10 @@ class CutTracker:
         for origin in self._origins((args, tuple(kwargs.values())) if kwargs else args):
             self.cuts[origin].joins.append(numbers)
 
+    def before(self, tensor: Tensor) -> list[int]:
+        """Return the places of the cuts behind which a tensor was made."""
+        return sorted(self._origins(tensor))
+
     def close(self) -> None:
         """Let go of every tensor."""
         self.cuts.clear()

@@ -34,6 +34,11 @@ def _kind_of_code(file: str) -> int:
     return _TORCH if file.startswith(_LIBRARIES) else _USERS
 
 
+def is_users(code: CodeType) -> bool:
+    """Return whether code is neither torch's nor gradscope's."""
+    return _kind_of_code(code.co_filename) == _USERS
+
+
 _NO_NUMBER = 2**64 - 1
 
 

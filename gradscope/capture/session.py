@@ -10,17 +10,20 @@ import torch
 from torch import Tensor, nn
 from torch.autograd.graph import Node
 
+from gradscope.capture.autograd_calls import BackwardWitness, SwitchWitness
 from gradscope.capture.comparisons import ComparisonWitness
 from gradscope.capture.cuts import CutTracker
 from gradscope.capture.garbage import no_garbage_collection
 from gradscope.capture.gradients import GradientCollector, Slot
 from gradscope.capture.graph import Graph, walk
-from gradscope.capture.lines import NUMBERED, Caller, Line, created
+from gradscope.capture.inner_gradients import InnerGradients
+from gradscope.capture.lines import NUMBERED, Caller, Line, created, sequence_number
 from gradscope.capture.modules import ModuleTracker
 from gradscope.capture.shares import ShareCollector
 from gradscope.capture.sites import SiteMode
 from gradscope.capture.statistics import Measurer, Numbers, norms
 from gradscope.capture.teardown import let_go
+from gradscope.capture.writes import WriteWitness
 from gradscope.recording.records import GradientStat
 
 _PARAMETER, _WEIGHT, _SHARE = -1, -2, -3
@@ -95,7 +98,20 @@ class StepCapture:
         caller = Caller()
         self.cuts = CutTracker(caller)
         self.comparisons = ComparisonWitness()
-        self.sites = SiteMode(caller, self.cuts, (self.comparisons,))
+        self.inner_gradients = InnerGradients()
+        self.switches = SwitchWitness(self.cuts)
+        self.backwards = BackwardWitness()
+        self.writes = WriteWitness()
+        witnesses = (
+            self.comparisons,
+            self.inner_gradients,
+            self.switches,
+            self.backwards,
+            self.writes,
+        )
+        self.sites = SiteMode(caller, self.cuts, witnesses)
+        self.first_number = sequence_number()
+        """What the first node of the forward gets: nodes with smaller ones are older."""
         self.modules = ModuleTracker(caller)
         self.graph = Graph()
         self.forward_at: float | None = None
@@ -169,15 +185,12 @@ class StepCapture:
         reached = set(nodes) | arrived
         return self._measure(measurer, collector, share_collector.absent, nodes, reached)
 
-    def last_operation(self) -> tuple[str, Line | None] | None:
-        """Return the operation whose gradient came last, and its line.
+    def last_operation(self) -> int | None:
+        """Return the node whose gradient came last.
 
         After an exception in backward it is the one whose own backward raised.
         """
-        if not self._arrived:
-            return None
-        node = self._arrived[-1][0]
-        return self.graph.operations[node], self.line_of(self.graph.nodes[node])
+        return self._arrived[-1][0] if self._arrived else None
 
     def close(self) -> None:
         """Let go of the graph.

@@ -1,5 +1,6 @@
 """Shows errors on stderr: the user's in full, gradscope's own as what they are."""
 
+import contextlib
 import logging
 import sys
 import sysconfig
@@ -72,6 +73,8 @@ def _is_users(frame: FrameSummary) -> bool:
     packages = (sysconfig.get_path("purelib"), sysconfig.get_path("platlib"))
     hidden = [_OWN_FOLDER, *(str(Path(packages_folder, "torch")) for packages_folder in packages)]
     hidden.append(str(Path(sysconfig.get_path("stdlib"), "importlib")))
+    if frame.filename == contextlib.__file__:  # what decorates functions of torch's and our own
+        return False
     return not any(frame.filename.startswith(f"{folder}/") for folder in hidden)
 
 

@@ -10,6 +10,7 @@ from gradscope.probes.horizons import examine_horizons
 from gradscope.probes.influence import examine_influence
 from gradscope.probes.leaves import examine_leaves
 from gradscope.probes.nonfinite_origins import examine_nonfinite
+from gradscope.probes.scaled_backward import examine_half_precision
 from gradscope.probes.scene import Scene
 from gradscope.recording.evidence.examination import ExaminationRecord
 
@@ -20,6 +21,7 @@ EXAMINATIONS: tuple[tuple[str, Examine], ...] = (
     ("comparisons", examine_comparisons),
     ("custom functions", examine_custom_functions),
     ("forward", examine_forward),
+    ("half precision", examine_half_precision),
     ("horizons", examine_horizons),
     ("influence", examine_influence),
     ("leaves", examine_leaves),

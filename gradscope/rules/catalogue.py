@@ -4,7 +4,9 @@ from gradscope.rules.backward_error import BackwardError
 from gradscope.rules.backward_twice import BackwardTwice
 from gradscope.rules.dead_unit import DeadUnit
 from gradscope.rules.exploding_gradient import ExplodingGradient
+from gradscope.rules.float16_without_scaler import Float16WithoutScaler
 from gradscope.rules.gradient_cut import GradientCut
+from gradscope.rules.gradient_underflow import GradientUnderflow
 from gradscope.rules.in_place_modification import InPlaceModification
 from gradscope.rules.input_requires_grad import InputRequiresGrad
 from gradscope.rules.loss_broadcast import LossBroadcast
@@ -43,6 +45,8 @@ RULES: tuple[type[Rule], ...] = (
     NonScalarBackward,
     WrongCustomGradient,
     BackwardError,
+    GradientUnderflow,
+    Float16WithoutScaler,
     NormalisedTwice,
     LossBroadcast,
 )

@@ -13,7 +13,7 @@ from gradscope.target.batches import copy_batch
 from gradscope.target.calling import divide_batch, forward_signature
 from gradscope.target.hints import signature_text
 from gradscope.target.objectives import Objective
-from gradscope.target.outputs import NoGradientError
+from gradscope.target.outputs import FrozenModelError, NoGradientError
 from gradscope.target.target import Outcome
 
 
@@ -35,7 +35,7 @@ class Forward:
             try:
                 return self.objective(self.model, copy_batch(self.batch))
             except NoGradientError as error:
-                raise _frozen(self.model) or error from None
+                raise _frozen(self.model, error) or error from None
 
 
 def seed_everything(seed: int) -> None:
@@ -67,7 +67,7 @@ def _stance(*, eager: bool) -> AbstractContextManager[object]:
     return stance
 
 
-def _frozen(model: nn.Module) -> GradscopeError | None:
+def _frozen(model: nn.Module, error: NoGradientError) -> GradscopeError | None:
     """The error for a model that cannot be trained at all."""
     parameters = list(model.parameters())
     if any(parameter.requires_grad for parameter in parameters):
@@ -77,7 +77,9 @@ def _frozen(model: nn.Module) -> GradscopeError | None:
             f"{type(model).__name__} has no parameters",
             help="are its layers in a plain list? use nn.ModuleList, and nn.Parameter for tensors",
         )
-    return GradscopeError(
+    return FrozenModelError(
         f"0 of {len(parameters)} parameters require grad",
         help="model.requires_grad_(True), or leave at least one layer unfrozen",
+        subject=error.subject,
+        loss=error.loss,
     )

@@ -10,8 +10,41 @@ from gradscope.errors import GradscopeError
 from gradscope.target.structures import describe, named_tensors
 
 
-class NoGradientError(GradscopeError):
+class UnusableLossError(GradscopeError):
+    """Backward cannot start from what the forward ended in.
+
+    Args:
+        what: What is wrong.
+        cause: Why.
+        help: One thing to try.
+        subject: What it ended in, as `loss_fn(output, target)`.
+        loss: The tensor, where there is one.
+    """
+
+    def __init__(
+        self,
+        what: str,
+        *,
+        cause: str | None = None,
+        help: str | None = None,
+        subject: str = "",
+        loss: torch.Tensor | None = None,
+    ) -> None:
+        super().__init__(what, cause=cause, help=help)
+        self.subject = subject
+        self.loss = loss
+
+
+class NoGradientError(UnusableLossError):
     """What the model gave does not require grad, so that nothing can flow back from it."""
+
+
+class FrozenModelError(NoGradientError):
+    """It cannot, for no parameter requires grad."""
+
+
+class NonScalarError(UnusableLossError):
+    """The loss has more than one element, or none."""
 
 
 _LEAVE_INFERENCE = "leave torch.inference_mode() out of the way to the loss"
@@ -65,13 +98,16 @@ def first_trainable(output: object) -> NamedTensor:
             is_one_of_several = tensor.dim() == 0 and len(scalars) > 1
             found = NamedTensor(name=name, tensor=tensor)
             return _combined(scalars) if is_one_of_several else found
-    is_inference = any(tensor.is_inference() for _, tensor in named_tensors(output, "output"))
+    found_none = [tensor for _, tensor in named_tensors(output, "output")]
+    is_inference = any(tensor.is_inference() for tensor in found_none)
     raise NoGradientError(
         f"nothing in the model's output requires grad; it is {describe(output)}",
         cause=_why_no_gradient(is_inference=is_inference),
         help=_LEAVE_INFERENCE
         if is_inference
         else "return a tensor that depends on the parameters, without detach() or no_grad()",
+        subject="the model's output",
+        loss=next(iter(found_none), None),
     )
 
 
@@ -119,10 +155,12 @@ def checked_loss(value: object, made_by: str) -> torch.Tensor:
     if not isinstance(loss, torch.Tensor):
         raise _not_tensor(loss, made_by)
     if loss.numel() != 1:
-        raise GradscopeError(
+        raise NonScalarError(
             f"{made_by} is {describe(loss)}, not a scalar",
             cause="backward starts from one number",
             help="reduce it, as with .mean() or .sum(), or give --grad-output ones",
+            subject=made_by,
+            loss=loss,
         )
     if loss.dtype.is_complex:
         raise GradscopeError(
@@ -136,6 +174,8 @@ def checked_loss(value: object, made_by: str) -> torch.Tensor:
             help=_LEAVE_INFERENCE
             if loss.is_inference()
             else "look for detach(), .data, .item(), argmax() or torch.no_grad() on the way to it",
+            subject=made_by,
+            loss=loss,
         )
     return loss
 

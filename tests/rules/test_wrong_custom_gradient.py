@@ -8,7 +8,7 @@ from torch.autograd import Function
 from torch.autograd.function import once_differentiable
 
 import gradscope
-from gradscope.probes.custom_functions import backward_code
+from gradscope.capture.function_code import backward_code
 from gradscope.recording.evidence.custom_function import CustomFunctionRecord
 from gradscope.rules.engine import judge
 from gradscope.rules.wrong_custom_gradient import WrongCustomGradient

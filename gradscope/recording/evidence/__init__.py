@@ -8,6 +8,7 @@ from gradscope.recording.evidence.autograd_error import AutogradErrorRecord
 from gradscope.recording.evidence.comparison import ComparisonRecord
 from gradscope.recording.evidence.custom_function import CustomFunctionRecord
 from gradscope.recording.evidence.examination import ExaminationRecord
+from gradscope.recording.evidence.flush import FlushRecord
 from gradscope.recording.evidence.forward_stat import ForwardStat
 from gradscope.recording.evidence.horizon import HorizonRecord
 from gradscope.recording.evidence.influence import InfluenceRecord
@@ -23,6 +24,7 @@ EVIDENCE: tuple[type, ...] = (
     AutogradErrorRecord,
     CustomFunctionRecord,
     ExaminationRecord,
+    FlushRecord,
     ForwardStat,
     HorizonRecord,
     InfluenceRecord,

@@ -1,0 +1,298 @@
+"""An exception of autograd's: which node, which lines."""
+
+import linecache
+from collections.abc import Callable, Iterator
+from traceback import walk_tb
+from types import FrameType
+
+import torch
+from torch import Tensor
+from torch.autograd.graph import Node
+
+from gradscope.capture.edges import tensors
+from gradscope.capture.function_code import backward_code, function_of
+from gradscope.capture.graph_records import GraphPlace
+from gradscope.capture.lines import Line, created, is_users
+from gradscope.capture.session import StepCapture
+from gradscope.capture.sites import SiteMode
+from gradscope.errors import GradscopeError, UserCodeError
+from gradscope.recording.evidence.autograd_error import (
+    AutogradErrorRecord,
+    ErrorKind,
+    ErrorPlace,
+    PlaceRole,
+)
+from gradscope.target.outputs import (
+    FrozenModelError,
+    NoGradientError,
+    NonScalarError,
+    UnusableLossError,
+)
+
+_ENTRIES = {torch.autograd.backward.__code__: "tensors", torch.autograd.grad.__code__: "outputs"}
+"""The code of torch's ways into backward, and the argument that it starts from."""
+
+_TOLD_BY: tuple[tuple[str, ErrorKind], ...] = (
+    ("does not have a grad_fn", "no-graph"),
+    ("second time", "freed"),
+    ("modified by an inplace operation", "in-place"),
+    ("in-place operation", "in-place"),
+    ("being modified inplace", "in-place"),
+    ("has been modified inplace", "in-place"),
+    ("only for scalar outputs", "non-scalar"),
+)
+"""Parts of torch's messages: its exceptions are RuntimeErrors all."""
+
+
+def autograd_error(error: GradscopeError) -> BaseException | None:
+    """Return the exception of autograd's that ended a forward, None where it was another's."""
+    if isinstance(error, UnusableLossError):
+        return error
+    raised = error.__cause__
+    if raised is None:
+        return None
+    ran_backward = any(frame.f_code in _ENTRIES for frame, _ in walk_tb(raised.__traceback__))
+    return raised if ran_backward or kind_of(raised) == "in-place" else None
+
+
+def kind_of(error: BaseException) -> ErrorKind:
+    """Return what went wrong in autograd."""
+    if isinstance(error, NoGradientError):
+        return "no-graph"
+    if isinstance(error, NonScalarError):
+        return "non-scalar"
+    if not isinstance(error, RuntimeError):
+        return "other"
+    return next((kind for part, kind in _TOLD_BY if part in str(error)), "other")
+
+
+def backward_failed(capture: StepCapture, error: Exception) -> UserCodeError:
+    """Return an exception of backward with the line of the operation whose backward raised."""
+    failed = UserCodeError("backward raised an exception")
+    node = capture.last_operation()
+    if node is not None:
+        line = capture.line_of(capture.graph.nodes[node])
+        failed = UserCodeError(
+            f"backward failed in {capture.graph.operations[node]}",
+            cause=None if line is None else f"the backward of {_line_text(line)}",
+        )
+    failed.__cause__ = error
+    return failed
+
+
+def _line_text(line: Line) -> str:
+    path = line.code.co_filename
+    return f"{path}:{line.number}: {linecache.getline(path, line.number).strip()}"
+
+
+def subject_of(error: GradscopeError) -> str:
+    """Return what a forward ended in that backward could not start from; empty if it did."""
+    return error.subject if isinstance(error, UnusableLossError) else ""
+
+
+class StepFailedError(GradscopeError):
+    """A step that autograd ended.
+
+    Args:
+        shown: What the user is told.
+        raised: What autograd raised.
+        capture: What had been seen by then.
+        subject: What backward started from, or could not start from.
+    """
+
+    def __init__(
+        self, shown: GradscopeError, raised: BaseException, capture: StepCapture, subject: str
+    ) -> None:
+        super().__init__(shown.what, cause=shown.cause, help=shown.help)
+        self.shown, self.raised = shown, raised
+        self.capture, self.subject = capture, subject
+        self.root = _root(raised)
+        if not capture.graph.nodes and self.root is not None and self.root.requires_grad:
+            capture.trace(self.root)
+
+
+def _root(error: BaseException) -> Tensor | None:
+    """Return the tensor that backward started from, or should have."""
+    if isinstance(error, UnusableLossError):
+        return error.loss
+    for frame, _ in walk_tb(error.__traceback__):
+        if frame.f_code in _ENTRIES:
+            return next(tensors(frame.f_locals.get(_ENTRIES[frame.f_code])), None)
+    return None
+
+
+class Diagnosis:
+    """Finds the lines that explain why a step failed.
+
+    Args:
+        failed: The step.
+        earlier: Where the operations of earlier forwards came from: what is kept of them may be
+            the cause.
+    """
+
+    def __init__(self, failed: StepFailedError, earlier: list[SiteMode]) -> None:
+        self._failed, self._capture, self._raised = failed, failed.capture, failed.raised
+        self._earlier = earlier
+        self._graph = failed.capture.graph
+        self._node = self._raising_node()
+
+    def record(
+        self,
+        place: GraphPlace | None,
+        site_of: Callable[[Line | None], int | None],
+        *,
+        step: int,
+        parameters: int,
+    ) -> AutogradErrorRecord:
+        """Return what is known.
+
+        Args:
+            place: Where the records of the graph are; None where there is no graph.
+            site_of: Returns the index of a line's record.
+            step: 0 for the target's own, else the number of the probing one.
+            parameters: How many the model has.
+        """
+        node = self._node
+        function = None if node is None else function_of(self._graph.nodes[node])
+        return AutogradErrorRecord(
+            kind="freed" if self._is_older(node) else kind_of(self._raised),
+            step=step,
+            exception=type(self._raised).__name__,
+            message=str(self._raised).strip(),
+            subject=self._failed.subject,
+            node=None if node is None or place is None else place.first_node + node,
+            function=None if function is None else function.__name__,
+            frozen=parameters if isinstance(self._raised, FrozenModelError) else None,
+            places=tuple(
+                ErrorPlace(role=role, site=site_of(line), operation=operation)
+                for role, line, operation in self._places()
+                if line is not None or role in ("cut", "unrecorded")
+            ),
+        )
+
+    def _places(self) -> Iterator[tuple[PlaceRole, Line | None, str]]:
+        yield from self._frames()
+        node = self._node
+        if node is not None:
+            yield "forward", self._line_of(node), self._graph.operations[node]
+        kind = kind_of(self._raised)
+        if kind == "no-graph":
+            yield from self._cut()
+        elif node is not None and kind in ("freed", "in-place"):
+            yield from self._reuse(node)
+        if kind == "in-place":
+            yield from self._write()
+
+    def _frames(self) -> Iterator[tuple[PlaceRole, Line | None, str]]:
+        """Yield the user's lines in the traceback: the call of backward, and what it ran."""
+        call, inside, is_in_backward = None, None, False
+        for frame, number in walk_tb(self._raised.__traceback__):
+            is_in_backward = is_in_backward or frame.f_code in _ENTRIES
+            if is_users(frame.f_code):
+                if is_in_backward:
+                    inside = Line(frame.f_code, number)
+                else:
+                    call = Line(frame.f_code, number)
+        if is_in_backward:
+            yield "call", call, "backward"
+            yield "inside", inside or self._return_of_function(), ""
+
+    def _return_of_function(self) -> Line | None:
+        """Return the line on which a custom function returned what autograd refuses."""
+        if self._node is None or "returned an" not in str(self._raised):
+            return None
+        function = function_of(self._graph.nodes[self._node])
+        return None if function is None else backward_code(function)
+
+    def _cut(self) -> Iterator[tuple[PlaceRole, Line | None, str]]:
+        """Yield what left the loss without history: the last cut before it."""
+        tracker, root = self._capture.cuts, self._failed.root
+        known = tracker.before(root) if root is not None else []
+        if not known:  # numbers that left torch could not be followed
+            known = [place for place, cut in enumerate(tracker.cuts) if cut.kind == "read"][-1:]
+        if not known:
+            return
+        cut = tracker.cuts[known[-1]]
+        if cut.kind != "no-grad":
+            is_attribute = cut.operation == "data"
+            yield "cut", cut.line, ".data" if is_attribute else f"{cut.operation}()"
+            return
+        # Of those the first is where it began.
+        place = next(other for other in known if tracker.cuts[other].kind == "no-grad")
+        yield "switch", self._capture.switches.before(place), ""
+        yield "unrecorded", tracker.cuts[place].line, tracker.cuts[place].operation
+
+    def _reuse(self, node: int) -> Iterator[tuple[PlaceRole, Line | None, str]]:
+        """Yield who went through a node before, or who took it from an earlier graph."""
+        number = created(self._graph.nodes[node])
+        call = None if number is None else self._capture.backwards.that_freed(number)
+        if call is not None:
+            yield "freed", call.line, "backward"
+        if self._is_older(node):
+            for source, successors in enumerate(self._graph.successors):
+                if not self._is_older(source) and any(self._is_older(n) for n, _ in successors):
+                    yield "reuse", self._line_of(source), self._graph.operations[source]
+                    return
+
+    def _write(self) -> Iterator[tuple[PlaceRole, Line | None, str]]:
+        if self._node is None:  # it was refused in the forward
+            frames = list(walk_tb(self._raised.__traceback__))
+            users = [Line(frame.f_code, number) for frame, number in frames if _is_users(frame)]
+            yield "write", users[-1] if users else None, ""
+            return
+        number = created(self._graph.nodes[self._node])
+        write = self._capture.writes.culprit(str(self._raised), number)
+        if write is not None:
+            yield "write", write.line, write.operation
+
+    def _raising_node(self) -> int | None:
+        """Return the node whose backward raised, or from which it could not start."""
+        kind = kind_of(self._raised)
+        if not self._graph.nodes or kind == "no-graph":
+            return None
+        if kind == "non-scalar":
+            return 0
+        node = self._capture.last_operation()
+        if node is not None:
+            return node
+        # The user's own backward, which was not watched.
+        is_cause = {"freed": self._was_freed, "in-place": _is_spoilt}.get(kind)
+        if is_cause is None:
+            return None
+        nodes = enumerate(self._graph.nodes)
+        return next((place for place, node in nodes if is_cause(node)), None)
+
+    def _was_freed(self, node: Node) -> bool:
+        number = created(node)
+        return number is not None and (
+            number < self._capture.first_number
+            or self._capture.backwards.that_freed(number) is not None
+        )
+
+    def _is_older(self, node: int | None) -> bool:
+        """Return whether a node was made before this forward."""
+        number = None if node is None else created(self._graph.nodes[node])
+        return number is not None and number < self._capture.first_number
+
+    def _line_of(self, node: int) -> Line | None:
+        number = created(self._graph.nodes[node])
+        if number is None or not self._is_older(node):
+            return self._capture.line_of(self._graph.nodes[node])
+        lines = (sites.find(number) for sites in self._earlier)
+        return next((line for line in lines if line is not None), None)
+
+
+def _is_users(frame: FrameType) -> bool:
+    return is_users(frame.f_code)
+
+
+def _is_spoilt(node: Node) -> bool:
+    """Return whether a tensor that a node saved was written to since."""
+    names = [name for name in dir(node) if name.startswith("_saved_")]
+    for name in (*names, "saved_tensors"):
+        try:
+            getattr(node, name, None)
+        except RuntimeError as error:
+            if kind_of(error) == "in-place":
+                return True
+    return False

@@ -1,0 +1,108 @@
+"""Which lines wrote into tensors in place."""
+
+import re
+from collections.abc import Mapping
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+from torch._C import DisableTorchFunction
+
+from gradscope.capture.lines import Line, sequence_number
+
+_NO_WRITES = frozenset({"detach_", "rename_", "requires_grad_", "retain_grad", "share_memory_"})
+
+_BY_OPTION = frozenset(
+    name
+    for name, function in vars(torch.nn.functional).items()
+    if "inplace" in getattr(getattr(function, "__code__", None), "co_varnames", ())
+)
+"""Functions that write in place where their argument `inplace` says so."""
+
+
+def _in_place_names() -> frozenset[str]:
+    named = {name for owner in (Tensor, torch) for name in dir(owner) if name.endswith("_")}
+    return frozenset(
+        {name for name in named if not name.endswith("__")} - _NO_WRITES | {"__setitem__"}
+    )
+
+
+_VERSIONS = re.compile(r"\[([\d, ]*)\]\].* is at version (\d+); expected version (\d+)")
+
+
+class Write(NamedTuple):
+    """One write into one tensor."""
+
+    operation: str
+    line: Line | None
+    storage: int
+    version: int
+    """Of the tensor after it."""
+    shape: tuple[int, ...]
+    number: int
+    """The number of the next node at that time."""
+
+
+class WriteWitness:
+    """Notes every write in place of the forward, and no tensor."""
+
+    names = _in_place_names() | _BY_OPTION
+
+    def __init__(self) -> None:
+        self.writes: list[Write] = []
+
+    def see(
+        self,
+        name: str,
+        args: tuple[object, ...],
+        kwargs: Mapping[str, object] | None,
+        result: object,
+        line: Line | None,
+    ) -> None:
+        """Note what was written to, as far as it counts its versions."""
+        if name in _BY_OPTION and not (kwargs and kwargs.get("inplace")):
+            return
+        written = args[0] if args else None
+        with DisableTorchFunction():
+            for tensor in written if isinstance(written, list | tuple) else (written,):
+                if isinstance(tensor, Tensor) and _has_versions(tensor):
+                    storage = tensor.untyped_storage().data_ptr()
+                    shape, version = tuple(tensor.shape), tensor._version
+                    self.writes.append(
+                        Write(name, line, storage, version, shape, sequence_number())
+                    )
+
+    def culprit(self, message: str, after: int | None) -> Write | None:
+        """Return the first write that spoilt a saved tensor.
+
+        Args:
+            message: Of the exception, which tells the tensor's shape and versions.
+            after: The number of the node that saved it.
+        """
+        told = _VERSIONS.search(message)
+        if told is None:
+            return None
+        shape = tuple(int(size) for size in told[1].split(",") if size.strip())
+        found, expected = int(told[2]), int(told[3])
+        fitting = [
+            write
+            for write in self.writes
+            if expected < write.version <= found and (after is None or write.number > after)
+        ]
+        # Of several tensors with as many writes: one of its shape, not written to any more often.
+        alike = [write for write in fitting if write.shape == shape]
+        last = {write.storage: write.version for write in self.writes}
+        return next(
+            (
+                write
+                for choice in (alike, fitting)
+                for is_last in (True, False)
+                for write in choice
+                if not is_last or last[write.storage] == found
+            ),
+            None,
+        )
+
+
+def _has_versions(tensor: Tensor) -> bool:
+    return tensor.layout is torch.strided and not tensor.is_meta and not tensor.is_inference()

@@ -1,0 +1,52 @@
+"""Exceptions of autograd's, as the rules about them tell of them."""
+
+import re
+from collections.abc import Iterator
+
+from gradscope.recording.evidence.autograd_error import AutogradErrorRecord, ErrorKind
+from gradscope.recording.finding import RelatedLocation
+from gradscope.rules.case import Case
+from gradscope.rules.rule import Evidence
+
+
+def errors_of(case: Case, kind: ErrorKind) -> Iterator[AutogradErrorRecord]:
+    """Yield the errors of one kind."""
+    for record in case.recording.evidence_of(AutogradErrorRecord):
+        if record.kind == kind:
+            yield record
+
+
+def site_of(record: AutogradErrorRecord, *roles: str) -> int | None:
+    """Return the line of the first of the roles that has one."""
+    sites = (place.site for role in roles if (place := record.place(role)) is not None)
+    return next((site for site in sites if site is not None), None)
+
+
+def related_to(
+    case: Case, record: AutogradErrorRecord, site: int | None, **roles: str
+) -> Iterator[RelatedLocation | None]:
+    """Yield the other lines that take part, with what happens there."""
+    told = {site}
+    for role, message in roles.items():
+        other = site_of(record, role)
+        if other not in told:
+            told.add(other)
+            yield case.related(other, message)
+
+
+def operation_of(case: Case, record: AutogradErrorRecord) -> str:
+    """Return the operation whose backward raised, as `Tanh`; empty where it is not known."""
+    if record.node is None:
+        return record.function or ""
+    return re.sub(r"Backward\d*$", "", case.recording.nodes[record.node].operation)
+
+
+def evidence_of(record: AutogradErrorRecord) -> Evidence:
+    """Return what every one of these findings says."""
+    return {"exception": record.exception, "message": first_line(record), "step": record.step}
+
+
+def first_line(record: AutogradErrorRecord) -> str:
+    """Return an exception's message as far as it fits into a sentence, without torch's advice."""
+    lines = record.message.splitlines()
+    return lines[0].partition(" Hint: ")[0].removesuffix(".") if lines else ""
