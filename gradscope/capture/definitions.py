@@ -4,6 +4,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from types import FrameType
 from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary, ref
 
@@ -24,6 +25,26 @@ class Registration(NamedTuple):
     module: ref[nn.Module]
     name: str
     line: Line | None
+    order: int
+    """Of all that was noted, ascending."""
+
+
+class Replacement(NamedTuple):
+    """Another parameter took the place of one, or another module that of the one it was in."""
+
+    module: ref[nn.Module]
+    """In which it happened."""
+    name: str
+    """What the parameter was called there, as `head.weight`."""
+    line: Line | None
+
+
+class Construction(NamedTuple):
+    """An optimizer was made."""
+
+    line: Line | None
+    order: int
+    """Of all that was noted, ascending."""
 
 
 @dataclass(slots=True)
@@ -36,10 +57,17 @@ class Definitions:
     """By module that took the place of another under the same name: the line."""
     parameters: WeakTensorKeyDictionary = field(default_factory=WeakTensorKeyDictionary)
     """By parameter: its first `Registration`."""
-    optimizers: WeakKeyDictionary[torch.optim.Optimizer, Line | None] = field(
+    replaced: WeakTensorKeyDictionary = field(default_factory=WeakTensorKeyDictionary)
+    """By parameter that lost its place in a module: its last `Replacement`."""
+    optimizers: WeakKeyDictionary[torch.optim.Optimizer, Construction] = field(
         default_factory=WeakKeyDictionary
     )
     """Every optimizer, in the order in which they were made."""
+
+    def replacement(self, parameter: Tensor) -> Replacement | None:
+        """Return where a parameter lost its place in a module, None where nobody saw it."""
+        found: Replacement | None = self.replaced.get(parameter)
+        return found
 
     def registration(self, parameter: Tensor) -> Registration | None:
         """Return where a parameter was first given to a module, None where nobody saw it."""
@@ -75,6 +103,7 @@ class _Watch:
 
     def __init__(self) -> None:
         self._caller = Caller()
+        self._noted = 0
         self.found = Definitions()
 
     def note_module(self, parent: nn.Module, name: str, module: nn.Module | None) -> None:
@@ -86,13 +115,35 @@ class _Watch:
         replaced = parent._modules.get(name)
         if replaced is not None and replaced is not module:
             self.found.replacements[module] = line
+            for inner, parameter in replaced.named_parameters():
+                place = Replacement(ref(parent), f"{name}.{inner}", line)
+                self.found.replaced[parameter] = place
 
     def note_parameter(self, module: nn.Module, name: str, parameter: Tensor | None) -> None:
-        if parameter is not None and parameter not in self.found.parameters:
-            self.found.parameters[parameter] = Registration(ref(module), name, self._line())
+        if parameter is None:
+            return
+        if parameter not in self.found.parameters:
+            line, order = self._line(), self._next()
+            self.found.parameters[parameter] = Registration(ref(module), name, line, order)
+        replaced = module._parameters.get(name)
+        if replaced is not None and replaced is not parameter:
+            self.found.replaced[replaced] = Replacement(ref(module), name, self._line())
 
     def note_optimizer(self, optimizer: torch.optim.Optimizer) -> None:
-        self.found.optimizers[optimizer] = self._line()
+        frame: FrameType | None = sys._getframe(2)
+        # Where a class of the user's calls this, the line that made the optimizer is further out.
+        while frame and frame.f_code.co_name == "__init__" and _is_self(frame, optimizer):
+            frame = frame.f_back
+        self.found.optimizers[optimizer] = Construction(self._caller.line(frame), self._next())
+
+    def _next(self) -> int:
+        self._noted += 1
+        return self._noted
 
     def _line(self) -> Line | None:
         return self._caller.line(sys._getframe(2))
+
+
+def _is_self(frame: FrameType, optimizer: torch.optim.Optimizer) -> bool:
+    names = frame.f_code.co_varnames[:1]
+    return any(frame.f_locals.get(name) is optimizer for name in names)

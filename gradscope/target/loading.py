@@ -87,6 +87,7 @@ def _assemble(
         batch=batch,
         forward=forward,
         optimizer=found.optimizer,
+        stale_optimizer=found.stale,
         seed=options.seed,
         notes=(*notes, *notes_on_batch(model, batch, objective), *found.notes),
     )

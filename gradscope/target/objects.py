@@ -52,6 +52,7 @@ def target_from_objects(
         batch=batch,
         forward=Forward(model=model, batch=batch, objective=objective, seed=seed),
         optimizer=found.optimizer,
+        stale_optimizer=found.stale,
         seed=seed,
         notes=(*notes_on_batch(model, batch, objective), *found.notes),
     )

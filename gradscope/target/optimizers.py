@@ -1,7 +1,7 @@
 """Finds the optimizer, and makes sure that it is one and that it is the model's."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import nn
@@ -17,6 +17,8 @@ class FoundOptimizer:
     """An optimizer that holds parameters of the model, or why there is none."""
 
     optimizer: torch.optim.Optimizer | None
+    stale: torch.optim.Optimizer | None = None
+    """One that the user gave for this model and that holds none of its parameters."""
     notes: tuple[str, ...] = ()
 
 
@@ -28,13 +30,19 @@ def find_optimizer(source: Source, setup: Mapping[str, object], model: nn.Module
         UserCodeError: Building it raised.
     """
     if "optimizer" in setup:
-        return usable_optimizer(_built(setup["optimizer"], "optimizer", model), model)
+        given = setup["optimizer"]
+        found = usable_optimizer(_built(given, "optimizer", model), model)
+        is_built = not isinstance(given, torch.optim.Optimizer)
+        return found if is_built or setup.get("model") is model else replace(found, stale=None)
     factory = getattr(source.module, "build_optimizer", None)
     if callable(factory):
         return usable_optimizer(_built(factory, "build_optimizer", model), model)
     optimizer = getattr(source.module, "optimizer", None)
     is_one = isinstance(optimizer, torch.optim.Optimizer)
-    return usable_optimizer(optimizer if is_one else None, model)
+    found = usable_optimizer(optimizer if is_one else None, model)
+    # Of a model that was built for the inspection, the file's optimizer cannot know.
+    is_for_it = any(value is model for value in vars(source.module).values())
+    return found if is_for_it else replace(found, stale=None)
 
 
 def usable_optimizer(optimizer: object, model: nn.Module) -> FoundOptimizer:
@@ -50,7 +58,7 @@ def usable_optimizer(optimizer: object, model: nn.Module) -> FoundOptimizer:
     if any(id(parameter) in held for parameter in model.parameters()):
         return FoundOptimizer(optimizer=checked)
     note = "the optimizer holds none of the model's parameters: it is not used"
-    return FoundOptimizer(optimizer=None, notes=(note,))
+    return FoundOptimizer(optimizer=None, stale=checked, notes=(note,))
 
 
 def _built(value: object, name: str, model: nn.Module) -> torch.optim.Optimizer:

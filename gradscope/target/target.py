@@ -34,5 +34,7 @@ class Target:
     optimizer: torch.optim.Optimizer | None
     seed: int | None
     """Set before each forward; None leaves the random state alone."""
+    stale_optimizer: torch.optim.Optimizer | None = None
+    """One that the user gave for this model and that holds none of its parameters."""
     notes: tuple[str, ...] = ()
     """What was decided for the user and is worth telling, as dropped batch keys."""
