@@ -1,0 +1,148 @@
+"""Whether half precision loses gradients: backward again from a larger loss.
+
+Multiplied by a power of two, a gradient keeps all its digits. An element that was zero before and
+is not any more had been too small for its type.
+"""
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import torch
+from torch import Tensor
+
+from gradscope.capture.lines import Caller, Line
+from gradscope.errors import GradscopeError
+from gradscope.probes.scene import Scene
+from gradscope.recording.evidence.flush import FlushedGradient, FlushRecord
+
+_FACTORS = (2.0**16, 2.0**12, 2.0**8, 2.0**4)
+_NARROW = tuple(
+    dtype
+    for name in (
+        "float8_e4m3fn",
+        "float8_e4m3fnuz",
+        "float8_e5m2",
+        "float8_e5m2fnuz",
+        "float16",
+        "bfloat16",
+    )
+    if (dtype := getattr(torch, name, None)) is not None
+)
+"""Types of less than 32 bits, the narrowest range first."""
+
+
+def examine_half_precision(scene: Scene) -> str | None:
+    """Compare the gradients with those of a larger loss, where any go through half precision."""
+    dtype = _narrowest(scene)
+    if dtype is None:
+        return None
+    if scene.opaque or not scene.reruns:
+        return "the forward is not run again"
+    try:
+        with _autocast_lines() as lines:
+            loss = scene.forward().loss
+    except GradscopeError as error:
+        return f"the forward raised when it was run again: {error.what}"
+    if loss.numel() != 1:
+        return "backward does not start from a loss"
+    places = [p for p in sorted(scene.measured.reached) if scene.named.parameters[p].requires_grad]
+    scaled = _scaled(loss, [scene.named.parameters[place] for place in places])
+    if isinstance(scaled, str):
+        return scaled
+    factor, gradients = scaled
+    line = next((line for line, chosen in lines if chosen is dtype), None)
+    scene.assembler.note(
+        FlushRecord(
+            dtype=str(dtype).removeprefix("torch."),
+            factor=factor,
+            site=scene.assembler.site_of(line or _first_cast(scene, dtype)),
+            gradients=tuple(
+                _compared(place, scene.named.parameters[place].grad, gradient)
+                for place, gradient in zip(places, gradients, strict=True)
+                if gradient is not None
+            ),
+        )
+    )
+    return None
+
+
+def _narrowest(scene: Scene) -> torch.dtype | None:
+    """Return the narrowest type of half precision among the tensors of the graph."""
+    met = {
+        metadata.dtype
+        for node in scene.capture.graph.nodes
+        for metadata in node._input_metadata
+        if not metadata.is_nested_tensor
+    }
+    return next((dtype for dtype in _NARROW if dtype in met), None)
+
+
+def _first_cast(scene: Scene, dtype: torch.dtype) -> Line | None:
+    """Return the line of the first operation that casts to a type by itself."""
+    graph = scene.capture.graph
+    casts = [
+        node
+        for index, node in enumerate(graph.nodes)
+        if graph.operations[index] == "ToCopyBackward0" and node._input_metadata[0].dtype is dtype
+    ]
+    first = min(casts, key=lambda node: node._sequence_nr(), default=None)
+    return None if first is None else scene.capture.line_of(first)
+
+
+def _scaled(
+    loss: Tensor, parameters: list[torch.nn.Parameter]
+) -> tuple[float, tuple[Tensor | None, ...]] | str:
+    """Return the largest factor that overflows nowhere, with the gradients of the loss times it."""
+    for factor in _FACTORS:
+        try:
+            gradients = torch.autograd.grad(
+                loss,
+                parameters,
+                torch.full_like(loss, factor),
+                retain_graph=True,
+                allow_unused=True,
+            )
+        except RuntimeError as error:  # as under a reentrant checkpoint
+            return f"backward raised when it was run again: {str(error).splitlines()[0]}"
+        if all(gradient is None or _is_finite(gradient) for gradient in gradients):
+            return factor, gradients
+    return "gradients overflow when the loss is made larger"
+
+
+def _is_finite(gradient: Tensor) -> bool:
+    return bool(_values(gradient).isfinite().all())
+
+
+def _values(gradient: Tensor) -> Tensor:
+    return gradient.coalesce().values() if gradient.is_sparse else gradient
+
+
+def _compared(place: int, before: Tensor | None, after: Tensor) -> FlushedGradient:
+    if before is None or before.is_sparse or after.is_sparse:
+        return FlushedGradient(parameter=place, elements=0, flushed=0)
+    lives = after != 0
+    return FlushedGradient(
+        parameter=place,
+        elements=int(lives.sum()),
+        flushed=int((lives & (before == 0)).sum()),
+    )
+
+
+@contextmanager
+def _autocast_lines() -> Iterator[list[tuple[Line, torch.dtype]]]:
+    """Note the lines that enter `torch.autocast`, and the types that they choose."""
+    caller, found = Caller(), list[tuple[Line, torch.dtype]]()
+    original = torch.autocast.__enter__
+
+    def noted(autocast: torch.autocast) -> object:
+        line = caller.line(sys._getframe(1))
+        if line is not None and autocast._enabled and autocast.fast_dtype is not None:
+            found.append((line, autocast.fast_dtype))
+        return original(autocast)  # type: ignore[no-untyped-call]
+
+    torch.autocast.__enter__ = noted  # type: ignore[method-assign]
+    try:
+        yield found
+    finally:
+        torch.autocast.__enter__ = original  # type: ignore[method-assign]
