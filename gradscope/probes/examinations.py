@@ -3,29 +3,39 @@
 from collections.abc import Callable
 
 from gradscope.capture.assemble import Assembler
+from gradscope.probes.attributes import examine_attributes
 from gradscope.probes.comparisons import examine_comparisons
 from gradscope.probes.custom_functions import examine_custom_functions
 from gradscope.probes.forward_values import examine_forward
 from gradscope.probes.horizons import examine_horizons
+from gradscope.probes.freezes import examine_freezes
 from gradscope.probes.influence import examine_influence
 from gradscope.probes.leaves import examine_leaves
 from gradscope.probes.nonfinite_origins import examine_nonfinite
+from gradscope.probes.optimizers import examine_optimizers
 from gradscope.probes.scaled_backward import examine_half_precision
 from gradscope.probes.scene import Scene
+from gradscope.probes.symmetry import examine_symmetry
+from gradscope.probes.twins import examine_twins
 from gradscope.recording.evidence.examination import ExaminationRecord
 
 Examine = Callable[[Scene], str | None]
 """Notes what it finds in the scene's assembler; returns why it could not be made, else None."""
 
 EXAMINATIONS: tuple[tuple[str, Examine], ...] = (
+    ("attributes", examine_attributes),
     ("comparisons", examine_comparisons),
     ("custom functions", examine_custom_functions),
     ("forward", examine_forward),
+    ("freezes", examine_freezes),
     ("half precision", examine_half_precision),
     ("horizons", examine_horizons),
     ("influence", examine_influence),
     ("leaves", examine_leaves),
     ("non-finite", examine_nonfinite),
+    ("optimizers", examine_optimizers),
+    ("symmetry", examine_symmetry),
+    ("twins", examine_twins),
 )
 """Name, as rules ask for it, and examination."""
 

@@ -130,9 +130,7 @@ def _places(scene: Scene, wanted: set[int]) -> dict[int, _Place]:
 
 def _kept(scene: Scene) -> Iterator[tuple[Tensor, _Place]]:
     """Yield the tensors that the model's modules keep beside their parameters."""
-    # Parameters that a module holds and that were none of the model's before the forward.
-    for name, parameter in scene.target.model.named_parameters():
-        yield parameter, _Place(name, None, "", "Parameter", False, "late")
+    yield from _late_parameters(scene)
     seen = {id(module) for module in scene.named.modules}
     for index, module in enumerate(scene.named.modules):
         path = scene.named.module_records[index].path
@@ -149,6 +147,27 @@ def _kept(scene: Scene) -> Iterator[tuple[Tensor, _Place]]:
             place = _Place("", index, name, kind, aside, "attribute")
             for tensor, inner in _named_tensors(value, f"{prefix}{name}", seen):
                 yield tensor, place._replace(name=inner)
+
+
+def _late_parameters(scene: Scene) -> Iterator[tuple[Tensor, _Place]]:
+    """Yield the parameters of the model that were none before the forward."""
+    known = {id(parameter) for parameter in scene.named.parameters}
+    for name, parameter in scene.target.model.named_parameters():
+        if id(parameter) not in known:
+            owner, attribute = _giver(scene, name)
+            yield parameter, _Place(name, owner, attribute, "Parameter", False, "late")
+
+
+def _giver(scene: Scene, name: str) -> tuple[int, str]:
+    """Return the module that was there before the forward and got what a name leads to."""
+    places = {id(module): place for place, module in enumerate(scene.named.modules)}
+    module: nn.Module = scene.target.model
+    for part in name.split("."):
+        inner = module._modules.get(part)
+        if inner is None or id(inner) not in places:
+            return places.get(id(module), 0), part
+        module = inner
+    return places.get(id(module), 0), name
 
 
 def _is_in_eval_mode(value: object) -> bool:

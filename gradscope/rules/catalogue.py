@@ -5,6 +5,7 @@ from gradscope.rules.backward_twice import BackwardTwice
 from gradscope.rules.dead_unit import DeadUnit
 from gradscope.rules.exploding_gradient import ExplodingGradient
 from gradscope.rules.float16_without_scaler import Float16WithoutScaler
+from gradscope.rules.frozen_head import FrozenHead
 from gradscope.rules.gradient_cut import GradientCut
 from gradscope.rules.gradient_underflow import GradientUnderflow
 from gradscope.rules.in_place_modification import InPlaceModification
@@ -39,6 +40,7 @@ RULES: tuple[type[Rule], ...] = (
     ZeroGradient,
     UnregisteredParameter,
     InputRequiresGrad,
+    FrozenHead,
     NoGraph,
     BackwardTwice,
     InPlaceModification,

@@ -59,7 +59,7 @@ class GradientCut(Rule):
 
     def check(self, case: Case) -> Iterator[Finding]:
         """Yield a finding for every line that cuts parameters off."""
-        reach = Reach(case)
+        reach = case.shared(Reach)
         for stop in reach.stops:
             if stop.cut.kind != "non-differentiable" and not reach.draws(stop):
                 yield self._finding(case, reach, stop)

@@ -68,7 +68,7 @@ class NonDifferentiableOperation(Rule):
 
     def check(self, case: Case) -> Iterator[Finding]:
         """Yield a finding for every line that has no derivative."""
-        reach = Reach(case)
+        reach = case.shared(Reach)
         for stop in reach.stops:
             draws = reach.draws(stop)
             if draws or stop.cut.kind == "non-differentiable":

@@ -57,7 +57,7 @@ class UnusedParameter(Rule):
 
     def check(self, case: Case) -> Iterator[Finding]:
         """Yield a finding for the unused parts of every module, those that run and the others."""
-        reach = Reach(case)
+        reach = case.shared(Reach)
         stopped = {parameter for stop in reach.stops for parameter in stop.parameters}
         unused = reach.lost - stopped - case.parameter_nodes.keys()
         groups: dict[tuple[int | None, bool], list[Part]] = {}

@@ -132,10 +132,14 @@ class ZeroGradient(Rule):
 
 def _is_left_out(case: Case, end: DeadEnd) -> bool:
     """Return whether modules built alike learn, as experts that were chosen do."""
-    reach = Reach(case)
+    reach = case.shared(Reach)
     learning = reach.learning - set(end.parameters)
-    return not end.zeros and end.node.operation.startswith(_ROUTING) and all(
-        reach.subtrees.has_twin(part, learning) for part in reach.subtrees.parts(end.parameters)
+    return (
+        not end.zeros
+        and end.node.operation.startswith(_ROUTING)
+        and all(
+            reach.subtrees.has_twin(part, learning) for part in reach.subtrees.parts(end.parameters)
+        )
     )
 
 

@@ -4,6 +4,7 @@ A kind of evidence is a frozen dataclass with a `table`, whose fields are number
 tensor references, and tuples or dataclasses of these; the recording's file gets a table for it.
 """
 
+from gradscope.recording.evidence.attribute import AttributeRecord
 from gradscope.recording.evidence.autograd_error import AutogradErrorRecord
 from gradscope.recording.evidence.comparison import ComparisonRecord
 from gradscope.recording.evidence.custom_function import CustomFunctionRecord
@@ -11,28 +12,38 @@ from gradscope.recording.evidence.examination import ExaminationRecord
 from gradscope.recording.evidence.flush import FlushRecord
 from gradscope.recording.evidence.forward_stat import ForwardStat
 from gradscope.recording.evidence.horizon import HorizonRecord
+from gradscope.recording.evidence.freeze import FreezeRecord, ReplacementRecord
 from gradscope.recording.evidence.influence import InfluenceRecord
 from gradscope.recording.evidence.leaf import LeafRecord
 from gradscope.recording.evidence.nonfinite import NonfiniteRecord
+from gradscope.recording.evidence.optimizer import OptimizerRecord
 from gradscope.recording.evidence.saturation import SaturationRecord
 from gradscope.recording.evidence.softmax import SoftmaxRecord
 from gradscope.recording.evidence.source import SourceRecord
+from gradscope.recording.evidence.symmetry import SymmetryRecord
+from gradscope.recording.evidence.twin import TwinRecord
 from gradscope.recording.evidence.unit import UnitRecord
 
 EVIDENCE: tuple[type, ...] = (
-    ComparisonRecord,
+    AttributeRecord,
     AutogradErrorRecord,
+    ComparisonRecord,
     CustomFunctionRecord,
     ExaminationRecord,
     FlushRecord,
     ForwardStat,
+    FreezeRecord,
     HorizonRecord,
     InfluenceRecord,
     LeafRecord,
     NonfiniteRecord,
+    OptimizerRecord,
+    ReplacementRecord,
     SaturationRecord,
     SoftmaxRecord,
     SourceRecord,
+    SymmetryRecord,
+    TwinRecord,
     UnitRecord,
 )
 """Every kind, in the order of their tables in a file."""

@@ -1,0 +1,60 @@
+"""Looks for what was frozen and replaced: the lines, as far as the source tells."""
+
+import linecache
+import re
+from collections.abc import Iterator
+from types import CodeType
+
+from gradscope.capture.lines import Line
+from gradscope.probes.scene import Scene
+from gradscope.recording.evidence.freeze import FreezeRecord, ReplacementRecord
+
+_FREEZES = re.compile(r"requires_grad(\s*=\s*False|_\(\s*(requires_grad\s*=\s*)?False)")
+
+
+def examine_freezes(scene: Scene) -> str | None:
+    """Note which modules were replaced, and the lines that freeze parameters."""
+    for place, module in enumerate(scene.named.modules):
+        line = scene.definitions.replacements.get(module)
+        if line is not None:
+            site = scene.assembler.site_of(line)
+            scene.assembler.note(ReplacementRecord(module=place, site=site))
+    for file in sorted(_files(scene)):
+        for line in _freezing_lines(file):
+            site = scene.assembler.site_of(line)
+            if site is not None:
+                scene.assembler.note(FreezeRecord(site=site))
+    return None
+
+
+def _files(scene: Scene) -> set[str]:
+    """Return the files in which frozen parameters, and the modules that hold them, are made."""
+    lines = []
+    for parameter in scene.named.parameters:
+        if not parameter.requires_grad:
+            registration = scene.definitions.registration(parameter)
+            lines.append(None if registration is None else registration.line)
+    return {line.code.co_filename for line in lines if line is not None}
+
+
+def _freezing_lines(file: str) -> Iterator[Line]:
+    source = linecache.getlines(file)
+    numbers = [number for number, text in enumerate(source, 1) if _FREEZES.search(text)]
+    if not numbers:
+        return
+    try:
+        code = compile("".join(source), file, "exec", dont_inherit=True)
+    except SyntaxError:  # magic commands of a notebook
+        return
+    for number in numbers:
+        yield Line(_innermost(code, number), number)
+
+
+def _innermost(code: CodeType, number: int) -> CodeType:
+    """Return the function that holds a line."""
+    for inner in code.co_consts:
+        if isinstance(inner, CodeType):
+            last = max((line for *_, line in inner.co_lines() if line is not None), default=0)
+            if inner.co_firstlineno <= number <= last:
+                return _innermost(inner, number)
+    return code

@@ -1,0 +1,159 @@
+"""GS214: the layer that feeds the loss is frozen."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import ClassVar
+
+from gradscope.recording.evidence.freeze import FreezeRecord, ReplacementRecord
+from gradscope.recording.finding import Finding, Severity
+from gradscope.recording.records import ModuleCallRecord, ParameterRecord, Site
+from gradscope.rules.case import Case
+from gradscope.rules.rule import Rule
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FrozenHead(Rule):
+    """The layer that feeds the loss is frozen while layers before it learn.
+
+    What it finds:
+        A model whose last layer with weights requires no grad, although (nearly) every other layer
+        does, or although it was put in the place of another one, as a new classifier.
+
+    Why it matters:
+        A loop that was meant to freeze the backbone froze the head too, or froze it instead. The
+        layers before have to fit a random projection, and the loss stalls early.
+
+    How it is measured:
+        The head is the module with a weight matrix of its own whose output is nearest to the loss.
+        Of the other layers no more than `most_frozen` may be frozen, unless the head replaced
+        another module and is the only replacement that is frozen.
+
+    How to fix it:
+        Freeze the backbone before the head is replaced, or give the head its
+        `requires_grad_(True)` back.
+
+    When it may be wrong:
+        A classifier that is fixed by intent, as a simplex of class means. Left out are models that
+        are mostly frozen (adapters, prompts, a frozen discriminator), and heads whose weight is
+        tied to another layer's.
+
+    Source:
+        discuss.pytorch.org 84911: a freezing loop that froze the new classifier as well.
+    """
+
+    code: ClassVar[str] = "GS214"
+    name: ClassVar[str] = "frozen-head"
+    level: ClassVar[Severity] = "warning"
+    explains: ClassVar[tuple[str, ...]] = ("GS208",)
+
+    most_frozen: float = 0.1
+    """Share of the other layers, 0 to 1, that may be frozen.
+    An early embedding or stem is often frozen for good reason, a whole backbone always."""
+
+    def obstacle(self, case: Case) -> str | None:
+        """Return why this rule cannot judge the recording."""
+        return None if case.has_backward else "there was no backward"
+
+    def check(self, case: Case) -> Iterator[Finding]:
+        """Yield a finding if the head is frozen and should not be."""
+        layers = _layers(case)
+        head = _head(case, layers)
+        if head is None or not _is_frozen(layers[head.module]) or _is_tied(layers[head.module]):
+            return
+        others = [owned for module, owned in layers.items() if module != head.module]
+        frozen = sum(_is_frozen(owned) for owned in others)
+        replaced = _replacement(case, layers, head.module)
+        if not others or frozen == len(others):
+            learning = any(p.requires_grad for p in case.recording.parameters)
+            if replaced is None or not learning:
+                return
+        if replaced is not None or frozen <= self.most_frozen * len(others):
+            yield self._finding(case, head, layers, frozen, replaced)
+
+    def _finding(
+        self,
+        case: Case,
+        head: ModuleCallRecord,
+        layers: dict[int, list[ParameterRecord]],
+        frozen: int,
+        replaced: ReplacementRecord | None,
+    ) -> Finding:
+        record = case.recording.modules[head.module]
+        others = len(layers) - 1
+        made = case.site(record.site if replaced is None else replaced.site)
+        freezes = _freeze(case, made)
+        trained = sum(p.requires_grad for p in case.recording.parameters)
+        which = f"{record.path}, the layer that feeds the loss,"
+        how = "was replaced and then frozen" if replaced is not None else "is frozen"
+        return self.finding(
+            case,
+            message=(
+                f"{which} {how}, while {trained} parameters before it learn "
+                f"({others - frozen} of {others} other layers)"
+            ),
+            remedy=f"`{record.path}.requires_grad_(True)` after the rest was frozen",
+            site=freezes or made,
+            related=(case.related(made, f"{record.path} is made here") if freezes else None,),
+            parameters=[parameter.index for parameter in layers[head.module]],
+            evidence={
+                "frozen_other_layers": frozen,
+                "other_layers": others,
+                "most_frozen": self.most_frozen,
+                "replaced": replaced is not None,
+            },
+        )
+
+
+def _layers(case: Case) -> dict[int, list[ParameterRecord]]:
+    """Return the parameters of every module that was called and owns a weight matrix."""
+    called = {call.module for call in case.recording.calls}
+    found: dict[int, list[ParameterRecord]] = {}
+    for parameter in case.recording.parameters:
+        if parameter.module in called:
+            found.setdefault(parameter.module, []).append(parameter)
+    return {
+        module: owned
+        for module, owned in found.items()
+        if any(len(parameter.shape.dims) >= 2 for parameter in owned)
+    }
+
+
+def _head(case: Case, layers: dict[int, list[ParameterRecord]]) -> ModuleCallRecord | None:
+    """Return the call of a layer whose output is nearest to the loss."""
+    calls = [
+        (min(case.recording.nodes[ref.node].depth for ref in call.outputs), call.index)
+        for call in case.recording.calls
+        if call.graph == 0 and call.module in layers and call.outputs
+    ]
+    return case.recording.calls[min(calls)[1]] if calls else None
+
+
+def _is_frozen(owned: list[ParameterRecord]) -> bool:
+    return not any(parameter.requires_grad for parameter in owned)
+
+
+def _is_tied(owned: list[ParameterRecord]) -> bool:
+    return any(parameter.aliases for parameter in owned)
+
+
+def _replacement(
+    case: Case, layers: dict[int, list[ParameterRecord]], head: int
+) -> ReplacementRecord | None:
+    """Return the head's, if no other layer that replaced another one is frozen."""
+    frozen = [
+        record
+        for record in case.recording.evidence_of(ReplacementRecord)
+        if record.module in layers and _is_frozen(layers[record.module])
+    ]
+    return frozen[0] if len(frozen) == 1 and frozen[0].module == head else None
+
+
+def _freeze(case: Case, made: Site | None) -> Site | None:
+    """Return the line that froze the head, as far as its file tells: the last one."""
+    lines = [case.site(record.site) for record in case.recording.evidence_of(FreezeRecord)]
+    here = [site for site in lines if site is not None and made is not None]
+    return max(
+        (site for site in here if made is not None and site.file == made.file),
+        key=lambda site: site.line,
+        default=None,
+    )
