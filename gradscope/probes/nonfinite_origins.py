@@ -1,56 +1,22 @@
-"""Where the forward's numbers stop being finite: each operation's operands beside its outputs."""
+"""Where the forward's numbers stop being finite, and what was broken before it began."""
 
 import math
-import sys
 from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import NamedTuple
-
-import torch
-from torch import Tensor
 
 from gradscope.capture.edges import tensors
-from gradscope.capture.lines import Caller, Line
-from gradscope.capture.naming import dtype_name, shape_of
-from gradscope.probes import operations
+from gradscope.capture.naming import dtype_name
 from gradscope.probes.forward_values import values_of
-from gradscope.probes.operations import (
-    NodeNumber,
-    Operation,
-    OperationMode,
-    Places,
-    node_number,
-    plain_floats,
-    reference,
-    run_again,
+from gradscope.probes.nonfinite_tracker import (
+    Origin,
+    OriginTracker,
+    Source,
+    broken_of,
+    operand_of,
+    storage_of,
 )
+from gradscope.probes.operations import Places, plain_floats, reference, run_again
 from gradscope.probes.scene import Scene
-from gradscope.recording.evidence.nonfinite import (
-    Broken,
-    NonfiniteRecord,
-    NonfiniteSource,
-    OperandRecord,
-)
-
-MOST_ORIGINS = 64
-"""So many origins are kept."""
-
-_OVERWRITING = frozenset(
-    {
-        "bernoulli_",
-        "cauchy_",
-        "copy_",
-        "exponential_",
-        "fill_",
-        "geometric_",
-        "log_normal_",
-        "normal_",
-        "random_",
-        "uniform_",
-        "zero_",
-    }
-)
-"""Operations that write to a tensor whatever it holds."""
+from gradscope.recording.evidence.nonfinite import NonfiniteRecord, NonfiniteSource
 
 
 def examine_nonfinite(scene: Scene) -> str | None:
@@ -58,7 +24,7 @@ def examine_nonfinite(scene: Scene) -> str | None:
     if _all_finite(scene):
         return None
     sources = _sources(scene)
-    mode = _OriginsMode({_storage(source.tensor): source for source in sources})
+    mode = OriginTracker({storage_of(source.tensor): source for source in sources})
     places = run_again(scene, mode)
     if isinstance(places, str):
         for origin in _there_before(sources):
@@ -70,7 +36,7 @@ def examine_nonfinite(scene: Scene) -> str | None:
 
 
 def _record(
-    scene: Scene, origin: "_Origin", places: Places, *, of_loss: int | None
+    scene: Scene, origin: Origin, places: Places, *, of_loss: int | None
 ) -> NonfiniteRecord:
     loss_is_broken = scene.loss is not None and not math.isfinite(scene.loss)
     return NonfiniteRecord(
@@ -100,16 +66,7 @@ def _all_finite(scene: Scene) -> bool:
     )
 
 
-class _Source(NamedTuple):
-    """A tensor that was there before the forward."""
-
-    tensor: Tensor
-    kind: NonfiniteSource
-    name: str | None
-    """Of a parameter or buffer."""
-
-
-def _sources(scene: Scene) -> list[_Source]:
+def _sources(scene: Scene) -> list[Source]:
     named = scene.named
     parameters = zip(named.parameter_records, named.parameters, strict=True)
     given: list[tuple[object, NonfiniteSource, str | None]] = [
@@ -117,229 +74,21 @@ def _sources(scene: Scene) -> list[_Source]:
         *((buffer, "buffer", name) for name, buffer in scene.target.model.named_buffers()),
         *((parameter, "parameter", record.name) for record, parameter in parameters),
     ]
-    return [_Source(one, kind, name) for all_, kind, name in given for one in plain_floats(all_)]
+    return [Source(one, kind, name) for all_, kind, name in given for one in plain_floats(all_)]
 
 
-def _there_before(sources: list[_Source]) -> Iterator["_Origin"]:
+def _there_before(sources: list[Source]) -> Iterator[Origin]:
     """Yield the NaN that the model and the batch held: what can be told without a forward."""
-    broken = (source for source in sources if _broken(source.tensor) == "NaN")
+    broken = (source for source in sources if broken_of(source.tensor) == "NaN")
     for index, source in enumerate(broken):
-        yield _Origin(
+        yield Origin(
             index,
             "",
             None,
             "NaN",
             source.kind,
             source.name,
-            operands=(_operand(source.tensor),),
+            operands=(operand_of(source.tensor),),
             broken=values_of(source.tensor).nonfinite,
             dtype=dtype_name(source.tensor.dtype),
         )
-
-
-def _storage(tensor: Tensor) -> int:
-    place: int = tensor.untyped_storage()._cdata
-    return place
-
-
-@dataclass(slots=True)
-class _Origin:
-    """A `NonfiniteRecord` in the making."""
-
-    index: int
-    operation: str
-    line: Line | None
-    makes: Broken
-    source: NonfiniteSource
-    name: str | None = None
-    operands: tuple[OperandRecord, ...] = ()
-    broken: int = 0
-    dtype: str = ""
-    number: float | None = None
-    blocked_rows: int = 0
-    because_of: int | None = None
-    output: NodeNumber | None = None
-
-
-@dataclass(slots=True)
-class _Given:
-    """A tensor that an operation is given, looked at before it may be written to."""
-
-    tensor: Tensor
-    broken: Broken | None
-    record: OperandRecord | None
-    """None where it stays as it is, and need not be measured yet."""
-
-
-class _OriginsMode(OperationMode):
-    """Follows what is not finite from tensor to tensor.
-
-    Args:
-        sources: The tensors that were there before the forward, by their storage.
-    """
-
-    def __init__(self, sources: dict[int, _Source]) -> None:
-        super().__init__()
-        self._sources = sources
-        self._caller = Caller()
-        self._given: list[_Given] = []
-        self._origin_of: dict[int, int] = {}
-        """By storage of what is not finite."""
-        self._made: _Origin | None = None
-        """What the last operation made, whose node is not known yet."""
-        self.origins: list[_Origin] = []
-        self.of_loss: int | None = None
-        """The origin of what is not finite in the loss."""
-
-    def before(self, name: str, args: tuple[object, ...], kwargs: dict[str, object]) -> None:
-        """Look at the operands, some of which the operation may write to."""
-        self._made = None
-        inputs = args[1:] if name in _OVERWRITING else args
-        named = [value for key, value in kwargs.items() if key != "out"]
-        in_place = name.endswith("_")
-        self._given = [
-            _Given(tensor, _broken(tensor), _operand(tensor) if in_place else None)
-            for tensor in plain_floats([*inputs, *named])
-        ]
-
-    def ran(self, operation: Operation) -> None:
-        """Tell where what is not finite in the outputs comes from."""
-        if operation.is_view:
-            return
-        for tensor in operation.outputs:
-            broken = None if "empty" in operation.name else _broken(tensor)
-            storage = _storage(tensor)
-            if broken is not None:
-                origin = self._origin(operation, tensor, broken)
-                if origin is not None:
-                    self._origin_of[storage] = origin
-            elif not operation.name.endswith("_"):  # which may have written to a part of it
-                self._origin_of.pop(storage, None)
-        self._given = []
-
-    def settled(self, operation: Operation) -> None:
-        """Note the node of what the operation made."""
-        if self._made is not None:
-            self._made.output = next(
-                (
-                    number
-                    for tensor in operation.outputs
-                    if _broken(tensor) and (number := node_number(tensor))
-                ),
-                None,
-            )
-
-    def ended(self, loss: Tensor) -> None:
-        """Note the origin of a loss that is not finite."""
-        super().ended(loss)
-        for tensor in plain_floats(loss):
-            if _broken(tensor):
-                self.of_loss = self._origin_of.get(_storage(tensor))
-
-    def _origin(self, operation: Operation, output: Tensor, makes: Broken) -> int | None:
-        """Return the origin of what is not finite in an output, a new one where it began here."""
-        handed_on = next((given for given in self._given if given.broken == makes), None)
-        if handed_on is None and makes == "infinity":  # NaN may vanish in a comparison
-            handed_on = next((given for given in self._given if given.broken), None)
-        if handed_on is not None:
-            return self._origin_of_operand(operation.name, handed_on)
-        infinite = next((given for given in self._given if given.broken), None)
-        because_of = None
-        if infinite is not None:
-            because_of = self._origin_of_operand(operation.name, infinite)
-        return self._add(
-            operation.name,
-            makes,
-            source="constant" if _writes_constant(operation) else "operation",
-            operands=tuple(given.record or _operand(given.tensor) for given in self._given),
-            broken=values_of(output).nonfinite,
-            dtype=dtype_name(output.dtype),
-            number=_first_number(operation),
-            blocked_rows=self._blocked_rows(operation),
-            because_of=because_of,
-        )
-
-    def _origin_of_operand(self, name: str, given: _Given) -> int | None:
-        storage = _storage(given.tensor)
-        known = self._origin_of.get(storage)
-        if known is not None:
-            origin = self.origins[known]
-            if origin.line is None:  # gradscope copied the batch, and the user's code is next
-                origin.line, origin.operation = self._line(), name
-            return known
-        source = self._sources.get(storage)
-        added = self._add(
-            name,
-            given.broken or "infinity",
-            source=source.kind if source else "tensor",
-            name=source.name if source else None,
-            operands=(given.record or _operand(given.tensor),),
-            broken=values_of(given.tensor).nonfinite,
-            dtype=dtype_name(given.tensor.dtype),
-        )
-        if added is not None:
-            self._origin_of[storage] = added
-        return added
-
-    def _add(self, operation: str, makes: Broken, **found: object) -> int | None:
-        if len(self.origins) >= MOST_ORIGINS:
-            return None
-        index = len(self.origins)
-        origin = _Origin(index, operation, self._line(), makes, **found)  # type: ignore[arg-type]
-        self.origins.append(origin)
-        if origin.source in ("operation", "constant"):
-            self._made = origin
-        return index
-
-    def _line(self) -> Line | None:
-        frame = sys._getframe(1)
-        while frame is not None and frame.f_code.co_filename in (__file__, operations.__file__):
-            frame = frame.f_back  # type: ignore[assignment]
-        return self._caller.line(frame)
-
-    def _blocked_rows(self, operation: Operation) -> int:
-        if not operation.name.endswith("softmax") or not self._given:
-            return 0
-        dim = operation.args[1]
-        scores = self._given[0].tensor
-        if not isinstance(dim, int) or not scores.dim():
-            return 0
-        return int((scores == -math.inf).all(dim=dim).sum())
-
-
-def _broken(tensor: Tensor) -> Broken | None:
-    if not tensor.numel():
-        return None
-    low, high = (float(extreme) for extreme in torch.aminmax(tensor.detach()))
-    if math.isnan(low):
-        return "NaN"
-    return None if math.isfinite(low) and math.isfinite(high) else "infinity"
-
-
-def _operand(tensor: Tensor) -> OperandRecord:
-    values = values_of(tensor)
-    return OperandRecord(
-        shape=shape_of(tensor),
-        minimum=values.minimum,
-        maximum=values.maximum,
-        zeros=values.zeros,
-        nonfinite=values.nonfinite,
-    )
-
-
-def _numbers(operation: Operation) -> Iterator[float]:
-    for value in (*operation.args, *operation.kwargs.values()):
-        if isinstance(value, int | float) and not isinstance(value, bool):
-            yield float(value)
-
-
-def _first_number(operation: Operation) -> float | None:
-    return next(_numbers(operation), None)
-
-
-def _writes_constant(operation: Operation) -> bool:
-    """Return whether an operation was told to write something that is not finite."""
-    given = (*operation.args, *operation.kwargs.values())
-    return not any(True for _ in tensors(given)) or any(
-        not math.isfinite(number) for number in _numbers(operation)
-    )
