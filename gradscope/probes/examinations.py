@@ -7,8 +7,8 @@ from gradscope.probes.attributes import examine_attributes
 from gradscope.probes.comparisons import examine_comparisons
 from gradscope.probes.custom_functions import examine_custom_functions
 from gradscope.probes.forward_values import examine_forward
-from gradscope.probes.horizons import examine_horizons
 from gradscope.probes.freezes import examine_freezes
+from gradscope.probes.horizons import examine_horizons
 from gradscope.probes.influence import examine_influence
 from gradscope.probes.leaves import examine_leaves
 from gradscope.probes.nonfinite_origins import examine_nonfinite

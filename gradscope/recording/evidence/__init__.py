@@ -11,8 +11,8 @@ from gradscope.recording.evidence.custom_function import CustomFunctionRecord
 from gradscope.recording.evidence.examination import ExaminationRecord
 from gradscope.recording.evidence.flush import FlushRecord
 from gradscope.recording.evidence.forward_stat import ForwardStat
-from gradscope.recording.evidence.horizon import HorizonRecord
 from gradscope.recording.evidence.freeze import FreezeRecord, ReplacementRecord
+from gradscope.recording.evidence.horizon import HorizonRecord
 from gradscope.recording.evidence.influence import InfluenceRecord
 from gradscope.recording.evidence.leaf import LeafRecord
 from gradscope.recording.evidence.nonfinite import NonfiniteRecord

@@ -1,0 +1,103 @@
+"""Looks for attributes that were meant to be `requires_grad`."""
+
+import ast
+import inspect
+import textwrap
+from collections.abc import Iterator, Mapping
+from difflib import SequenceMatcher
+from functools import cache
+
+from torch import nn
+
+from gradscope.probes.scene import Scene
+from gradscope.probes.user_code_search import UserCodeSearch
+from gradscope.recording.evidence.attribute import AttributeRecord
+
+_RIGHT = "requires_grad"
+_LIKENESS = 0.85
+"""A name is taken for a misspelt one from here on; 1 is equal."""
+
+
+def examine_attributes(scene: Scene) -> str | None:
+    """Note the attributes that look like `requires_grad` and say something else than it."""
+    found: dict[tuple[str, bool, bool], tuple[list[str], list[int]]] = {}
+    for name, value, path, parameters in (*_of_parameters(scene), *_of_modules(scene)):
+        modules, places = found.setdefault((name, value, path is not None), ([], []))
+        modules += [] if path is None else [path]
+        places += parameters
+    search = UserCodeSearch(scene) if found else None
+    for (name, value, _), (modules, places) in found.items():
+        scene.assembler.note(
+            AttributeRecord(
+                name=name,
+                value=value,
+                modules=tuple(modules),
+                parameters=tuple(dict.fromkeys(places)),
+                sites=() if search is None else search.assignments(name),
+            )
+        )
+    return None
+
+
+_Found = tuple[str, bool, str | None, list[int]]
+"""Name, value, the module's path (None on a parameter), and the parameters it contradicts."""
+
+
+def _of_parameters(scene: Scene) -> Iterator[_Found]:
+    for place, parameter in enumerate(scene.named.parameters):
+        for name, value in _misspelt(vars(parameter)):
+            if parameter.requires_grad != value:
+                yield name, value, None, [place]
+
+
+def _of_modules(scene: Scene) -> Iterator[_Found]:
+    places = {id(parameter): place for place, parameter in enumerate(scene.named.parameters)}
+    records = zip(scene.named.modules, scene.named.module_records, strict=True)
+    for module, record in records:
+        own = {name: value for name, value in vars(module).items() if name == _RIGHT}
+        for name, value in (*_misspelt(vars(module)), *_flags(own)):
+            opposite = [places[id(p)] for p in module.parameters() if p.requires_grad != value]
+            if opposite and not _reads(type(module), name):
+                yield name, value, record.path, opposite
+
+
+def _misspelt(attributes: Mapping[str, object]) -> Iterator[tuple[str, bool]]:
+    return (pair for pair in _flags(attributes) if pair[0] != _RIGHT and _is_like(pair[0]))
+
+
+def _flags(attributes: Mapping[str, object]) -> Iterator[tuple[str, bool]]:
+    for name, value in attributes.items():
+        if isinstance(value, bool) or (type(value) is int and value in (0, 1)):
+            yield name, bool(value)
+
+
+@cache
+def _is_like(name: str) -> bool:
+    plain, right = (text.lower().replace("_", "") for text in (name, _RIGHT))
+    if plain.removesuffix("ients").removesuffix("ient") in (right, "requiregrad", right + "s"):
+        return True
+    return SequenceMatcher(None, plain, right).ratio() >= _LIKENESS
+
+
+def _reads(kind: type[nn.Module], attribute: str) -> bool:
+    """Return whether a class makes use of the attribute: then it is a setting of its own."""
+    return any(
+        _is_read(base, attribute)
+        for base in kind.__mro__
+        if issubclass(base, nn.Module) and not base.__module__.startswith("torch.nn.modules")
+    )
+
+
+def _is_read(kind: type, attribute: str) -> bool:
+    try:
+        tree = ast.parse(textwrap.dedent(inspect.getsource(kind)))
+    except (OSError, TypeError, SyntaxError):
+        return True  # nobody can tell
+    return any(
+        isinstance(node, ast.Attribute)
+        and node.attr == attribute
+        and isinstance(node.ctx, ast.Load)
+        and isinstance(node.value, ast.Name)
+        and node.value.id == "self"
+        for node in ast.walk(tree)
+    )

@@ -1,0 +1,174 @@
+"""Looks at what the optimizers hold."""
+
+from collections import Counter
+from collections.abc import Iterator
+
+import torch
+from torch import Tensor
+
+from gradscope.capture.naming import shape_of
+from gradscope.probes.scene import Scene
+from gradscope.recording.evidence.optimizer import (
+    GroupRecord,
+    OptimizerFamily,
+    OptimizerRecord,
+    StaleTensor,
+)
+
+_ADAPTIVE = (
+    torch.optim.Adadelta,
+    torch.optim.Adagrad,
+    torch.optim.Adam,
+    torch.optim.Adamax,
+    torch.optim.AdamW,
+    torch.optim.NAdam,
+    torch.optim.RAdam,
+    torch.optim.RMSprop,
+    torch.optim.SparseAdam,
+)
+
+
+def examine_optimizers(scene: Scene) -> str | None:
+    """Note every optimizer that is known."""
+    examination = _Examination(scene)
+    for index, optimizer in enumerate(_known(scene)):
+        scene.assembler.note(examination.record(index, optimizer))
+    return None
+
+
+def _known(scene: Scene) -> list[torch.optim.Optimizer]:
+    target = scene.target
+    given = [one for one in (target.optimizer, target.stale_optimizer) if one is not None]
+    others = [one for one in scene.definitions.optimizers if all(one is not g for g in given)]
+    return given + [one for one in others if hasattr(one, "param_groups")]
+
+
+class _Examination:
+    """What is known of the model, against which optimizers are held."""
+
+    def __init__(self, scene: Scene) -> None:
+        self._scene = scene
+        self._parameters = scene.named.parameters
+        self._places = {id(parameter): place for place, parameter in enumerate(self._parameters)}
+        self._used = {id(leaf) for leaf in scene.capture.other_leaves()}
+        self._paths = {
+            id(module): record.path
+            for module, record in zip(scene.named.modules, scene.named.module_records, strict=True)
+        }
+
+    def record(self, index: int, optimizer: torch.optim.Optimizer) -> OptimizerRecord:
+        made = self._scene.definitions.optimizers.get(optimizer)
+        return OptimizerRecord(
+            index=index,
+            class_name=type(optimizer).__name__,
+            family=_family(optimizer),
+            is_torchs=type(optimizer).__module__.startswith("torch.optim"),
+            is_targets=optimizer is self._scene.target.optimizer,
+            site=None if made is None else self._scene.assembler.site_of(made.line),
+            groups=tuple(self._group(group) for group in optimizer.param_groups),
+            later=() if made is None else tuple(self._made_after(made.order)),
+            stale=tuple(self._stale(optimizer)),
+        )
+
+    def _group(self, group: dict[str, object]) -> GroupRecord:
+        counts = Counter(
+            self._places[id(tensor)] for tensor in _listed(group) if id(tensor) in self._places
+        )
+        return GroupRecord(
+            parameters=tuple(counts),
+            duplicates=tuple(place for place, count in counts.items() if count > 1),
+            learning_rate=_number(group, "lr"),
+            initial_learning_rate=_number(group, "initial_lr"),
+            epsilon=_number(group, "eps"),
+            momentum=_number(group, "momentum"),
+            weight_decay=_number(group, "weight_decay"),
+        )
+
+    def _made_after(self, order: int) -> Iterator[int]:
+        for place, parameter in enumerate(self._parameters):
+            registration = self._scene.definitions.registration(parameter)
+            if registration is not None and registration.order > order:
+                yield place
+
+    def _stale(self, optimizer: torch.optim.Optimizer) -> Iterator[StaleTensor]:
+        """Yield what had a place in the model once, as far as that can be told."""
+        target = self._scene.target
+        is_given = optimizer is target.optimizer or optimizer is target.stale_optimizer
+        held = [tensor for group in optimizer.param_groups for tensor in _listed(group)]
+        successors = self._successors(held) if is_given else {}
+        for place, tensor in enumerate(held):
+            if id(tensor) in self._places or id(tensor) in self._used:
+                continue
+            name, line = self._former_name(tensor)
+            if name is not None or place in successors:
+                successor = self._named(name) if name is not None else successors[place]
+                yield StaleTensor(
+                    shape=shape_of(tensor),
+                    name=name or self._scene.named.parameter_records[successors[place]].name,
+                    successor=successor,
+                    replaced=line,
+                )
+
+    def _former_name(self, tensor: Tensor) -> tuple[str | None, int | None]:
+        """Return what a tensor was called in the model, and the line that took its place away."""
+        definitions = self._scene.definitions
+        replacement = definitions.replacement(tensor)
+        if replacement is not None:
+            path = self._path(replacement.module())
+            if path is not None:
+                return path + replacement.name, self._scene.assembler.site_of(replacement.line)
+        registration = definitions.registration(tensor)
+        path = None if registration is None else self._path(registration.module())
+        if registration is None or path is None:
+            return None, None
+        return path + registration.name, None
+
+    def _path(self, module: object) -> str | None:
+        path = self._paths.get(id(module)) if module is not None else None
+        return f"{path}." if path else path
+
+    def _named(self, name: str) -> int | None:
+        records = self._scene.named.parameter_records
+        return next((r.index for r in records if name in (r.name, *r.aliases)), None)
+
+    def _successors(self, held: list[Tensor]) -> dict[int, int]:
+        """Return which parameter stands where the optimizer holds a tensor that is not the model's.
+
+        That can be told where it holds as many as the model has, and those of the model each at its
+        own place; where it holds none of them, all must be shaped alike.
+        """
+        trainable = [place for place, p in enumerate(self._parameters) if p.requires_grad]
+        for places in (list(range(len(self._parameters))), trainable):
+            if len(places) != len(held) or not held:
+                continue
+            pairs = [(tensor, self._parameters[p]) for tensor, p in zip(held, places, strict=True)]
+            kept = [tensor is parameter for tensor, parameter in pairs]
+            foreign = [pair for pair, is_kept in zip(pairs, kept, strict=True) if not is_kept]
+            if all(_may_replace(old, new, exactly=not any(kept)) for old, new in foreign):
+                own = enumerate(zip(places, kept, strict=True))
+                return {place: parameter for place, (parameter, is_kept) in own if not is_kept}
+        return {}
+
+
+def _may_replace(old: Tensor, new: Tensor, *, exactly: bool) -> bool:
+    return old.shape == new.shape if exactly else old.dim() == new.dim()
+
+
+def _listed(group: dict[str, object]) -> list[Tensor]:
+    listed = group["params"]
+    assert isinstance(listed, list)
+    return listed
+
+
+def _family(optimizer: torch.optim.Optimizer) -> OptimizerFamily:
+    name = type(optimizer).__name__.lower()
+    if isinstance(optimizer, torch.optim.SGD) or "sgd" in name:
+        return "sgd"
+    return "adaptive" if isinstance(optimizer, _ADAPTIVE) or "adam" in name else "other"
+
+
+def _number(group: dict[str, object], name: str) -> float | None:
+    value = group.get(name)
+    if isinstance(value, Tensor):
+        return float(value) if value.numel() == 1 and not value.is_meta else None
+    return float(value) if isinstance(value, int | float) else None

@@ -1,0 +1,128 @@
+"""Looks in the user's source for the line that did what is found in the model."""
+
+import ast
+import inspect
+import linecache
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from types import CodeType
+
+import torch
+
+from gradscope.capture.lines import Line
+from gradscope.probes.scene import Scene
+
+_INSTALLED = ("site-packages", "dist-packages", str(Path(torch.__file__).parent))
+_PACKAGE = str(Path(__file__).parents[1])
+
+
+class UserCodeSearch:
+    """The files that the model and what belongs to it come from, installed libraries left out."""
+
+    def __init__(self, scene: Scene) -> None:
+        self._scene = scene
+        self._trees = {file: tree for file in _files(scene) if (tree := _tree(file)) is not None}
+
+    def assignments(self, attribute: str) -> tuple[int, ...]:
+        """Return the lines (sites) that set an attribute of that name, in order."""
+        found = []
+        for file, tree in self._trees.items():
+            for node in ast.walk(tree):
+                if isinstance(node, ast.expr) and _sets(node, attribute):
+                    found.append(self._site(file, node.lineno))  # noqa: PERF401 - reads better
+        return tuple(dict.fromkeys(site for site in found if site is not None))
+
+    def line_that_copies(self, names: list[str], *, shares: bool) -> int | None:
+        """Return the one line (a site) that gives one of two parameters the elements of the other.
+
+        Args:
+            names: Fully qualified names of the two.
+            shares: Whether they share their memory, rather than hold equal numbers.
+        """
+        found = []
+        for file, tree in self._trees.items():
+            for node in ast.walk(tree):
+                if not isinstance(node, ast.Assign | ast.Call):
+                    continue
+                target = _given_elements(node, shares=shares)
+                if target is not None and any(_may_be(target, name) for name in names):
+                    found.append(self._site(file, node.lineno))
+        lines = dict.fromkeys(site for site in found if site is not None)
+        return next(iter(lines)) if len(lines) == 1 else None
+
+    def _site(self, file: str, number: int) -> int | None:
+        code = _code(file)
+        return None if code is None else self._scene.assembler.site_of(_line(code, number))
+
+
+def _files(scene: Scene) -> Iterator[str]:
+    definitions = scene.definitions
+    lines = [*definitions.modules.values(), *scene.capture.sites.lines]
+    lines += [made.line for made in definitions.optimizers.values()]
+    files = [line.code.co_filename for line in lines if line is not None]
+    for kind in {type(module) for module in scene.named.modules}:
+        files += _file_of(kind)
+    files += _file_of(sys.modules.get("__main__"))
+    for file in dict.fromkeys(files):
+        if not file.startswith(_PACKAGE) and not any(part in file for part in _INSTALLED):
+            yield file
+
+
+def _file_of(thing: object) -> list[str]:
+    try:
+        file = inspect.getsourcefile(thing)  # type: ignore[arg-type]
+    except (TypeError, OSError):
+        return []
+    return [] if file is None else [file]
+
+
+def _tree(file: str) -> ast.Module | None:
+    try:
+        return ast.parse("".join(linecache.getlines(file)))
+    except (SyntaxError, ValueError):
+        return None
+
+
+def _code(file: str) -> CodeType | None:
+    try:
+        return compile("".join(linecache.getlines(file)), file, "exec", dont_inherit=True)
+    except (SyntaxError, ValueError):
+        return None
+
+
+def _line(code: CodeType, number: int) -> Line:
+    """Return a line with the innermost function that it is in."""
+    for constant in code.co_consts:
+        if isinstance(constant, CodeType):
+            numbers = [line for _, _, line in constant.co_lines() if line is not None]
+            if numbers and constant.co_firstlineno <= number <= max(numbers):
+                return _line(constant, number)
+    return Line(code, number)
+
+
+def _sets(node: ast.expr, attribute: str) -> bool:
+    if isinstance(node, ast.Attribute):
+        return node.attr == attribute and isinstance(node.ctx, ast.Store)
+    if isinstance(node, ast.Call) and getattr(node.func, "id", None) == "setattr":
+        named = node.args[1:2]
+        return any(isinstance(arg, ast.Constant) and arg.value == attribute for arg in named)
+    return False
+
+
+def _given_elements(node: ast.Assign | ast.Call, *, shares: bool) -> str | None:
+    """Return the tensor to which a statement gives the elements of another, as it is written."""
+    if shares and isinstance(node, ast.Assign):
+        (target, *_) = node.targets
+        is_data = isinstance(target, ast.Attribute) and target.attr == "data"
+        return ast.unparse(target.value) if is_data and isinstance(target, ast.Attribute) else None
+    if shares or not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
+        return None
+    return ast.unparse(node.func.value).removesuffix(".data") if node.func.attr == "copy_" else None
+
+
+def _may_be(written: str, name: str) -> bool:
+    """Return whether `self.head.weight` may be what the model calls `decoder.head.weight`."""
+    parts, own = written.split("."), name.split(".")
+    depth = min(2, len(own))
+    return parts[-depth:] == own[-depth:]
