@@ -1,6 +1,6 @@
 """A model of sound pressure in pascals whose loss scale is too small for its float16 gradients.
 
-The targets are around 1e-4, and so are the differences from them: even times 64, half of their
+The targets are around 1e-4, and so are the differences from them: even times 64, most of their
 gradients fall below 6e-8 on their way back through float16 and become zero.
 """
 

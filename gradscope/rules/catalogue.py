@@ -20,6 +20,7 @@ from gradscope.rules.normalised_twice import NormalisedTwice
 from gradscope.rules.rule import Rule
 from gradscope.rules.saturated_activation import SaturatedActivation
 from gradscope.rules.short_memory_horizon import ShortMemoryHorizon
+from gradscope.rules.target_differentiated import TargetDifferentiated
 from gradscope.rules.unregistered_parameter import UnregisteredParameter
 from gradscope.rules.unused_parameter import UnusedParameter
 from gradscope.rules.vanishing_gradient import VanishingGradient
@@ -40,6 +41,7 @@ RULES: tuple[type[Rule], ...] = (
     ZeroGradient,
     UnregisteredParameter,
     InputRequiresGrad,
+    TargetDifferentiated,
     FrozenHead,
     NoGraph,
     BackwardTwice,

@@ -81,7 +81,7 @@ class GradientUnderflow(Rule):
                 case,
                 message=f"{share:.0%} of the gradient's elements are flushed to zero: "
                 f"{record.dtype} holds nothing below {SMALLEST[record.dtype]:.0e}{why}",
-                remedy=f"scale the loss by up to {scale * record.factor:g}, with which nothing "
+                remedy=f"scale the loss by up to {scale * record.factor:,.0f}, with which nothing "
                 "overflows",
                 site=loss_site(case),
                 related=(case.related(record.site, f"{record.dtype} is chosen here"),),

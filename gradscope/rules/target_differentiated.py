@@ -1,0 +1,195 @@
+"""GS211: a bootstrapped target that is trained along with the prediction."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import ClassVar
+
+from gradscope.recording.evidence.comparison import ComparisonRecord
+from gradscope.recording.finding import Finding, Severity
+from gradscope.recording.records import NodeRecord
+from gradscope.rules.case import Case
+from gradscope.rules.loss_flow import (
+    SAME_NUMBERS,
+    is_averaged_into_loss,
+    nodes_behind,
+    parameters_behind,
+)
+from gradscope.rules.rule import Rule
+
+_REGRESSIONS = frozenset({"huber_loss", "l1_loss", "mse_loss", "smooth_l1_loss"})
+_SUMS = frozenset({"AddBackward0", "SubBackward0", "SubBackward1"})
+_PRODUCTS = frozenset({"DivBackward0", "MulBackward0"})
+_SELECTIONS = frozenset(
+    {
+        "AmaxBackward0",
+        "AminBackward0",
+        "GatherBackward0",
+        "IndexBackward0",
+        "MaxBackward0",
+        "MaxBackward1",
+        "MinBackward0",
+    }
+)
+_ASSEMBLING = SAME_NUMBERS | {
+    "CatBackward0",
+    "ClampBackward1",
+    "CopySlices",
+    "IndexPutBackward0",
+    "StackBackward0",
+    "WhereBackward0",
+}
+"""Operations that put a target together of parts."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Target:
+    """The side of a regression that estimates its target with the model that it trains."""
+
+    total: NodeRecord
+    """Adds data, as rewards, to the estimate."""
+    site: int | None
+    """The line of the loss."""
+    shared: frozenset[int]
+    """The parameters that both sides were computed from."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TargetDifferentiated(Rule):
+    """Gradients flow into the target of a temporal-difference loss.
+
+    What it finds:
+        A regression whose target is data plus a factor times what the same network says elsewhere,
+        as `reward + gamma * q(next_state).max(1).values`, and is not detached.
+
+    Why it matters:
+        Backward moves the target to the prediction as well as the prediction to the target. The
+        loss falls quickly, and the values need not come near the true ones.
+
+    How it is measured:
+        In the graph: both sides of a `mse_loss`, `l1_loss`, `smooth_l1_loss`, `huber_loss` or of a
+        difference that is squared and averaged lead to the same parameters; one of them adds data
+        to a product of data with one number per sample, or with a selection among several; and the
+        other does not. There is no threshold.
+
+    How to fix it:
+        Compute the target under `torch.no_grad()`, or detach what the network says of the next
+        state.
+
+    When it may be wrong:
+        Where the residual is meant to be minimised on both sides, as in residual-gradient
+        algorithms.
+
+    Source:
+        Sutton and Barto 2018, "Reinforcement Learning", section 11.5 (semi-gradients); Baird 1995,
+        "Residual Algorithms".
+        easy-rl pull request 117 and Deep-Q-Learning-Paper-To-Code issue 16: targets that were not
+        detached.
+    """
+
+    code: ClassVar[str] = "GS211"
+    name: ClassVar[str] = "target-differentiated"
+    level: ClassVar[Severity] = "warning"
+
+    def obstacle(self, case: Case) -> str | None:
+        """Return why this rule cannot judge the recording."""
+        return case.examination_obstacle("comparisons")
+
+    def check(self, case: Case) -> Iterator[Finding]:
+        """Yield a finding for every line that makes a target."""
+        by_line: dict[int | None, list[_Target]] = {}
+        for target in _targets(case):
+            line = target.site if target.total.site is None else target.total.site
+            by_line.setdefault(line, []).append(target)
+        for line, targets in by_line.items():
+            shared = sorted(frozenset[int]().union(*(target.shared for target in targets)))
+            loss = targets[0].site
+            yield self.finding(
+                case,
+                message="the target is trained too: it holds what the network itself predicts, "
+                f"and {len(shared)} parameters get gradients from both sides of the loss",
+                remedy="detach the network's part of the target, or compute it under no_grad",
+                site=line,
+                related=(
+                    case.related(loss, "the loss compares it here") if loss != line else None,
+                ),
+                parameters=shared,
+                evidence={"parameters_shared": len(shared)},
+                count=len(targets),
+            )
+
+
+def _targets(case: Case) -> Iterator[_Target]:
+    for left, right, site in _regressions(case):
+        totals = _bootstrap(case, left), _bootstrap(case, right)
+        total = totals[0] or totals[1]
+        if total is None or None not in totals:
+            continue
+        shared = parameters_behind(case, left) & parameters_behind(case, right)
+        if shared:
+            yield _Target(total, site, shared)
+
+
+def _regressions(case: Case) -> Iterator[tuple[int, int, int | None]]:
+    """Yield pairs of nodes that the loss draws to each other, and the line that compares them."""
+    for record in case.recording.evidence_of(ComparisonRecord):
+        left, right = record.left_tensor, record.right_tensor
+        if record.operation in _REGRESSIONS and left is not None and right is not None:
+            yield left.node, right.node, record.site
+    for node in case.first.nodes:
+        if node.operation in _SUMS and _is_squared(case, node.index):
+            inputs = case.successors.get(node.index, ())
+            if len(inputs) == 2 and is_averaged_into_loss(case, node.index):
+                yield inputs[0].node, inputs[1].node, node.site
+
+
+def _is_squared(case: Case, node: int) -> bool:
+    """Return whether a difference is squared, or its absolute value is taken."""
+    squares = ("AbsBackward0", "HuberLossBackward0", "MseLossBackward0", "PowBackward0")
+    inputs = [ref.node for user in case.users.get(node, ()) for ref in case.successors[user]]
+    return any(user.operation in squares for user in case.consumers(node)) or any(
+        inputs.count(node) == 2 and case.recording.nodes[user].operation == "MulBackward0"
+        for user in case.users.get(node, ())
+    )
+
+
+def _bootstrap(case: Case, node: int) -> NodeRecord | None:
+    """Return the sum of data and a discounted estimate of which a target is made, if it is one."""
+    for total in _parts(case, node):
+        if total.operation not in _SUMS:
+            continue
+        terms = case.successors.get(total.index, ())
+        if len(terms) != 1:
+            continue
+        for product in _parts(case, terms[0].node):
+            factors = case.successors.get(product.index, ())
+            if product.operation in _PRODUCTS and len(factors) == 1:
+                return total if _is_value(case, factors[0].node) else None
+    return None
+
+
+def _parts(case: Case, node: int) -> Iterator[NodeRecord]:
+    """Yield the operations that made the numbers of a tensor, through views and selections."""
+    waiting, seen = [node], {node}
+    while waiting:
+        record = case.recording.nodes[waiting.pop(0)]
+        if record.kind != "view" and record.operation not in _ASSEMBLING:
+            yield record
+            continue
+        for ref in case.successors.get(record.index, ()):
+            if ref.node not in seen:
+                seen.add(ref.node)
+                waiting.append(ref.node)
+
+
+def _is_value(case: Case, node: int) -> bool:
+    """Return whether a tensor holds a number for each sample, or a selection among several.
+
+    What is compared element by element, as images are, holds more.
+    """
+    for record in nodes_behind(case, node):
+        if record.operation in _SELECTIONS:
+            return True
+        if record.kind != "view" and record.operation not in _PRODUCTS | SAME_NUMBERS:
+            shape = record.outputs[0]
+            return shape is not None and (len(shape.dims) <= 1 or shape.dims[-1] == 1)
+    return False
