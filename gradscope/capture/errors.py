@@ -3,7 +3,6 @@
 import linecache
 from collections.abc import Callable, Iterator
 from traceback import walk_tb
-from types import FrameType
 
 import torch
 from torch import Tensor
@@ -134,6 +133,7 @@ class Diagnosis:
         self._failed, self._capture, self._raised = failed, failed.capture, failed.raised
         self._earlier = earlier
         self._graph = failed.capture.graph
+        self._call, self._inside = _users_lines(failed.raised)
         self._node = self._raising_node()
 
     def record(
@@ -171,7 +171,9 @@ class Diagnosis:
         )
 
     def _places(self) -> Iterator[tuple[PlaceRole, Line | None, str]]:
-        yield from self._frames()
+        if kind_of(self._raised) != "in-place" or self._node is not None:
+            yield "call", self._call, "backward"
+        yield "inside", self._inside or self._return_of_function(), ""
         node = self._node
         if node is not None:
             yield "forward", self._line_of(node), self._graph.operations[node]
@@ -182,20 +184,6 @@ class Diagnosis:
             yield from self._reuse(node)
         if kind == "in-place":
             yield from self._write()
-
-    def _frames(self) -> Iterator[tuple[PlaceRole, Line | None, str]]:
-        """Yield the user's lines in the traceback: the call of backward, and what it ran."""
-        call, inside, is_in_backward = None, None, False
-        for frame, number in walk_tb(self._raised.__traceback__):
-            is_in_backward = is_in_backward or frame.f_code in _ENTRIES
-            if is_users(frame.f_code):
-                if is_in_backward:
-                    inside = Line(frame.f_code, number)
-                else:
-                    call = Line(frame.f_code, number)
-        if is_in_backward:
-            yield "call", call, "backward"
-            yield "inside", inside or self._return_of_function(), ""
 
     def _return_of_function(self) -> Line | None:
         """Return the line on which a custom function returned what autograd refuses."""
@@ -209,7 +197,8 @@ class Diagnosis:
         tracker, root = self._capture.cuts, self._failed.root
         known = tracker.before(root) if root is not None else []
         if not known:  # numbers that left torch could not be followed
-            known = [place for place, cut in enumerate(tracker.cuts) if cut.kind == "read"][-1:]
+            known = [p for p, cut in enumerate(tracker.cuts) if cut.kind == "read" or cut.taken_out]
+            known = known[-1:]
         if not known:
             return
         cut = tracker.cuts[known[-1]]
@@ -236,9 +225,7 @@ class Diagnosis:
 
     def _write(self) -> Iterator[tuple[PlaceRole, Line | None, str]]:
         if self._node is None:  # it was refused in the forward
-            frames = list(walk_tb(self._raised.__traceback__))
-            users = [Line(frame.f_code, number) for frame, number in frames if _is_users(frame)]
-            yield "write", users[-1] if users else None, ""
+            yield "write", self._call, ""
             return
         number = created(self._graph.nodes[self._node])
         write = self._capture.writes.culprit(str(self._raised), number)
@@ -254,13 +241,22 @@ class Diagnosis:
             return 0
         node = self._capture.last_operation()
         if node is not None:
-            return node
+            is_hook = self._inside is not None and function_of(self._graph.nodes[node]) is None
+            return self._hooked_node() if is_hook else node
         # The user's own backward, which was not watched.
         is_cause = {"freed": self._was_freed, "in-place": _is_spoilt}.get(kind)
         if is_cause is None:
             return None
         nodes = enumerate(self._graph.nodes)
         return next((place for place, node in nodes if is_cause(node)), None)
+
+    def _hooked_node(self) -> int | None:
+        """Return the node at whose output a hook raised, None if it may have been any of several.
+
+        Hooks of tensors run before the gradient is seen to arrive.
+        """
+        ahead = self._graph.hooked - set(self._capture.arrived)
+        return next(iter(ahead))[0] if len(ahead) == 1 else None
 
     def _was_freed(self, node: Node) -> bool:
         number = created(node)
@@ -282,8 +278,15 @@ class Diagnosis:
         return next((line for line in lines if line is not None), None)
 
 
-def _is_users(frame: FrameType) -> bool:
-    return is_users(frame.f_code)
+def _users_lines(error: BaseException) -> tuple[Line | None, Line | None]:
+    """Return the user's lines in a traceback: what called backward, and what ran in it."""
+    call, inside, is_in_backward = None, None, False
+    for frame, number in walk_tb(error.__traceback__):
+        is_in_backward = is_in_backward or frame.f_code in _ENTRIES
+        if is_users(frame.f_code):
+            line = Line(frame.f_code, number)
+            call, inside = (call, line) if is_in_backward else (line, inside)
+    return call, inside
 
 
 def _is_spoilt(node: Node) -> bool:

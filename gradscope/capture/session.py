@@ -117,7 +117,8 @@ class StepCapture:
         self.forward_at: float | None = None
         """When the forward began, by `time.perf_counter`."""
         self.backward_at: float | None = None
-        self._arrived: list[Slot] = []
+        self.arrived: list[Slot] = []
+        """Tensors in the order in which their gradients were delivered."""
 
     @contextmanager
     def forward(self) -> Iterator[None]:
@@ -173,7 +174,7 @@ class StepCapture:
         share_collector = ShareCollector(self.graph, self.modules.calls, measurer, _SHARE)
         collector.install()
         share_collector.install()
-        self._arrived = collector.arrived
+        self.arrived = collector.arrived
         try:
             torch.autograd.backward(loss, grad_output)
         finally:
@@ -190,7 +191,7 @@ class StepCapture:
 
         After an exception in backward it is the one whose own backward raised.
         """
-        return self._arrived[-1][0] if self._arrived else None
+        return self.arrived[-1][0] if self.arrived else None
 
     def close(self) -> None:
         """Let go of the graph.

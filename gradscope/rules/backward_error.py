@@ -69,10 +69,17 @@ class BackwardError(Rule):
                     forward=f"{operation} was called here",
                     call="backward is called here",
                 ),
+                parameters=_parameter(case, record),
                 severity="warning" if record.step else "error",
                 evidence=evidence_of(record),
                 step=record.step,
             )
+
+
+def _parameter(case: Case, record: AutogradErrorRecord) -> tuple[int, ...]:
+    """Return the parameter on its way to which the gradient was."""
+    parameter = None if record.node is None else case.recording.nodes[record.node].parameter
+    return () if parameter is None else (parameter,)
 
 
 def _remedy(record: AutogradErrorRecord) -> str:
