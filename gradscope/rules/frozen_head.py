@@ -57,8 +57,10 @@ class FrozenHead(Rule):
     def check(self, case: Case) -> Iterator[Finding]:
         """Yield a finding if the head is frozen and should not be."""
         layers = _layers(case)
-        head = _head(case, layers)
+        head = next(iter(_calls(case, layers)), None)
         if head is None or not _is_frozen(layers[head.module]) or _is_tied(layers[head.module]):
+            return
+        if _is_of_frozen_network(case, layers, head):
             return
         others = [owned for module, owned in layers.items() if module != head.module]
         frozen = sum(_is_frozen(owned) for owned in others)
@@ -118,14 +120,28 @@ def _layers(case: Case) -> dict[int, list[ParameterRecord]]:
     }
 
 
-def _head(case: Case, layers: dict[int, list[ParameterRecord]]) -> ModuleCallRecord | None:
-    """Return the call of a layer whose output is nearest to the loss."""
-    calls = [
+def _calls(case: Case, layers: dict[int, list[ParameterRecord]]) -> list[ModuleCallRecord]:
+    """Return the calls of layers that hand gradients on, the one nearest to the loss first."""
+    calls = (
         (min(case.recording.nodes[ref.node].depth for ref in call.outputs), call.index)
         for call in case.recording.calls
         if call.graph == 0 and call.module in layers and call.outputs
-    ]
-    return case.recording.calls[min(calls)[1]] if calls else None
+    )
+    return [case.recording.calls[index] for _, index in sorted(calls)]
+
+
+def _is_of_frozen_network(
+    case: Case, layers: dict[int, list[ParameterRecord]], head: ModuleCallRecord
+) -> bool:
+    """Return whether the head belongs to a network that only measures.
+
+    The layer before it is frozen too then, as in a discriminator, or it is called on what carries
+    no gradient, as a perceptual loss is on its target.
+    """
+    following = [call for call in _calls(case, layers) if call.module != head.module]
+    before = bool(following) and _is_frozen(layers[following[0].module])
+    on_data = any(call.module == head.module and not call.inputs for call in case.recording.calls)
+    return before or on_data
 
 
 def _is_frozen(owned: list[ParameterRecord]) -> bool:

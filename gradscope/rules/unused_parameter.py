@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from gradscope.recording.finding import Finding, RelatedLocation, Severity
-from gradscope.recording.records import ModuleCallRecord
+from gradscope.recording.records import ModuleCallRecord, Site
 from gradscope.rules.case import Case
 from gradscope.rules.reach import Reach
 from gradscope.rules.rule import Rule
@@ -64,14 +64,21 @@ class UnusedParameter(Rule):
         for part in reach.subtrees.parts(unused):
             key = (_parent(case, part), bool(_calls(reach, part)))
             groups.setdefault(key, []).append(part)
-        for (_, runs), parts in groups.items():
-            yield self._finding(reach, parts, runs=runs)
+        alike: dict[tuple[object, ...], list[Part]] = {}  # of layers that are built alike
+        for (parent, runs), parts in groups.items():
+            kind = None if parent is None else case.recording.modules[parent].class_name
+            names = tuple(part.name.rpartition(".")[2] for part in parts)
+            alike.setdefault((runs, kind, names), []).extend(parts)
+        for key_alike, parts in alike.items():
+            yield self._finding(reach, parts, runs=bool(key_alike[0]))
 
     def _finding(self, reach: Reach, parts: list[Part], *, runs: bool) -> Finding:
         case = reach.case
         parameters = [parameter for part in parts for parameter in sorted(part.parameters)]
         made = next((part.site for part in parts if part.site is not None), None)
         loss = case.first.nodes[0].site if case.first.nodes else None
+        places = [place for place in ((loss, made) if runs else (made, loss)) if place is not None]
+        users = [place for place in places if not _is_installed(case.site(place))]
         return self.finding(
             case,
             message=_message(parts, runs=runs),
@@ -80,7 +87,7 @@ class UnusedParameter(Rule):
                 if runs
                 else "remove what is not needed, or freeze it by `requires_grad_(False)`"
             ),
-            site=loss if runs or made is None else made,
+            site=next(iter(users or places), None),
             related=_related(reach, parts, runs=runs),
             severity=_severity(reach, parts, runs=runs),
             parameters=parameters,
@@ -94,15 +101,16 @@ class UnusedParameter(Rule):
 
 
 def _message(parts: list[Part], *, runs: bool) -> str:
-    parameters = sum(len(part.parameters) for part in parts)
+    what = f"{named(parts)} ({counted(sum(len(p.parameters) for p in parts), 'parameter')})"
     several = len(parts) > 1
     if all(part.module is None for part in parts):
-        return f"{named(parts)} {'require' if several else 'requires'} grad and enters no loss"
-    what = f"{named(parts)} ({counted(parameters, 'parameter')})"
+        end = "require grad and enter no loss" if several else "requires grad and enters no loss"
+        return f"{named(parts)} {end}"
     if runs:
         verb, it = ("run", "them") if several else ("runs", "it")
         return f"{what} {verb}, but nothing of {it} enters the loss"
-    return f"{what} {'are' if several else 'is'} never called, and enters no loss"
+    are = "are never called, and enter" if several else "is never called, and enters"
+    return f"{what} {are} no loss"
 
 
 def _parent(case: Case, part: Part) -> int | None:
@@ -143,4 +151,8 @@ def _is_library(reach: Reach, part: Part) -> bool:
         inside = (c for c in reach.recording.calls if c.parent is not None)
         below = (c for c in inside if reach.recording.calls[c.parent or 0].module == owner)
         site = next((reach.case.site(c.site) for c in below if c.site is not None), None)
+    return _is_installed(site)
+
+
+def _is_installed(site: Site | None) -> bool:
     return site is not None and any(name in site.file for name in _INSTALLED)
