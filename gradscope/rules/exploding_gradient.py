@@ -1,7 +1,7 @@
 """GS101: gradients that grow with depth or over time."""
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -15,6 +15,7 @@ from gradscope.rules.growth_place import (
     is_recurrent,
     jump_place,
     named,
+    norm_of,
     place_of,
     related_lines,
 )
@@ -102,7 +103,11 @@ class ExplodingGradient(Rule):
             return None
         lasting = later.growth.steady if later and later.growth else trend.steady
         decades = min(trend.steady, lasting)
-        limits = (self.note_decades, self.warning_decades, self.error_decades)
+        limits: dict[Severity, float] = {
+            "error": self.error_decades,
+            "warning": self.warning_decades,
+            "note": self.note_decades,
+        }
         severity = _level(decades, limits, lasts=spines.has_later)
         if severity is None:
             return None
@@ -111,7 +116,8 @@ class ExplodingGradient(Rule):
             f"the gradient grows by 10^{decades:.1f} on its way back, {ends(case, trend)}: "
             f"{10**trend.slope:.2g} times larger with each of {len(trend.matched)} {unit}s"
         )
-        return self._finding(case, trend, decades, severity, message)
+        parameters = behind(case, trend.matched[0].node.depth)
+        return self._finding(case, trend, decades, severity, message, parameters)
 
     def _overflowing(self, case: Case) -> Finding | None:
         """Return the finding where growing values explain that the loss is not finite."""
@@ -127,7 +133,8 @@ class ExplodingGradient(Rule):
             f"{10**-trend.slope:.3g} times a layer over {len(trend.matched)} layers, until they "
             "overflow, and so would the gradient"
         )
-        return self._finding(case, trend, decades, "error", message)
+        everything = tuple(case.parameter_nodes)
+        return self._finding(case, trend, decades, "error", message, everything)
 
     def _through_time(self, case: Case) -> Finding | None:
         growing = [m for m in memories(case) if m.growth >= self.jump_decades]
@@ -165,18 +172,21 @@ class ExplodingGradient(Rule):
             return None
         lasting = later.jump.decades if later and later.jump else jump.decades
         decades = min(jump.decades, lasting)
-        limits = (math.inf, self.jump_decades, self.jump_error_decades)
+        limits: dict[Severity, float] = {
+            "error": self.jump_error_decades,
+            "warning": self.jump_decades,
+        }
         severity = _level(decades, limits, lasts=spines.has_later)
         if severity is None:
             return None
         place = jump_place(case, jump)
-        times = f"{place.count} calls of {place.what}" if place.count > 1 else place.what
+        through = f"{place.count} rounds of a loop" if place.count > 1 else place.what
         before, after = jump.matched
         return self.finding(
             case,
             message=(
-                f"the gradient grows by 10^{decades:.1f} on its way back through {times}, between "
-                f"{named(case, before)} and {named(case, after)}"
+                f"the gradient grows by 10^{decades:.1f} on its way back through {through}, from "
+                f"a norm of about {norm_of(before)} to {norm_of(after)}"
             ),
             remedy=_TIME_REMEDY if place.count > 1 else _JUMP_REMEDY,
             site=place.site,
@@ -192,11 +202,16 @@ class ExplodingGradient(Rule):
         )
 
     def _finding(
-        self, case: Case, trend: Trend, decades: float, severity: Severity, message: str
+        self,
+        case: Case,
+        trend: Trend,
+        decades: float,
+        severity: Severity,
+        message: str,
+        parameters: tuple[int, ...],
     ) -> Finding:
         place = place_of(case, trend)
         rise = forward_rise(case, trend)
-        parameters = behind(case, trend.matched[0].node.depth)
         return self.finding(
             case,
             message=message,
@@ -230,11 +245,12 @@ _JUMP_REMEDY = (
 )
 
 
-def _level(decades: float, limits: tuple[float, float, float], *, lasts: bool) -> Severity | None:
+def _level(decades: float, limits: Mapping[Severity, float], *, lasts: bool) -> Severity | None:
     """Return the level that a rise reaches; no error where nothing tells whether it lasts."""
-    levels: tuple[Severity, ...] = ("note", "warning", "error" if lasts else "warning")
-    reached = sum(decades >= limit for limit in limits)
-    return levels[reached - 1] if reached else None
+    for level, limit in limits.items():
+        if decades >= limit:
+            return "warning" if level == "error" and not lasts else level
+    return None
 
 
 def _is_finite(case: Case) -> bool:

@@ -95,8 +95,9 @@ def _layer(case: Case, node: NodeRecord) -> int | None:
     if node.module_call is None:
         return None
     call = case.recording.calls[node.module_call]
-    # Of code inside torch the line is the one that called the module.
-    return call.module if call.site is not None and call.site == node.site else None
+    # Of code inside torch the line is the one that called the module; it has none where all the
+    # callers are torch's too, as nn.Sequential is.
+    return call.module if call.site == node.site else None
 
 
 def _layer_class(case: Case, node: NodeRecord) -> str | None:
@@ -123,6 +124,8 @@ def named(case: Case, point: Point) -> str:
         layer = _layer(case, node)
         if layer is not None:
             path = case.recording.modules[layer].path
+            if path.isdecimal():
+                path = f"{case.recording.modules[layer].class_name} {path}"
             return f"the {operation} after {path}" if distance else path
         inputs = [case.recording.nodes[ref.node] for ref in case.successors.get(node.index, ())]
         operations = [one for one in inputs if one.kind in ("operation", "view")]

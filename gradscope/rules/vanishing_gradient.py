@@ -87,7 +87,8 @@ class VanishingGradient(Rule):
         lasting = trend.steady if later is None or later.loss is None else later.loss.steady
         decades = min(-trend.steady, -lasting)
         severity = self._severity(case, decades)
-        if severity is None or (_starts_at_zero(case) and lasting > trend.steady + _SHRINKING):
+        opens = lasting > trend.steady + _SHRINKING and _has_closed_branch(case, trend)
+        if severity is None or opens:
             return
         starved = behind(case, half_way(trend).node.depth)
         if is_recurrent(case, trend):
@@ -146,11 +147,14 @@ def is_sgd(case: Case) -> bool:
     return (case.recording.target.optimizer or "").startswith("SGD(")
 
 
-def _starts_at_zero(case: Case) -> bool:
-    stats = case.first.parameter_stats.values()
+def _has_closed_branch(case: Case, trend: Trend) -> bool:
+    """Return whether weights that are not behind a trend get no gradient, for now."""
+    faded = set(behind(case, trend.matched[-1].node.depth))
     return any(
-        stat.reach == "zero" and len(case.recording.parameters[stat.parameter].shape.dims) > 1
-        for stat in stats
+        stat.reach == "zero"
+        and len(case.recording.parameters[stat.parameter].shape.dims) > 1
+        and stat.parameter not in faded
+        for stat in case.first.parameter_stats.values()
     )
 
 
