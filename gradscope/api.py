@@ -1,6 +1,6 @@
 """The Python interface: the same inspection on objects that are there already."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 import torch
 from torch import nn
@@ -10,12 +10,13 @@ from gradscope.errors import GradscopeError
 from gradscope.inspection import record
 from gradscope.report.model import Report
 from gradscope.rules.engine import check_settings, judge
+from gradscope.rules.selection import parsed_selectors
 from gradscope.rules.settings import DEFAULT_SETTINGS, Settings
 from gradscope.target.objects import target_from_objects
 from gradscope.target.target import Target
 
 
-def inspect(
+def inspect(  # noqa: PLR0913 - as many things can be chosen
     model: nn.Module,
     batch: object,
     loss_fn: Callable[..., object] | str | None = None,
@@ -24,6 +25,8 @@ def inspect(
     grad_output: torch.Tensor | str | None = None,
     probe_steps: int = 3,
     eager: bool = False,
+    select: str | Iterable[str] = (),
+    ignore: str | Iterable[str] = (),
 ) -> Report:
     """Run one forward and backward, and report the gradient of every parameter and tensor.
 
@@ -41,6 +44,9 @@ def inspect(
         probe_steps: Optimizer steps to try on a snapshot, which tell lasting trouble from that of
             the first step; 0 for none.
         eager: Run a compiled model eagerly, to see its inside.
+        select: Only these rules judge: codes, prefixes of codes, families and names of rules. No
+            configuration file is read.
+        ignore: These rules do not.
 
     Where autograd raises an exception, in backward or because the loss has no graph, the report
     says so in a finding, and holds what was seen by then.
@@ -51,7 +57,10 @@ def inspect(
     target = target_from_objects(
         model, batch, loss_fn, optimizer=optimizer, grad_output=grad_output
     )
-    return inspect_target(target, probe_steps=probe_steps, eager=eager, command="inspect")
+    settings = Settings(select=parsed_selectors(select), ignore=parsed_selectors(ignore))
+    return inspect_target(
+        target, probe_steps=probe_steps, eager=eager, command="inspect", settings=settings
+    )
 
 
 def inspect_target(

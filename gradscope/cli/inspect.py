@@ -40,6 +40,7 @@ def inspect(  # noqa: PLR0913 - the signature is the list of options
     select: options.SelectOption = None,
     ignore: options.IgnoreOption = None,
     extend_select: options.ExtendSelectOption = None,
+    config: options.ConfigOption = None,
     output_format: options.OutputFormatOption = "full",
     output_file: options.OutputFileOption = "-",
     save: options.SaveOption = None,
@@ -57,7 +58,7 @@ def inspect(  # noqa: PLR0913 - the signature is the list of options
     destinations = check_destinations(
         output_file, save, force=force, inputs=files_of_target(target)
     )
-    settings = settings_of(select, ignore, extend_select)
+    settings = settings_of(config, select, ignore, extend_select)
     with reserved_stdout() as stdout:
         from gradscope.report.view import ViewOptions
         from gradscope.target.options import TargetOptions

@@ -174,6 +174,15 @@ DepthOption = Annotated[
         show_default=False,
     ),
 ]
+ConfigOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--config",
+        metavar="FILE",
+        help="Read \\[tool.gradscope] of this file, not of the nearest pyproject.toml.",
+        rich_help_panel=_RULES,
+    ),
+]
 SelectOption = Annotated[
     list[str] | None,
     typer.Option(

@@ -27,6 +27,7 @@ def report(  # noqa: PLR0913 - the signature is the list of options
     select: options.SelectOption = None,
     ignore: options.IgnoreOption = None,
     extend_select: options.ExtendSelectOption = None,
+    config: options.ConfigOption = None,
     output_format: options.OutputFormatOption = "full",
     output_file: options.OutputFileOption = "-",
     quiet: options.QuietOption = False,
@@ -40,7 +41,7 @@ def report(  # noqa: PLR0913 - the signature is the list of options
     from gradscope.recording.store import load_recording
     from gradscope.report.view import ViewOptions
 
-    settings = settings_of(select, ignore, extend_select)
+    settings = settings_of(config, select, ignore, extend_select)
     view = ViewOptions(tensors=tensors, sort=sort, top=top, module=module, depth=depth)
     for path in recordings:
         write_report(

@@ -5,27 +5,32 @@ from typing import TYPE_CHECKING
 from gradscope.rules.settings import Settings
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from gradscope.recording.records import Recording
     from gradscope.report.model import Report
 
 
 def settings_of(
-    select: list[str] | None, ignore: list[str] | None, extend_select: list[str] | None
+    config: "Path | None",
+    select: list[str] | None,
+    ignore: list[str] | None,
+    extend_select: list[str] | None,
 ) -> Settings:
-    """Return the settings that the options make.
+    """Return the settings that the configuration and the options make; the options win.
 
     Raises:
-        GradscopeError: An option names no rule.
+        GradscopeError: An option names no rule, or the configuration is wrong.
     """
-    from gradscope.rules.engine import check_settings
+    from gradscope.configuration import configured_settings, with_options
+    from gradscope.rules.selection import parsed_selectors
 
-    settings = Settings(
-        select=_selectors(select),
-        ignore=_selectors(ignore),
-        extend_select=_selectors(extend_select),
+    return with_options(
+        configured_settings(config),
+        select=parsed_selectors(select or ()),
+        ignore=parsed_selectors(ignore or ()),
+        extend_select=parsed_selectors(extend_select or ()),
     )
-    check_settings(settings)
-    return settings
 
 
 def judged(recording: "Recording", settings: Settings) -> "Report":
@@ -34,8 +39,3 @@ def judged(recording: "Recording", settings: Settings) -> "Report":
     from gradscope.rules.engine import judge
 
     return Report.from_recording(recording, judge(recording, settings))
-
-
-def _selectors(given: list[str] | None) -> tuple[str, ...]:
-    parts = (part.strip() for text in given or () for part in text.split(","))
-    return tuple(part for part in parts if part)

@@ -37,6 +37,13 @@ def rules_named(selector: str) -> tuple[type[Rule], ...]:
     )
 
 
+def parsed_selectors(given: str | Iterable[str]) -> tuple[str, ...]:
+    """Return selectors from texts that hold several of them, with commas between."""
+    texts = (given,) if isinstance(given, str) else given
+    parts = (part.strip() for text in texts for part in text.split(","))
+    return tuple(part for part in parts if part)
+
+
 def reason_left_out(rule: type[Rule], settings: Settings) -> str | None:
     """Return why the settings leave a rule out, None where they do not.
 

@@ -1,0 +1,103 @@
+"""`gradscope rule` as a process."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+from gradscope.rules.catalogue import RULES
+from gradscope.rules.families import FAMILIES
+from gradscope.rules.manual import HEADINGS, summary_of
+
+
+def run(*arguments, width=80):
+    return subprocess.run(
+        [sys.executable, "-m", "gradscope", "rule", *arguments],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        env={"COLUMNS": str(width), "PYTHONIOENCODING": "utf-8", "PATH": ""},
+    )
+
+
+def test_table_holds_every_rule_by_family():
+    done = run(width=200)
+    assert (done.returncode, done.stderr) == (0, "")
+    lines = done.stdout.splitlines()
+    families = [line for line in lines if line in FAMILIES.values()]
+    assert families == list(dict.fromkeys(FAMILIES[rule.code[:3]] for rule in RULES))
+    rows = [line.split(None, 3) for line in lines if line.startswith("  GS")]
+    assert [row[0] for row in rows] == [rule.code for rule in RULES]
+    for row, rule in zip(rows, RULES, strict=True):
+        assert row[1:3] == [rule.name, rule.level]
+        assert summary_of(rule).startswith(row[3][:40])
+
+
+def test_table_of_a_family_or_prefix():
+    codes = [rule.code for rule in RULES if rule.code.startswith("GS7")]
+    for selector in ("loss", "GS7", "gs7"):
+        done = run(selector, "--output-format", "markdown")
+        assert [line[2:7] for line in done.stdout.splitlines()[2:]] == codes
+
+
+@pytest.mark.parametrize("selector", ["GS105", "gs105", "dead-unit"])
+def test_manual_of_a_rule(selector):
+    done = run(selector)
+    lines = done.stdout.splitlines()
+    assert (done.returncode, done.stderr) == (0, "")
+    assert lines[0] == "GS105 dead-unit  warning  flow"
+    assert [line for line in lines if line in HEADINGS] == list(HEADINGS)
+    assert "  [tool.gradscope.rules.dead-unit]" in lines
+    assert "  error_share = 0.9" in lines
+    assert "sample_models/dead_unit.py" in done.stdout
+    assert max(map(len, lines)) <= 80
+
+
+def test_json_holds_manuals_whole():
+    one = json.loads(run("GS105", "--output-format", "json").stdout)
+    assert one["schema_version"] == "1.0"
+    (rule,) = one["rules"]
+    assert (rule["code"], rule["family"], rule["level"]) == ("GS105", "flow", "warning")
+    assert tuple(rule["sections"]) == HEADINGS
+    assert {"name": "error_share", "default": 0.9}.items() <= rule["thresholds"][2].items()
+    every = json.loads(run("--output-format", "json").stdout)
+    assert [rule["code"] for rule in every["rules"]] == [rule.code for rule in RULES]
+
+
+def test_markdown_manual_has_headings_and_a_configuration_to_paste():
+    text = run("GS105", "--output-format", "markdown").stdout
+    assert text.startswith("# GS105 dead-unit\n")
+    assert all(f"\n## {heading}\n" in text for heading in HEADINGS)
+    assert "```toml\n[tool.gradscope.rules.dead-unit]\n" in text
+
+
+def test_output_file(tmp_path):
+    done = run("GS105", "-o", str(tmp_path / "a.txt"))
+    assert (done.returncode, done.stdout) == (0, "")
+    assert (tmp_path / "a.txt").read_text().startswith("GS105 dead-unit")
+
+
+@pytest.mark.parametrize(
+    ("selector", "error"),
+    [
+        ("GS999", "error: no rule `GS999`"),
+        ("dead-unti", "error: no rule `dead-unti`: did you mean `dead-unit`?"),
+        ("distributed", "error: there is no rule in `distributed` yet"),
+    ],
+)
+def test_unknown_rules_are_errors(selector, error):
+    done = run(selector)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith(error)
+
+
+def test_torch_is_not_imported():
+    script = (
+        "import sys\n"
+        "from gradscope.cli import app\n"
+        "app(['rule', 'GS105'], standalone_mode=False)\n"
+        "assert 'torch' not in sys.modules\n"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
