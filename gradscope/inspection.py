@@ -86,12 +86,16 @@ class _Ending:
     loss: float | None
     description: str
     synthetic: bool
+    terms: int = 0
 
     @classmethod
     def of(cls, outcome: Outcome) -> Self:
         loss = outcome.loss.detach()
         return cls(
-            float(loss) if loss.numel() == 1 else None, outcome.description, outcome.synthetic
+            loss=float(loss) if loss.numel() == 1 else None,
+            description=outcome.description,
+            synthetic=outcome.synthetic,
+            terms=len(outcome.terms),
         )
 
 
@@ -146,6 +150,7 @@ class _Watch:
                 measured=measured,
                 place=self._assembler.place_of(capture),
                 loss=ending.loss,
+                terms=ending.terms,
                 opaque=self._opaque,
                 reruns=probe_steps > 0,
                 random_states=random_states,
@@ -169,12 +174,13 @@ class _Watch:
 
     def _end(self, failed: StepFailedError) -> _Ending:
         """Keep what was seen of a step that autograd ended."""
-        reason = f"{failed.what} ({type(failed.raised).__name__})"
+        kind = type(failed.raised).__name__
+        reason = failed.what if failed.raised is failed.shown else f"{failed.what} ({kind})"
         self._assembler.add_broken_step(failed.capture, reason=reason)
         self._note(failed, step=0)
         make_none(self._assembler, reason)
         self._tell(failed.shown)
-        return _Ending(None, failed.subject, False)
+        return _Ending(loss=None, description=failed.subject, synthetic=False, terms=0)
 
     def _note(self, failed: StepFailedError, *, step: int) -> None:
         capture, assembler = failed.capture, self._assembler

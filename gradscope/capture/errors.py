@@ -152,12 +152,12 @@ class Diagnosis:
             step: 0 for the target's own, else the number of the probing one.
             parameters: How many the model has.
         """
-        node = self._node
+        node, is_ours = self._node, isinstance(self._raised, UnusableLossError)
         function = None if node is None else function_of(self._graph.nodes[node])
         return AutogradErrorRecord(
             kind="freed" if self._is_older(node) else kind_of(self._raised),
             step=step,
-            exception=type(self._raised).__name__,
+            exception="" if is_ours else type(self._raised).__name__,
             message=str(self._raised).strip(),
             subject=self._failed.subject,
             node=None if node is None or place is None else place.first_node + node,

@@ -43,7 +43,10 @@ def operation_of(case: Case, record: AutogradErrorRecord) -> str:
 
 def evidence_of(record: AutogradErrorRecord) -> Evidence:
     """Return what every one of these findings says."""
-    return {"exception": record.exception, "message": first_line(record), "step": record.step}
+    if not record.exception:
+        return {}
+    sentence = first_line(record).partition(". ")[0]
+    return {"exception": f"{record.exception}: {sentence}"}
 
 
 def first_line(record: AutogradErrorRecord) -> str:

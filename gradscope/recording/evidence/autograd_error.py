@@ -34,7 +34,7 @@ class AutogradErrorRecord:
     step: int
     """0 for the target's own step, else the number of the probing one."""
     exception: str
-    """Its class."""
+    """Its class; empty where backward was not called because it would have raised one."""
     message: str
     subject: str
     """What backward started from or could not start from: `loss_fn(output, target)`; empty where
