@@ -11,6 +11,7 @@ from gradscope.probes.freezes import examine_freezes
 from gradscope.probes.horizons import examine_horizons
 from gradscope.probes.influence import examine_influence
 from gradscope.probes.leaves import examine_leaves
+from gradscope.probes.loss_terms import examine_loss_terms
 from gradscope.probes.nonfinite_origins import examine_nonfinite
 from gradscope.probes.optimizers import examine_optimizers
 from gradscope.probes.scaled_backward import examine_half_precision
@@ -32,6 +33,7 @@ EXAMINATIONS: tuple[tuple[str, Examine], ...] = (
     ("horizons", examine_horizons),
     ("influence", examine_influence),
     ("leaves", examine_leaves),
+    ("loss terms", examine_loss_terms),
     ("non-finite", examine_nonfinite),
     ("optimizers", examine_optimizers),
     ("symmetry", examine_symmetry),

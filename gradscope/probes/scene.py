@@ -36,6 +36,8 @@ class Scene:
     place: GraphPlace
     """Where the records of the graph are: node `n` of the capture is `place.first_node + n`."""
     loss: float | None
+    terms: int
+    """How many scalars were given beside the loss under names of their own."""
     opaque: bool
     """Whether compiled code runs, which must not meet modes or hooks."""
     reruns: bool

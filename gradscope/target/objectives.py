@@ -22,7 +22,13 @@ from gradscope.target.calling import (
 )
 from gradscope.target.comparisons import cross_entropy, mean_squared_error, target_help
 from gradscope.target.hints import explain_forward
-from gradscope.target.outputs import NamedTensor, checked_loss, first_trainable, own_loss
+from gradscope.target.outputs import (
+    NamedTensor,
+    checked_loss,
+    first_trainable,
+    named_terms,
+    own_loss,
+)
 from gradscope.target.structures import describe, describe_tensor
 from gradscope.target.target import Outcome
 from gradscope.target.user_code import UserCode
@@ -67,7 +73,7 @@ class ComputeLoss:
         text = f"{self.name}(model, batch)"
         with UserCode(f"{text} failed with batch {describe(batch)}"):
             value = self.function(model, batch)
-        return _scalar(checked_loss(value, text), text)
+        return _scalar(checked_loss(value, text), text, value)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,7 +88,7 @@ class TrainingStep:
         text = "model.training_step(batch, 0)"
         with UserCode(f"{text} failed with batch {describe(batch)}"):
             value = self.function(batch, 0)
-        return _scalar(checked_loss(value, text), text)
+        return _scalar(checked_loss(value, text), text, value)
 
 
 def training_step(model: nn.Module) -> TrainingStep | None:
@@ -122,7 +128,7 @@ class LossFunction:
         given = ", ".join(describe(argument) for argument in arguments)
         with UserCode(f"{text} failed with {given}"):
             value = self.function(*arguments)
-        return _scalar(checked_loss(value, text), text)
+        return _scalar(checked_loss(value, text), text, value)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -202,7 +208,7 @@ class OwnLoss:
         output = run_model(model, call)
         found = own_loss(output)
         if found is not None:
-            return _scalar(checked_loss(found.tensor, found.name), found.name)
+            return _scalar(checked_loss(found.tensor, found.name), found.name, output)
         trainable = first_trainable(output)
         if not self.allow_synthetic:
             raise GradscopeError(
@@ -246,8 +252,14 @@ def run_model(model: nn.Module, call: Call) -> object:
         return model(*call.args, **call.kwargs)
 
 
-def _scalar(loss: torch.Tensor, description: str) -> Outcome:
-    return Outcome(loss=loss, grad_output=None, description=description, synthetic=False)
+def _scalar(loss: torch.Tensor, description: str, given: object = None) -> Outcome:
+    return Outcome(
+        loss=loss,
+        grad_output=None,
+        description=description,
+        synthetic=False,
+        terms=named_terms(given, loss),
+    )
 
 
 def _widened(tensor: torch.Tensor) -> torch.Tensor:

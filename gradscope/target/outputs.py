@@ -111,6 +111,17 @@ def first_trainable(output: object) -> NamedTensor:
     )
 
 
+def named_terms(value: object, loss: torch.Tensor) -> tuple[tuple[str, torch.Tensor], ...]:
+    """The scalars that a mapping names beside the loss, as `recon` and `kl`."""
+    if not isinstance(value, Mapping):
+        return ()
+    return tuple(
+        (path.strip(".[]'\""), tensor)
+        for path, tensor in named_tensors(value, "")
+        if tensor.numel() == 1 and tensor.requires_grad and tensor is not loss
+    )
+
+
 def _scalars(output: object) -> list[NamedTensor]:
     """The tensors of an output from which backward could start."""
     return [

@@ -19,6 +19,8 @@ class Outcome:
     """Where the loss came from, as `loss_fn(output, target)`."""
     synthetic: bool
     """Whether gradscope made the loss up because the target has none."""
+    terms: tuple[tuple[str, torch.Tensor], ...] = ()
+    """Scalars that were given beside the loss under names of their own, as the terms of its sum."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

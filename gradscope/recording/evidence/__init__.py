@@ -15,6 +15,7 @@ from gradscope.recording.evidence.freeze import FreezeRecord, ReplacementRecord
 from gradscope.recording.evidence.horizon import HorizonRecord
 from gradscope.recording.evidence.influence import InfluenceRecord
 from gradscope.recording.evidence.leaf import LeafRecord
+from gradscope.recording.evidence.loss_term import LossTermRecord, TermPairRecord
 from gradscope.recording.evidence.nonfinite import NonfiniteRecord
 from gradscope.recording.evidence.optimizer import OptimizerRecord
 from gradscope.recording.evidence.saturation import SaturationRecord
@@ -36,6 +37,7 @@ EVIDENCE: tuple[type, ...] = (
     HorizonRecord,
     InfluenceRecord,
     LeafRecord,
+    LossTermRecord,
     NonfiniteRecord,
     OptimizerRecord,
     ReplacementRecord,
@@ -43,6 +45,7 @@ EVIDENCE: tuple[type, ...] = (
     SoftmaxRecord,
     SourceRecord,
     SymmetryRecord,
+    TermPairRecord,
     TwinRecord,
     UnitRecord,
 )

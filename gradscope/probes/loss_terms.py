@@ -1,0 +1,123 @@
+"""The gradient of each named term of the loss by itself."""
+
+import math
+from itertools import combinations
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from gradscope.capture.graph import walk
+from gradscope.capture.lines import Line
+from gradscope.capture.teardown import let_go
+from gradscope.errors import GradscopeError
+from gradscope.probes.scene import Scene
+from gradscope.recording.evidence.loss_term import LossTermRecord, TermPairRecord
+from gradscope.target.target import Outcome
+
+MOST_TERMS = 8
+"""So many terms are looked at, each by a backward."""
+
+
+class _Term(NamedTuple):
+    name: str
+    value: Tensor
+    weight: Tensor
+    """Derivative of the loss with respect to the term."""
+    gradients: dict[int, Tensor]
+    """By parameter, times the weight."""
+
+
+def examine_loss_terms(scene: Scene) -> str | None:
+    """Note the gradients of the terms, where the loss is given with two terms or more."""
+    if scene.terms < 2:
+        return "the loss is not given as named terms"
+    if scene.opaque or not scene.reruns:
+        return "the forward is not run again"
+    try:
+        outcome = scene.forward()
+        terms = _terms(scene, outcome)
+    except GradscopeError as error:
+        return f"the forward raised when it was run again: {error.what}"
+    except RuntimeError as error:  # as under a reentrant checkpoint
+        return f"backward raised when it was run again: {str(error).splitlines()[0]}"
+    if len(terms) < 2:
+        return "fewer than two of the named terms are part of the loss"
+    lines = _lines(scene, outcome, [term.value for term in terms])
+    for term, line in zip(terms, lines, strict=True):
+        scene.assembler.note(
+            LossTermRecord(
+                name=term.name,
+                site=scene.assembler.site_of(line),
+                value=float(term.value.detach()),
+                weight=float(term.weight),
+                norm=_norm(list(term.gradients.values())),
+                parameters=tuple(term.gradients),
+            )
+        )
+    for first, second in combinations(range(len(terms)), 2):
+        scene.assembler.note(_pair(terms, first, second))
+    return None
+
+
+def _terms(scene: Scene, outcome: Outcome) -> list[_Term]:
+    """Return the terms of which the loss is made, each with its own gradients."""
+    given = outcome.terms[:MOST_TERMS]
+    weights = torch.autograd.grad(
+        outcome.loss, [term for _, term in given], retain_graph=True, allow_unused=True
+    )
+    parameters = scene.named.parameters
+    places = [place for place in sorted(scene.measured.reached) if parameters[place].requires_grad]
+    found = []
+    for (name, term), weight in zip(given, weights, strict=True):
+        if weight is None or not bool(weight.any()):
+            continue
+        gradients = torch.autograd.grad(
+            term, [parameters[p] for p in places], weight, retain_graph=True, allow_unused=True
+        )
+        by_place = {p: g for p, g in zip(places, gradients, strict=True) if g is not None}
+        found.append(_Term(name, term, weight, by_place))
+    return found
+
+
+def _pair(terms: list[_Term], first: int, second: int) -> TermPairRecord:
+    one, other = terms[first].gradients, terms[second].gradients
+    shared = tuple(place for place in one if place in other)
+    norms = _norm([one[place] for place in shared]), _norm([other[place] for place in shared])
+    product = math.fsum(_dot(one[place], other[place]) for place in shared)
+    return TermPairRecord(
+        first=first,
+        second=second,
+        first_norm=norms[0],
+        second_norm=norms[1],
+        cosine=product / (norms[0] * norms[1]) if norms[0] * norms[1] else math.nan,
+        parameters=shared,
+    )
+
+
+def _dot(one: Tensor, other: Tensor) -> float:
+    flat = [_dense(tensor).double().flatten() for tensor in (one, other)]
+    return float(torch.dot(*flat))
+
+
+def _norm(gradients: list[Tensor]) -> float:
+    return math.hypot(*(float(_dense(one).double().norm()) for one in gradients))
+
+
+def _dense(gradient: Tensor) -> Tensor:
+    gradient = gradient.to_dense() if gradient.layout is not torch.strided else gradient
+    return torch.view_as_real(gradient) if gradient.is_complex() else gradient
+
+
+def _lines(scene: Scene, outcome: Outcome, terms: list[Tensor]) -> list[Line | None]:
+    """Return the lines that computed the terms, None where the second run was another."""
+    graph, known = walk(outcome.loss), scene.capture.graph
+    places = [None if term.grad_fn is None else graph.index.get(term.grad_fn) for term in terms]
+    is_alike = graph.operations == known.operations
+    graph.index.clear()
+    graph.leaves.clear()
+    let_go(graph.nodes)
+    return [
+        scene.capture.line_of(known.nodes[place]) if is_alike and place is not None else None
+        for place in places
+    ]
