@@ -3,6 +3,8 @@
 import math
 import re
 from collections import Counter
+from dataclasses import dataclass
+from typing import Self
 
 from gradscope.recording.finding import Finding, Severity
 from gradscope.report.figures import counted, figure
@@ -13,9 +15,12 @@ from gradscope.report.parameter_names import folded_names
 SEVERITIES: tuple[Severity, ...] = ("error", "warning", "note")
 """The worst first."""
 
-_NUMBER = re.compile(r"(?P<number>-?(?:\d[\d,]*\.?\d*|\.\d+)(?:e[+-]?\d+)?)(?P<percent> ?%)?")
-_DIGITS = 0.006
-"""A number of three significant digits differs from the exact one by no more, relatively."""
+_NUMBER = re.compile(
+    r"(?P<digits>-?\d[\d,]*(?:\.(?P<decimals>\d+))?)"
+    r"(?:e(?P<power>[+-]?\d+))?(?P<percent> ?%)?"
+)
+_FARTHEST = 0.06
+"""Relative difference above which a number is not taken for a rounded one: 2 is not 1.5."""
 
 
 def found_text(report: Report) -> str:
@@ -77,7 +82,7 @@ def is_named(name: str, message: str) -> bool:
 
 def evidence_text(finding: Finding, signs: Signs = UNICODE) -> str:
     """Return the measured numbers and limits that the message does not hold; may be empty."""
-    told = [_value(match) for match in _NUMBER.finditer(finding.message)]
+    told = [_Told.of(match) for match in _NUMBER.finditer(finding.message)]
     words = (
         f"{name.replace('_', ' ')} = {_shown(value, signs)}"
         for name, value in finding.evidence
@@ -86,19 +91,35 @@ def evidence_text(finding: Finding, signs: Signs = UNICODE) -> str:
     return ", ".join(words)
 
 
-def _value(match: re.Match[str]) -> float:
-    number = float(match["number"].replace(",", ""))
-    return number / 100 if match["percent"] else number
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Told:
+    """A number in a message."""
+
+    value: float
+    half_digit: float
+    """How far it may be from the exact one, by rounding."""
+
+    @classmethod
+    def of(cls, match: re.Match[str]) -> Self:
+        unit = float(f"1e{match['power'] or 0}") / (100 if match["percent"] else 1)
+        return cls(
+            value=float(match["digits"].replace(",", "")) * unit,
+            half_digit=0.501 * unit / 10 ** len(match["decimals"] or ""),
+        )
+
+    def is_rounded(self, exact: float) -> bool:
+        near = min(self.half_digit, _FARTHEST * abs(exact))
+        return abs(self.value - exact) <= near
 
 
-def _is_told(value: float | str | bool, message: str, told: list[float]) -> bool:
+def _is_told(value: float | str | bool, message: str, told: list[_Told]) -> bool:
     if isinstance(value, bool):
         return False
     if isinstance(value, str):
         return value in message
     if not math.isfinite(value):
         return True  # no rule that measures NaN or infinity is silent about it
-    return any(math.isclose(number, value, rel_tol=_DIGITS) for number in told)
+    return any(number.is_rounded(value) for number in told)
 
 
 def _shown(value: float | str | bool, signs: Signs) -> str:
