@@ -11,6 +11,7 @@ from gradscope.rules.gradient_underflow import GradientUnderflow
 from gradscope.rules.in_place_modification import InPlaceModification
 from gradscope.rules.input_requires_grad import InputRequiresGrad
 from gradscope.rules.loss_broadcast import LossBroadcast
+from gradscope.rules.loss_term_conflict import LossTermConflict
 from gradscope.rules.no_graph import NoGraph
 from gradscope.rules.non_differentiable_operation import NonDifferentiableOperation
 from gradscope.rules.non_finite_forward import NonFiniteForward
@@ -53,4 +54,5 @@ RULES: tuple[type[Rule], ...] = (
     Float16WithoutScaler,
     NormalisedTwice,
     LossBroadcast,
+    LossTermConflict,
 )
