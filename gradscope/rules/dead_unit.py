@@ -8,7 +8,7 @@ from gradscope.recording.evidence.unit import UnitRecord
 from gradscope.recording.finding import Finding, Severity
 from gradscope.rules.case import Case
 from gradscope.rules.rule import Rule
-from gradscope.rules.upstream import is_in_model, line_of, parameters_before
+from gradscope.rules.upstream import is_in_model, line_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,7 +47,6 @@ class DeadUnit(Rule):
     code: ClassVar[str] = "GS105"
     name: ClassVar[str] = "dead-unit"
     level: ClassVar[Severity] = "warning"
-    explains: ClassVar[tuple[str, ...]] = ("GS204",)
 
     note_share: float = 0.5
     """Share of a layer's units from which it is noted. Measured: 52 % in healthy nets of 30."""
@@ -90,13 +89,6 @@ class DeadUnit(Rule):
 
     def _finding(self, case: Case, site: int | None, records: list[UnitRecord]) -> Finding:
         worst = max(records, key=lambda record: record.inactive / record.units)
-        parameters = [index for record in records for index in record.parameters]
-        shut = [one.tensors[0].node for one in records if one.inactive == one.units]
-        parameters += [
-            index
-            for index in parameters_before(case, shut)
-            if (stat := case.parameter_stat(index)) is not None and stat.reach == "zero"
-        ]
         layers = tuple(dict.fromkeys(_layer(case, record) for record in records))
         severity = self._severity(worst)
         limits = {"note": self.note_share, "warning": self.warning_share}
@@ -106,7 +98,7 @@ class DeadUnit(Rule):
             remedy=_remedy(worst),
             site=site,
             severity=severity,
-            parameters=parameters,
+            parameters=(index for record in records for index in record.parameters),
             modules=tuple(layer for layer in layers if layer),
             evidence={
                 "inactive": worst.inactive,

@@ -67,7 +67,6 @@ class NonFiniteForward(Rule):
     name: ClassVar[str] = "non-finite-forward"
     level: ClassVar[Severity] = "error"
     explains: ClassVar[tuple[str, ...]] = (
-        "GS101",
         "GS102",
         "GS103",
         "GS105",

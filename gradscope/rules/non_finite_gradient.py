@@ -50,7 +50,6 @@ class NonFiniteGradient(Rule):
     name: ClassVar[str] = "non-finite-gradient"
     level: ClassVar[Severity] = "error"
     explains: ClassVar[tuple[str, ...]] = (
-        "GS101",
         "GS102",
         "GS105",
         "GS106",

@@ -60,7 +60,7 @@ class SaturatedActivation(Rule):
     code: ClassVar[str] = "GS106"
     name: ClassVar[str] = "saturated-activation"
     level: ClassVar[Severity] = "warning"
-    explains: ClassVar[tuple[str, ...]] = ("GS102", "GS204")
+    explains: ClassVar[tuple[str, ...]] = ("GS102",)
 
     share: float = 0.5
     """Share of elements, for softmax of rows. Measured: at most .01 in healthy models."""

@@ -1,0 +1,161 @@
+"""GS104: the operation of the forward that made NaN or infinity, where it matters."""
+
+import math
+
+import pytest
+import torch
+from torch import nn
+from torch.nn import functional
+
+import gradscope
+from tests.rules.inspecting import only
+
+
+class Functional(nn.Module):
+    """Two layers, and a forward that a test writes."""
+
+    def __init__(self, forward):
+        super().__init__()
+        self.first, self.second = nn.Linear(6, 8), nn.Linear(8, 8)
+        self.run = forward
+
+    def forward(self, x):
+        return self.run(self, self.second(self.first(x)))
+
+
+def findings(forward, x=None, **chosen):
+    torch.manual_seed(0)
+    x = torch.randn(20, 6) if x is None else x
+    return gradscope.inspect(Functional(forward), x, **chosen).findings
+
+
+def entropy(model, h):
+    p = torch.relu(h)
+    return -(p * p.log()).sum()
+
+
+def likelihood(model, h):
+    return functional.nll_loss(torch.softmax(200 * h, -1).log(), torch.zeros(20).long())
+
+
+def mixture(model, h):
+    weights = (300 * h).exp()
+    return (weights / weights.sum(-1, keepdim=True)).sum()
+
+
+def masked(model, h):
+    scores = (h @ h.T).masked_fill(torch.arange(20)[:, None] == 4, -math.inf)
+    return (torch.softmax(scores, -1) @ model.second(h))[5:].mean()
+
+
+LOST = {
+    "entropy of zero": (entropy, "log makes infinity: its argument is 0 at", "log_softmax"),
+    "log of a certain softmax": (likelihood, "log makes infinity", "log_softmax"),
+    "overflow of an exponential": (mixture, "exp makes infinity: it overflows float32", "softmax"),
+    "overflow of half precision": (
+        lambda m, h: (300 * h.half()).pow(3).float().mean(),
+        "pow makes infinity: it overflows float16, whose largest number is 65504",
+        "bfloat16",
+    ),
+    "fully masked row": (masked, "softmax makes NaN: 1 row is masked", "unmasked"),
+    "mean of nothing": (lambda m, h: h[h > 99].mean() + h.sum(), "mean of nothing", "count"),
+    "root of a negative number": (lambda m, h: h.sqrt().sum(), "sqrt makes NaN", "clamp"),
+    "cosine over one": (
+        lambda m, h: torch.acos(1.1 * torch.cos(h)).sum(),
+        "acos makes NaN: its argument is outside -1 to 1",
+        "clamp",
+    ),
+}
+
+
+@pytest.mark.parametrize(("forward", "message", "remedy"), LOST.values(), ids=LOST)
+def test_the_first_operation_is_named_with_its_cause(forward, message, remedy):
+    found = only(findings(forward), "GS104")
+    assert found.severity == "error"
+    assert message in found.message
+    assert remedy in found.remedy
+    assert found.location.file == __file__
+
+
+@pytest.mark.parametrize("forward", [masked, mixture, likelihood])
+def test_gradients_that_break_on_it_are_its_consequences(forward):
+    found = findings(forward)
+    assert "GS103" not in {one.rule for one in found}
+    assert "GS103" in {one.rule for one in only(found, "GS104").consequences}
+
+
+def test_nan_in_rows_that_are_thrown_away_matters_all_the_same():
+    found = only(findings(masked), "GS104")
+    assert found.location.line == masked.__code__.co_firstlineno + 1
+    assert [place.line for place in found.related] == [masked.__code__.co_firstlineno + 2]
+    assert dict(found.evidence)["reaches_loss"] is False
+
+
+HEALTHY = {
+    "masked attention": lambda m, h: (
+        torch.softmax((h @ h.T).masked_fill(torch.ones(20, 20).triu(1) > 0, -math.inf), -1) @ h
+    ).sum(),
+    "mask by the log of zeros": lambda m, h: (
+        torch.softmax(h @ h.T + torch.eye(20).flip(0).add(torch.eye(20)).log(), -1) @ h
+    ).sum(),
+    "masked out again": lambda m, h: torch.relu(h).log().clamp_min(-9).sum(),
+    "infinity in a maximum": lambda m, h: torch.maximum(h, torch.tensor(-math.inf)).sum(),
+    "nan replaced where nothing flows": lambda m, h: (
+        h.sum() + (h.detach() - 9).log().nan_to_num().sum()
+    ),
+}
+
+
+@pytest.mark.parametrize("forward", HEALTHY.values(), ids=HEALTHY)
+def test_infinity_on_purpose_is_no_finding(forward):
+    assert not {one.rule for one in findings(forward)} & {"GS103", "GS104"}
+
+
+def test_a_batch_with_nan_is_the_cause():
+    x = torch.randn(20, 6)
+    x[1, 2] = math.nan
+    found = only(findings(lambda model, h: h.square().mean(), x), "GS104")
+    assert "the batch holds NaN in 1 element before the forward begins" in found.message
+
+
+def test_infinity_in_a_batch_is_the_cause():
+    x = torch.randn(20, 6)
+    x[1, 2] = -math.inf
+    found = only(findings(lambda model, h: h.square().mean(), x), "GS104")
+    assert "the batch holds infinity" in found.message
+
+
+def test_a_parameter_that_nobody_initialised_is_named_where_it_is_made(inspect_file):
+    report = inspect_file(
+        "import torch\n"
+        "from torch import nn\n"
+        "class Scaled(nn.Module):\n"
+        "    def __init__(self):\n"
+        "        super().__init__()\n"
+        "        self.linear = nn.Linear(4, 4)\n"
+        "        self.scale = nn.Parameter(torch.full((4,), float('nan')))\n"
+        "    def forward(self, x):\n"
+        "        return self.linear(x) * self.scale\n"
+        "def build_model():\n"
+        "    return Scaled()\n"
+        "def build_batch():\n"
+        "    return torch.randn(6, 4)\n"
+        "def loss_fn(output, batch):\n"
+        "    return output.sum()\n"
+    )
+    found = only(report.findings, "GS104")
+    assert "parameter scale holds NaN in 4 elements" in found.message
+    assert found.location.line == 7
+    assert [place.line for place in found.related] == [9]
+
+
+def test_a_loss_whose_forward_cannot_be_run_again_is_told_without_its_origin():
+    found = only(findings(entropy, probe_steps=0), "GS104")
+    assert "the loss is NaN, and the operation that made it was not seen" in found.message
+
+
+def test_every_target_left_out():
+    report = gradscope.inspect(
+        nn.Linear(6, 3), (torch.randn(9, 6), torch.full((9,), -100)), "cross-entropy"
+    )
+    assert "every target is left out" in only(report.findings, "GS104").message

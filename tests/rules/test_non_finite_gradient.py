@@ -1,0 +1,179 @@
+"""GS103: the operation whose backward made NaN or infinity."""
+
+import dataclasses
+import math
+
+import pytest
+import torch
+from torch import nn
+from torch.nn import functional
+
+import gradscope
+from gradscope.rules.engine import judge
+from tests.rules.inspecting import only
+
+
+class Functional(nn.Module):
+    """Two layers, and a forward that a test writes."""
+
+    def __init__(self, forward):
+        super().__init__()
+        self.first, self.second = nn.Linear(6, 8), nn.Linear(8, 8)
+        self.run = forward
+
+    def forward(self, x):
+        return self.run(self, self.second(self.first(x)))
+
+
+class Careless(torch.autograd.Function):
+    """A square root whose backward divides by zero."""
+
+    @staticmethod
+    def forward(ctx, x):
+        ctx.save_for_backward(x)
+        return x.abs().sqrt()
+
+    @staticmethod
+    def backward(ctx, gradient):
+        return gradient / (0 * ctx.saved_tensors[0])
+
+
+def inspect(forward):
+    torch.manual_seed(0)
+    return gradscope.inspect(Functional(forward), torch.randn(20, 6))
+
+
+def same(h):
+    """Return what is exactly zero and still depends on a tensor."""
+    return (h[:, :1] - h[:, :1]).square().sum(1)
+
+
+def cosine(h):
+    unit = functional.normalize(h, dim=-1)
+    return (unit * unit.detach()).sum(-1).clamp(-1, 1)
+
+
+def where_logarithm(h):
+    return torch.where(h > 0, h.clamp_min(0).log(), h)
+
+
+def where_division(h):
+    below = h.clamp_min(0) * 1
+    return torch.where(h > 0, h / below, h)
+
+
+BROKEN = {
+    "root of zero": (lambda m, h: h.sum() + same(h).sqrt().sum(), "sqrt", "small number"),
+    "power of zero": (lambda m, h: h.sum() + (same(h) ** 0.5).sum(), "pow", "small number"),
+    "arc cosine of one": (lambda m, h: torch.acos(cosine(h)).sum(), "acos", "1 - 1e-6"),
+    "division behind a where": (lambda m, h: where_division(h).sum(), "division", "denominator"),
+    "equal eigenvalues": (
+        lambda m, h: torch.linalg.eigh(torch.eye(8) + 0 * h[:8])[1].sum(),
+        "eigh",
+        "distinct",
+    ),
+    "a function of the user's": (lambda m, h: Careless.apply(h).sum(), "Careless", "backward of"),
+}
+
+
+@pytest.mark.parametrize(("forward", "function", "remedy"), BROKEN.values(), ids=BROKEN)
+def test_the_operation_is_named_whose_backward_breaks_the_gradient(forward, function, remedy):
+    report = inspect(forward)
+    assert math.isfinite(report.recording.steps[0].loss)
+    found = only(report.findings, "GS103")
+    assert found.severity == "error"
+    assert f"the backward of {function} " in found.message
+    assert remedy in found.remedy
+    assert set(found.parameters) == {"first.weight", "first.bias", "second.weight", "second.bias"}
+    broken = [
+        report.recording.parameters[stat.parameter].name
+        for stat in report.recording.parameter_stats
+        if stat.step == 0 and stat.gradient.nonfinite
+    ]
+    assert set(found.parameters) == set(broken)
+
+
+HEALTHY = {
+    "root with a small number": lambda m, h: (same(h) + 1e-8).sqrt().sum(),
+    "norm of zero": lambda m, h: same(h).norm() + h.sum(),
+    "clamped arc cosine": lambda m, h: torch.acos(0.99 * cosine(h)).sum(),
+    "safe before where": lambda m, h: torch.where(h > 0, torch.where(h > 0, h, 1).log(), h).sum(),
+    "masked by a relu": lambda m, h: torch.relu(h).sqrt().sum(),
+    "distances to itself": lambda m, h: torch.cdist(h, h).sum(),
+    "norms of differences": lambda m, h: (h[:, None] - h[None]).norm(dim=-1).sum(),
+    "masked attention": lambda m, h: (
+        torch.softmax((h @ h.T).masked_fill(torch.ones(20, 20).triu(1) > 0, -math.inf), -1) @ h
+    ).sum(),
+    "infinity left out by clamp": lambda m, h: torch.relu(h).log().clamp_min(-5).sum(),
+}
+
+
+@pytest.mark.parametrize("forward", HEALTHY.values(), ids=HEALTHY)
+def test_what_leaves_the_gradients_finite_is_no_finding(forward):
+    codes = {finding.rule for finding in inspect(forward).findings}
+    assert not codes & {"GS103", "GS104"}
+
+
+def test_the_line_and_the_last_that_was_finite_are_told(inspect_file):
+    report = inspect_file(
+        "import torch\n"
+        "from torch import nn\n"
+        "class Distance(nn.Module):\n"
+        "    def __init__(self):\n"
+        "        super().__init__()\n"
+        "        self.embed = nn.Linear(4, 4)\n"
+        "    def forward(self, x):\n"
+        "        a, b = self.embed(x), self.embed(x.clone())\n"
+        "        squared = (a - b).square().sum(1)\n"
+        "        root = torch.sqrt(squared)\n"
+        "        return root * 2\n"
+        "model = Distance()\n"
+        "batch = torch.randn(6, 4)\n"
+        "def loss_fn(output, batch):\n"
+        "    return output.sum()\n"
+    )
+    found = only(report.findings, "GS103")
+    assert found.location.line == 10
+    assert [place.line for place in found.related] == [11]
+    assert dict(found.evidence)["singular_elements"] == 6
+
+
+def test_every_line_that_breaks_gradients_by_itself_is_a_finding():
+    def forward(model, h):
+        root = same(h).sqrt().sum()
+        return root + h.sum() + torch.acos(cosine(h)).sum()
+
+    found = [one for one in inspect(forward).findings if one.rule == "GS103"]
+    assert {one.location.line for one in found} == {
+        forward.__code__.co_firstlineno + n for n in (1, 2)
+    }
+
+
+@pytest.mark.parametrize("broken", [0, 1, 8])
+def test_a_single_element_is_enough(broken):
+    recording = inspect(lambda model, h: h.square().sum()).recording
+    square = next(n.index for n in recording.nodes if n.operation == "PowBackward0")
+    given = [e.target for e in recording.edges if e.source == square]
+    norm = math.nan if broken else 1.0
+
+    def spoil(stat):
+        gradient = dataclasses.replace(stat.gradient, nonfinite=broken, norm=norm)
+        return dataclasses.replace(stat, gradient=gradient)
+
+    changed = dataclasses.replace(
+        recording,
+        tensor_stats=tuple(
+            spoil(stat) if stat.step == 0 and stat.node not in (square, 0) else stat
+            for stat in recording.tensor_stats
+        ),
+        parameter_stats=tuple(spoil(stat) for stat in recording.parameter_stats),
+    )
+    assert given
+    found = [one for one in judge(changed).findings if one.rule == "GS103"]
+    assert [dict(one.evidence)["operation"] for one in found] == ["PowBackward0"] * bool(broken)
+
+
+def test_without_gradients_the_rule_does_not_run():
+    recording = inspect(lambda model, h: h.sum()).recording
+    bare = dataclasses.replace(recording, tensor_stats=(), parameter_stats=())
+    assert "GS103" in {one.rule for one in judge(bare).skipped}

@@ -1,0 +1,147 @@
+"""GS106: activations at the ends of their range."""
+
+import dataclasses
+
+import pytest
+import torch
+from torch import nn
+
+import gradscope
+from gradscope.recording.evidence.saturation import SaturationRecord
+from gradscope.rules.engine import judge
+from tests.rules.inspecting import only
+
+
+def network(activation, gain=1.0):
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(8, 32), activation, nn.Linear(32, 3))
+    with torch.no_grad():
+        model[0].weight.mul_(gain)
+    return model
+
+
+def report_of(model, rows=64):
+    x = torch.randn(rows, 8, generator=torch.Generator().manual_seed(1))
+    return gradscope.inspect(model, (x, torch.arange(rows) % 3), "cross-entropy")
+
+
+def codes(report):
+    return {one.rule for one in report.findings}
+
+
+class Attention(nn.Module):
+    """One head, whose scores are divided or not."""
+
+    def __init__(self, gain, causal=False):
+        super().__init__()
+        self.qkv = nn.Linear(8, 96)
+        self.out = nn.Linear(32, 3)
+        self.gain, self.causal = gain, causal
+
+    def forward(self, x):
+        q, k, v = self.qkv(x).chunk(3, -1)
+        scores = self.gain * (q @ k.T)
+        if self.causal:
+            scores = scores.masked_fill(torch.ones(len(x), len(x)).triu(1) > 0, float("-inf"))
+        return self.out(torch.softmax(scores, -1) @ v)
+
+
+@pytest.mark.parametrize("activation", [nn.Tanh(), nn.Sigmoid()])
+def test_weights_that_are_too_large_saturate(activation):
+    found = only(report_of(network(activation, 40)).findings, "GS106")
+    assert found.severity == "warning"
+    assert dict(found.evidence)["limit"] == 0.5
+    assert found.parameters == ("0.weight", "0.bias")
+
+
+def test_attention_without_its_scaling_saturates():
+    found = only(report_of(Attention(100)).findings, "GS106")
+    assert "softmax is saturated" in found.message
+    assert "square root" in found.remedy
+
+
+HEALTHY = {
+    "tanh": lambda: network(nn.Tanh()),
+    "sigmoid": lambda: network(nn.Sigmoid()),
+    "attention": lambda: Attention(8**-0.5),
+    "causal attention": lambda: Attention(8**-0.5, causal=True),
+    "the loss head": lambda: nn.Sequential(network(nn.Tanh()), nn.Linear(3, 3), Certain()),
+}
+
+
+class Certain(nn.Module):
+    """Certain probabilities in front of the loss."""
+
+    def forward(self, x):
+        return torch.sigmoid(1000 * x)
+
+
+@pytest.mark.parametrize("model", HEALTHY.values(), ids=HEALTHY)
+def test_healthy_activations_are_left_alone(model):
+    torch.manual_seed(0)
+    assert "GS106" not in codes(report_of(model()))
+
+
+class Gated(nn.Module):
+    """A branch that a learnt gate keeps shut at the start."""
+
+    def __init__(self):
+        super().__init__()
+        self.branch, self.head = nn.Linear(8, 8), nn.Linear(8, 3)
+        self.gate = nn.Parameter(torch.tensor([-9.0]))
+
+    def forward(self, x):
+        return self.head(x + torch.sigmoid(self.gate) * self.branch(x))
+
+
+def test_a_gate_of_one_number_is_left_alone():
+    torch.manual_seed(0)
+    assert "GS106" not in codes(report_of(Gated()))
+
+
+@pytest.mark.parametrize(
+    ("elements", "saturated", "fires"),
+    [(100, 49, False), (100, 50, True), (100, 51, True), (16, 16, True), (15, 15, False)],
+)
+def test_the_limit_is_a_share_of_enough_elements(elements, saturated, fires):
+    recording = report_of(network(nn.Tanh())).recording
+    changed = dataclasses.replace(
+        recording,
+        evidence=tuple(
+            dataclasses.replace(one, elements=elements, saturated=saturated)
+            if isinstance(one, SaturationRecord)
+            else one
+            for one in recording.evidence
+        ),
+    )
+    assert ("GS106" in {one.rule for one in judge(changed).findings}) is fires
+
+
+class Loop(nn.Module):
+    """A cell that runs over time: its activation is one line."""
+
+    def __init__(self):
+        super().__init__()
+        self.cell, self.head = nn.Linear(16, 8), nn.Linear(8, 3)
+
+    def forward(self, x):
+        state = torch.zeros(len(x), 8)
+        for _ in range(5):
+            state = torch.tanh(99 * self.cell(torch.cat([x, state], -1)))
+        return self.head(state)
+
+
+def test_calls_of_one_line_are_one_finding():
+    torch.manual_seed(0)
+    found = only(report_of(Loop()).findings, "GS106")
+    assert dict(found.evidence)["elements"] == 64 * 8 * 5
+
+
+def test_saturation_that_zeroes_gradients_is_told_with_them():
+    found = only(report_of(network(nn.Sigmoid(), 1e6)).findings, "GS204")
+    assert "GS106" in {one.rule for one in found.consequences}
+
+
+def test_without_a_second_forward_the_rule_does_not_run():
+    report = gradscope.inspect(network(nn.Tanh(), 40), torch.randn(9, 8), probe_steps=0)
+    assert "GS106" in {one.rule for one in judge(report.recording).skipped}
