@@ -186,11 +186,7 @@ class _Watch:
         capture, assembler = failed.capture, self._assembler
         diagnosis = Diagnosis(failed, self._earlier)
         place = assembler.place_of(capture) if capture.graph.nodes else None
-        assembler.note(
-            diagnosis.record(
-                place, assembler.site_of, step=step, parameters=len(self._named.parameters)
-            )
-        )
+        assembler.note(diagnosis.record(place, assembler.site_of, step=step, named=self._named))
         capture.close()
 
     def put_back_gradients(self) -> None:

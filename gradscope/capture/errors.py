@@ -1,17 +1,19 @@
 """An exception of autograd's: which node, which lines."""
 
 import linecache
-from collections.abc import Callable, Iterator
+import re
+from collections.abc import Callable, Iterable, Iterator
 from traceback import walk_tb
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.autograd.graph import Node
 
 from gradscope.capture.edges import tensors
 from gradscope.capture.function_code import backward_code, function_of
 from gradscope.capture.graph_records import GraphPlace
 from gradscope.capture.lines import Line, created, is_users
+from gradscope.capture.naming import NamedModel
 from gradscope.capture.session import StepCapture
 from gradscope.capture.sites import SiteMode
 from gradscope.errors import GradscopeError, UserCodeError
@@ -41,6 +43,11 @@ _TOLD_BY: tuple[tuple[str, ErrorKind], ...] = (
     ("only for scalar outputs", "non-scalar"),
 )
 """Parts of torch's messages: its exceptions are RuntimeErrors all."""
+
+_RESETS = re.compile(
+    r"^(reset|init|detach|clear|repackage|zero)(_\w*)?_(hidden|states?|memory|cache|history|net)s?$"
+    r"|^(reset|reset_all|detach_net)$"
+)
 
 
 def autograd_error(error: GradscopeError) -> BaseException | None:
@@ -142,7 +149,7 @@ class Diagnosis:
         site_of: Callable[[Line | None], int | None],
         *,
         step: int,
-        parameters: int,
+        named: NamedModel,
     ) -> AutogradErrorRecord:
         """Return what is known.
 
@@ -150,7 +157,7 @@ class Diagnosis:
             place: Where the records of the graph are; None where there is no graph.
             site_of: Returns the index of a line's record.
             step: 0 for the target's own, else the number of the probing one.
-            parameters: How many the model has.
+            named: The model's parameters and modules.
         """
         node, is_ours = self._node, isinstance(self._raised, UnusableLossError)
         function = None if node is None else function_of(self._graph.nodes[node])
@@ -162,7 +169,8 @@ class Diagnosis:
             subject=self._failed.subject,
             node=None if node is None or place is None else place.first_node + node,
             function=None if function is None else function.__name__,
-            frozen=parameters if isinstance(self._raised, FrozenModelError) else None,
+            frozen=len(named.parameters) if isinstance(self._raised, FrozenModelError) else None,
+            reset=_reset_method(named.modules),
             places=tuple(
                 ErrorPlace(role=role, site=site_of(line), operation=operation)
                 for role, line, operation in self._places()
@@ -287,6 +295,12 @@ def _users_lines(error: BaseException) -> tuple[Line | None, Line | None]:
             line = Line(frame.f_code, number)
             call, inside = (call, line) if is_in_backward else (line, inside)
     return call, inside
+
+
+def _reset_method(modules: Iterable[nn.Module]) -> str | None:
+    """Return a method that a training loop may call between its steps, as `reset_hidden`."""
+    names = (name for kind in dict.fromkeys(map(type, modules)) for name in dir(kind))
+    return next((name for name in names if _RESETS.search(name)), None)
 
 
 def _is_spoilt(node: Node) -> bool:

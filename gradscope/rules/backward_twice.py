@@ -40,8 +40,9 @@ class BackwardTwice(Rule):
         as `self.hidden = hidden.detach()`, or make it anew in every forward.
 
     When it may be wrong:
-        When only a further step fails it is a warning: a training loop may reset or detach the
-        state between its steps, which the second step tried here does not.
+        When only a further step fails it is a warning, and a note where the model has a method such
+        as `reset_hidden`: a training loop may reset or detach the state between its steps, which
+        the second step tried here does not.
 
     Source:
         torch documentation, "Autograd mechanics": "Saved tensors"; `torch.Tensor.backward`.
@@ -68,10 +69,16 @@ class BackwardTwice(Rule):
                     freed="this backward went through it first",
                     call="this backward comes to it again",
                 ),
-                severity="warning" if record.step else "error",
+                severity=_severity(record),
                 evidence=evidence_of(record),
                 step=record.step,
             )
+
+
+def _severity(record: AutogradErrorRecord) -> Severity:
+    if not record.step:
+        return "error"
+    return "warning" if record.reset is None else "note"
 
 
 def _message(case: Case, record: AutogradErrorRecord) -> str:
@@ -83,6 +90,7 @@ def _message(case: Case, record: AutogradErrorRecord) -> str:
         return (
             f"{which} reaches into the graph of an earlier step, through {operation}: "
             "a tensor is carried over with its history"
+            + (f", unless {record.reset}() is called between the steps" if record.reset else "")
         )
     return f"backward goes a second time through {operation}, which is used up"
 

@@ -94,9 +94,9 @@ def _spoken(operation: str) -> str:
 def _remedy(record: AutogradErrorRecord) -> str:
     write = record.place("write")
     if write is not None and write.operation and not write.operation.endswith("_"):
-        if write.operation == "__setitem__":
-            return "make a new tensor, as by torch.where or masked_fill, or write into x.clone()"
         return "leave inplace=True out"
+    if write is not None and write.operation == "__setitem__":
+        return "make a new tensor, as by torch.where or masked_fill, or write into x.clone()"
     if record.node is None:
         return (
             "compute a new tensor, or write under torch.no_grad() if that is no part of the model"

@@ -240,3 +240,106 @@ def test_full_stdout_is_one_line_and_no_bug_report(tmp_path):
     assert done.returncode == 2
     assert "cannot write to stdout" in done.stderr
     assert "Traceback" not in done.stderr
+
+
+BROKEN = """
+class Net(nn.Linear):
+    def forward(self, x):
+        hidden = torch.exp(super().forward(x))
+        hidden += 1
+        return hidden
+model = Net(3, 1)
+batch = torch.ones(2, 3)
+def loss_fn(output):
+    return output.mean()
+"""
+
+
+def test_failed_backward_is_reported_with_exit_code_2(tmp_path):
+    write(tmp_path, BROKEN)
+    done = gradscope(tmp_path, "inspect", "model.py", "--save", "run.gradscope")
+    assert done.returncode == 2
+    assert "GS503" in done.stdout
+    assert "model.py:6" in done.stdout
+    assert "RuntimeError: one of the variables needed for gradient computation" in done.stderr
+    assert "error: backward failed in ExpBackward0" in done.stderr
+    assert "contextlib" not in done.stderr
+    again = gradscope(tmp_path, "report", "run.gradscope", "--output-format", "json")
+    assert again.returncode == 0
+    assert [finding["rule"] for finding in json.loads(again.stdout)["findings"]] == ["GS503"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("output_format", ["json", "jsonl", "markdown", "concise"])
+def test_failed_backward_is_reported_in_every_format(tmp_path, output_format):
+    write(tmp_path, BROKEN)
+    done = gradscope(
+        tmp_path, "inspect", "model.py", "--output-format", output_format, "-o", "report"
+    )
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "GS503" in (tmp_path / "report").read_text()
+
+
+def test_a_loss_without_a_graph_is_reported_with_exit_code_2(tmp_path):
+    write(tmp_path, GOOD + "criterion = lambda output, target: output.detach().sum()\n")
+    done = gradscope(tmp_path, "inspect", "model.py", "--output-format", "concise")
+    assert done.returncode == 2
+    assert "GS501" in done.stdout
+    assert "has no grad_fn" in done.stderr
+
+
+DETACHED = """
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.first, self.last = nn.Linear(3, 4), nn.Linear(4, 2)
+
+    def forward(self, x):
+        hidden = self.first(x).detach()
+        return self.last(hidden)
+
+batch = (torch.ones(8, 3), torch.zeros(8, dtype=torch.long))
+criterion = nn.CrossEntropyLoss()
+"""
+
+
+def test_configuration_chooses_rules_and_options_win(tmp_path):
+    write(tmp_path, DETACHED)
+    (tmp_path / "pyproject.toml").write_text('[tool.gradscope]\nignore = ["GS2"]\n')
+    (tmp_path / "other.toml").write_text('[tool.gradscope]\nselect = ["reach"]\n')
+
+    def codes(*options):
+        done = gradscope(tmp_path, "inspect", "model.py", "--output-format", "json", *options)
+        assert done.returncode == 0, done.stderr
+        report = json.loads(done.stdout)
+        return [finding["rule"] for finding in report["findings"]], report["rules"]["ran"]
+
+    found, ran = codes()
+    assert found == [] and not any(code.startswith("GS2") for code in ran)
+    found, ran = codes("--select", "gradient-cut")
+    assert (found, ran) == (["GS201"], ["GS201"])
+    found, ran = codes("--config", "other.toml")
+    assert found == ["GS201"] and all(code.startswith("GS2") for code in ran)
+
+
+def test_wrong_configuration_is_told_before_anything_runs(tmp_path):
+    write(tmp_path, "raise SystemExit('it ran')")
+    (tmp_path / "pyproject.toml").write_text("[tool.gradscope]\nselct = []\n")
+    done = gradscope(tmp_path, "inspect", "model.py")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == (
+        "error: `tool.gradscope.selct` in pyproject.toml is no option of gradscope\n"
+        "  help: did you mean `select`?\n"
+    )
+
+
+def test_saved_recording_shows_the_code_without_the_file(tmp_path):
+    write(tmp_path, DETACHED)
+    saved = gradscope(tmp_path, "inspect", "model.py", "--save", "a.gradscope")
+    (tmp_path / "model.py").unlink()
+    shown = gradscope(tmp_path, "report", "a.gradscope").stdout
+    for text in (saved.stdout, shown):
+        assert "error[GS201] gradient-cut: " in text
+        assert " --> model.py:10 in Net.forward\n" in text
+        assert "10 \u2502     hidden = self.first(x).detach()\n" in text
+        assert "11 \u2502     return self.last(hidden)\n" in text

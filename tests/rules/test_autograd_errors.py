@@ -215,6 +215,16 @@ def test_what_is_carried_over_fails_in_the_second_step(inspect_file, text):
     assert report.summary.loss is not None
 
 
+@pytest.mark.parametrize("method", ["reset_hidden", "init_hidden_state", "detach_state", "reset"])
+def test_a_model_that_can_be_reset_gets_a_note(inspect_file, method):
+    text = KEPT["a hidden state"].replace(
+        "Stateful(Net):", f"Stateful(Net):\n    def {method}(self): ..."
+    )
+    finding = only(inspect_file(HEAD + text).findings, "GS502")
+    assert finding.severity == "note"
+    assert f"unless {method}() is called" in finding.message
+
+
 def test_what_is_carried_over_detached_is_fine(inspect_file):
     text = """
 class Stateful(Net):

@@ -45,6 +45,8 @@ class AutogradErrorRecord:
     """The custom function that it belongs to."""
     frozen: int | None
     """How many parameters there are, where none of them requires grad."""
+    reset: str | None
+    """A method of the model's by whose name it lets go of what it keeps from step to step."""
     places: tuple[ErrorPlace, ...]
 
     def place(self, role: str) -> ErrorPlace | None:
