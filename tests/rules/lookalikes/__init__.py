@@ -1,12 +1,16 @@
 """Healthy code that looks sick: nothing here may be called an error."""
 
 from tests.rules.lookalikes.case import Lookalike, Step
+from tests.rules.lookalikes.estimators import ESTIMATORS
 from tests.rules.lookalikes.freezing import FREEZING
 from tests.rules.lookalikes.initialisation import INITIALISATION
+from tests.rules.lookalikes.sequences import SEQUENCES
 
 LOOKALIKES: tuple[Lookalike, ...] = (
     *FREEZING,
     *INITIALISATION,
+    *ESTIMATORS,
+    *SEQUENCES,
 )
 
 __all__ = ["LOOKALIKES", "Lookalike", "Step"]
