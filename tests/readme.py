@@ -1,6 +1,7 @@
 """Keeps what the README shows true: `python tests/readme.py` pastes the real output again.
 
-Every ```console block holds one command behind `$ ` and what it prints, 100 columns wide.
+Every ```console block holds one command behind `$ ` and what it prints, 100 columns wide; behind
+`| head -n N` the first lines of it. The table of rules stands between two comments.
 """
 
 import os
@@ -10,9 +11,20 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+from gradscope.report.rule_manual import markdown_table
+from gradscope.rules.catalogue import RULES
+from gradscope.rules.manual import manual_of
+
 ROOT = Path(__file__).parents[1]
 README = ROOT / "README.md"
 BLOCK = re.compile(r"```console\n\$ (?P<command>gradscope[^\n]*)\n(?P<output>.*?)```", re.DOTALL)
+
+TABLE = re.compile(r"(?<=<!-- rules -->\n).*?(?=\n<!-- end of rules -->)", re.DOTALL)
+
+
+def rule_table() -> str:
+    """Return every rule, a line each."""
+    return markdown_table([manual_of(rule) for rule in RULES])
 
 
 def blocks() -> Iterator[tuple[str, str]]:
@@ -24,6 +36,7 @@ def blocks() -> Iterator[tuple[str, str]]:
 def output_of(command: str) -> str:
     """Return what a command prints on stdout in a terminal of 100 columns without colour."""
     environment = {**os.environ, "COLUMNS": "100", "NO_COLOR": "1", "OMP_NUM_THREADS": "1"}
+    command, _, head = command.partition(" | head -n ")
     program, *arguments = command.split()
     assert program == "gradscope"
     done = subprocess.run(
@@ -35,17 +48,19 @@ def output_of(command: str) -> str:
         encoding="utf-8",
         check=True,
     )
-    return "\n".join(line.rstrip() for line in done.stdout.strip("\n").splitlines()) + "\n"
+    lines = [line.rstrip() for line in done.stdout.strip("\n").splitlines()]
+    return "\n".join(lines[: int(head) if head else None]) + "\n"
 
 
 def rewrite() -> None:
-    """Paste the real output into every block."""
+    """Paste the real output into every block, and the rules into their table."""
     text = README.read_text(encoding="utf-8")
 
     def paste(match: re.Match[str]) -> str:
         return f"```console\n$ {match['command']}\n{output_of(match['command'])}```"
 
-    README.write_text(BLOCK.sub(paste, text), encoding="utf-8")
+    text = TABLE.sub(lambda _: rule_table(), BLOCK.sub(paste, text))
+    README.write_text(text, encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from gradscope.configuration import configured_settings
+
 _spec = importlib.util.spec_from_file_location("readme", Path(__file__).with_name("readme.py"))
 readme = importlib.util.module_from_spec(_spec)
 _spec.loader.exec_module(readme)
@@ -27,6 +29,19 @@ def test_readme_shows_commands():
 @pytest.mark.parametrize(("command", "shown"), SHOWN, ids=[command for command, _ in SHOWN])
 def test_shown_output_is_what_the_command_prints(command, shown):
     assert comparable(readme.output_of(command)) == comparable(shown)
+
+
+def test_table_of_rules_is_current():
+    (table,) = readme.TABLE.findall(readme.README.read_text(encoding="utf-8"))
+    assert table == readme.rule_table(), "python tests/readme.py pastes it again"
+
+
+def test_shown_configuration_is_valid(tmp_path):
+    (shown,) = re.findall(r"```toml\n(.*?)```", readme.README.read_text(encoding="utf-8"), re.S)
+    path = tmp_path / "pyproject.toml"
+    path.write_text(shown)
+    settings = configured_settings(path)
+    assert settings.select and settings.thresholds and settings.per_module_ignores
 
 
 def test_test_command_is_the_one_that_ci_runs():
