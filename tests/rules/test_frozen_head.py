@@ -1,0 +1,128 @@
+"""GS214: a frozen head, and what only looks like one."""
+
+import pytest
+import torch
+from torch import nn
+from torch.nn import functional
+
+from tests.rules.inspecting import marked_lines, only
+
+X, CLASSES = torch.randn(16, 8, generator=torch.Generator().manual_seed(1)), torch.arange(16) % 4
+
+
+def stack(depth: int = 2, frozen: tuple[int, ...] = ()) -> nn.Sequential:
+    """Layers of which some are frozen; the last is the head."""
+    model = nn.Sequential()
+    for _ in range(depth):
+        model.extend([nn.Linear(8, 8), nn.GELU()])
+    model.append(nn.Linear(8, 4))
+    for place in frozen:
+        model[2 * place].requires_grad_(False)
+    return model
+
+
+def codes(findings) -> list[str]:
+    return [finding.rule for finding in findings]
+
+
+def test_frozen_head_over_layers_that_learn_is_a_warning(findings_of):
+    (found,) = findings_of(
+        stack(2, frozen=(2,)), (X, CLASSES), functional.cross_entropy, probe_steps=0
+    )
+    assert (found.rule, found.severity) == ("GS214", "warning")
+    assert found.parameters == ("4.weight", "4.bias")
+
+
+@pytest.mark.parametrize(("frozen", "fires"), [((0, 11), True), ((0, 1, 11), False)])
+def test_only_a_tenth_of_the_other_layers_may_be_frozen(findings_of, frozen, fires):
+    model = stack(11, frozen=frozen)
+    if fires:  # one of eleven is less than a tenth
+        assert len(frozen) - 1 <= 0.1 * 11
+    findings = findings_of(model, (X, CLASSES), functional.cross_entropy, probe_steps=0)
+    assert ("GS214" in codes(findings)) is fires
+
+
+@pytest.mark.parametrize("frozen", [(), (0,), (0, 1), (1, 2), (0, 1, 2)])
+def test_backbones_and_networks_that_are_frozen_are_healthy(findings_of, frozen):
+    if frozen == (0, 1, 2):
+        model = nn.Sequential(nn.Linear(8, 8), stack(2, frozen))  # a frozen discriminator
+    else:
+        model = stack(2, frozen)
+    assert findings_of(model, (X, CLASSES), functional.cross_entropy, probe_steps=0) == ()
+
+
+def test_head_that_is_tied_is_healthy(findings_of):
+    class Tied(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.table, self.body = nn.Embedding(16, 8), stack(2)[:4]
+            self.head = nn.Linear(8, 16, bias=False)
+            self.head.weight = self.table.weight
+            self.table.weight.requires_grad_(False)
+
+        def forward(self, index):
+            return self.head(self.body(self.table(index)))
+
+    batch = (torch.arange(16), torch.arange(16))
+    assert findings_of(Tied(), batch, functional.cross_entropy, probe_steps=0) == ()
+
+
+def test_perceptual_layer_that_measures_two_images_is_healthy(findings_of):
+    class Perceptual(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.body, self.measure = stack(3), nn.Linear(4, 4).requires_grad_(False)
+
+        def forward(self, x):
+            target = self.measure(x[:, :4])
+            return functional.mse_loss(self.measure(self.body(x)), target)
+
+    assert findings_of(Perceptual(), X, probe_steps=0) == ()
+
+
+REPLACED = """
+import torch
+from torch import nn
+
+class Net(nn.Module):
+    def __init__(self, classes):
+        super().__init__()
+        self.first = nn.Linear(8, 16)
+        self.norm = nn.LayerNorm(16)
+        self.head = nn.Linear(16, classes)
+
+    def forward(self, x):
+        return self.head(self.norm(self.first(x)).relu())
+
+def build_model():
+    model = Net(100)
+    {before}
+    model.head = nn.Linear(16, 4)
+    {after}
+    return model
+
+batch = (torch.randn(16, 8), torch.arange(16) % 4)
+criterion = nn.CrossEntropyLoss()
+"""
+FREEZE = """for name, parameter in model.named_parameters():
+        if "norm" not in name:
+            parameter.requires_grad = False  # <-"""
+
+
+def test_new_head_that_the_freezing_loop_froze_too_is_found_at_that_line(inspect_file, tmp_path):
+    report = inspect_file(REPLACED.format(before="pass", after=FREEZE))
+    found = only(report.findings, "GS214")
+    assert {found.location.line} == marked_lines(tmp_path / "model.py", "# <-")
+    assert found.parameters == ("head.weight", "head.bias")
+    assert [place.source for place in found.related] == ["model.head = nn.Linear(16, 4)"]
+
+
+def test_head_that_was_replaced_after_freezing_is_healthy(inspect_file):
+    report = inspect_file(REPLACED.format(before=FREEZE, after="pass"))
+    assert "GS214" not in codes(report.findings)
+
+
+def test_norms_alone_may_learn_under_an_old_head(inspect_file):
+    text = REPLACED.replace("    model.head = nn.Linear(16, 4)\n", "")
+    report = inspect_file(text.format(before="pass", after=FREEZE))
+    assert "GS214" not in codes(report.findings)

@@ -1,0 +1,149 @@
+"""GS202: choices and draws between parameters and the loss."""
+
+import pytest
+import torch
+from torch import nn
+from torch.distributions import Laplace, Normal
+from torch.nn import functional
+
+X, CLASSES = torch.randn(16, 8, generator=torch.Generator().manual_seed(1)), torch.arange(16) % 4
+
+
+def layers(inputs: int, outputs: int, hidden: int = 16) -> nn.Sequential:
+    return nn.Sequential(nn.Linear(inputs, hidden), nn.GELU(), nn.Linear(hidden, outputs))
+
+
+class Chooser(nn.Module):
+    """A part that chooses, in a way of choice, and a part that is given the choice."""
+
+    def __init__(self, choose):
+        super().__init__()
+        self.chooser, self.table, self.head = layers(8, 4), nn.Embedding(4, 8), layers(8, 4)
+        self.choose = choose
+
+    def forward(self, x):
+        return self.head(self.choose(self, self.chooser(x), x))
+
+
+def by_argmax(model, scores, x):
+    return x + model.table(scores.argmax(dim=-1))
+
+
+def by_topk(model, scores, x):
+    return x + model.table(scores.topk(1).indices.squeeze(-1))
+
+
+def by_max(model, scores, x):
+    return x + model.table(scores.max(dim=-1)[1])
+
+
+def by_comparison(model, scores, x):
+    return x + (scores > 0).float() @ model.table.weight
+
+
+def by_cast(model, scores, x):
+    return x + model.table(scores.sigmoid().mul(3.9).long()[:, 0])
+
+
+def by_multinomial(model, scores, x):
+    return x + model.table(torch.multinomial(scores.softmax(dim=-1), 1).squeeze(-1))
+
+
+def by_sample(model, scores, x):
+    return x + Normal(scores, 1.0).sample() @ model.table.weight
+
+
+def by_sample_without_a_function_of_its_own(model, scores, x):
+    return x + Laplace(scores, 1.0).sample() @ model.table.weight
+
+
+WORDS = {
+    by_argmax: "argmax()",
+    by_topk: "topk()",
+    by_max: "max()",
+    by_comparison: "a comparison (gt)",
+    by_cast: "a cast to integers (long())",
+    by_multinomial: "a draw",
+    by_sample: "a draw",
+    by_sample_without_a_function_of_its_own: "a draw",
+}
+
+
+@pytest.mark.parametrize(
+    ("choose", "words"), WORDS.items(), ids=[choose.__name__ for choose in WORDS]
+)
+def test_choice_between_two_parts_is_an_error(findings_of, choose, words):
+    torch.manual_seed(0)
+    (found,) = findings_of(Chooser(choose), (X, CLASSES), functional.cross_entropy, probe_steps=0)
+    assert (found.rule, found.severity) == ("GS202", "error")
+    assert found.modules == ("chooser.0", "chooser.2")
+    assert found.location.function == choose.__qualname__
+    assert words in found.message
+
+
+def by_softmax(model, scores, x):
+    return x + scores.softmax(dim=-1) @ model.table.weight
+
+
+def by_gumbel(model, scores, x):
+    return x + functional.gumbel_softmax(scores, hard=True) @ model.table.weight
+
+
+def by_rsample(model, scores, x):
+    return x + Normal(scores, 1.0).rsample() @ model.table.weight
+
+
+def by_topk_and_its_values(model, scores, x):
+    values, index = scores.softmax(dim=-1).topk(2)
+    return x + (values.unsqueeze(-1) * model.table(index)).sum(dim=1)
+
+
+def by_straight_through(model, scores, x):
+    hard = (scores > 0).float()
+    return x + (scores + (hard - scores).detach()) @ model.table.weight
+
+
+def by_mask_of_what_learns_otherwise(model, scores, x):
+    return x + (scores * (scores > 0)) @ model.table.weight
+
+
+@pytest.mark.parametrize(
+    "choose",
+    [
+        by_softmax,
+        by_gumbel,
+        by_rsample,
+        by_topk_and_its_values,
+        by_straight_through,
+        by_mask_of_what_learns_otherwise,
+    ],
+    ids=lambda choose: choose.__name__,
+)
+def test_choice_with_a_way_for_the_gradient_is_healthy(findings_of, choose):
+    torch.manual_seed(0)
+    assert findings_of(Chooser(choose), (X, CLASSES), functional.cross_entropy, probe_steps=0) == ()
+
+
+def test_pseudo_label_of_a_teacher_is_a_note(findings_of):
+    class Taught(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.teacher, self.student = layers(8, 4, hidden=32), layers(8, 4)
+
+        def forward(self, x):
+            return self.student(x), self.teacher(x).argmax(dim=-1)
+
+    (found,) = findings_of(
+        Taught(), X, lambda output: functional.cross_entropy(*output), probe_steps=0
+    )
+    assert (found.rule, found.severity) == ("GS202", "note")
+
+
+def test_what_the_optimizer_does_not_hold_is_a_note(findings_of):
+    model = Chooser(by_argmax)
+    optimizer = torch.optim.Adam([*model.table.parameters(), *model.head.parameters()])
+    (found,) = findings_of(
+        model, (X, CLASSES), functional.cross_entropy, optimizer=optimizer, probe_steps=0
+    )
+    assert found.severity == "note"
+    assert dict(found.evidence)["held_by_optimizer"] is False

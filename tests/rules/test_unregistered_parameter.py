@@ -1,0 +1,177 @@
+"""GS207: what the model computes with and does not give to an optimizer."""
+
+import pytest
+import torch
+from torch import nn
+from torch.nn import functional
+
+from tests.rules.inspecting import marked_lines, only
+
+X, CLASSES = torch.randn(16, 8, generator=torch.Generator().manual_seed(1)), torch.arange(16) % 4
+
+
+class Keeping(nn.Module):
+    """Keeps a tensor or layers under an attribute, and uses them in a way of choice."""
+
+    def __init__(self, kept, use):
+        super().__init__()
+        self.head, self.kept, self.use = nn.Linear(8, 4), kept, use
+
+    def forward(self, x):
+        return self.head(self.use(self.kept, x))
+
+
+class Holder:
+    def __init__(self, layer):
+        self.layer = layer
+
+
+KEPT = {
+    "list": (lambda: [nn.Linear(8, 8)], lambda k, x: k[0](x), "kept.0.weight"),
+    "tuple": (lambda: (nn.Linear(8, 8),), lambda k, x: k[0](x), "kept.0.weight"),
+    "dict": (lambda: {"a": nn.Linear(8, 8)}, lambda k, x: k["a"](x), "kept.a.weight"),
+    "nested": (lambda: {"a": [nn.Linear(8, 8)]}, lambda k, x: k["a"][0](x), "kept.a.0.weight"),
+    "object": (lambda: Holder(nn.Linear(8, 8)), lambda k, x: k.layer(x), "kept.layer.weight"),
+    "tensor": (lambda: torch.ones(8, requires_grad=True), lambda k, x: k * x, "kept"),
+    "parameters": (lambda: [nn.Parameter(torch.ones(8))], lambda k, x: k[0] * x, "kept.0"),
+}
+
+
+@pytest.mark.parametrize(("make", "use", "name"), KEPT.values(), ids=list(KEPT))
+def test_leaf_under_a_plain_attribute_is_an_error(findings_of, make, use, name):
+    (found,) = findings_of(
+        Keeping(make(), use), (X, CLASSES), functional.cross_entropy, probe_steps=1
+    )
+    assert (found.rule, found.severity) == ("GS207", "error")
+    assert found.parameters[0] == name
+    assert found.location.source.startswith("self.head, self.kept, self.use =")
+
+
+def test_buffer_that_requires_grad_is_an_error(findings_of):
+    model = Keeping(None, lambda kept, x: x * model.scale)
+    model.register_buffer("scale", torch.ones(8, requires_grad=True))
+    found = only(findings_of(model, (X, CLASSES), functional.cross_entropy, probe_steps=1), "GS207")
+    assert found.message == "scale requires grad but is a buffer: parameters() does not give it"
+
+
+def test_layer_made_in_every_forward_is_an_error_at_its_use(findings_of):
+    model = Keeping(None, lambda kept, x: nn.Linear(8, 8)(x))
+    (found,) = findings_of(model, (X, CLASSES), functional.cross_entropy, probe_steps=1)
+    assert (found.rule, found.severity) == ("GS207", "error")
+    assert "nn.Linear(8, 8)(x)" in found.location.source
+
+
+class Late(nn.Module):
+    """Makes its last layer when it sees the first input."""
+
+    def __init__(self):
+        super().__init__()
+        self.first = nn.Linear(8, 8)
+        self.last = None
+
+    def forward(self, x):
+        x = self.first(x)
+        if self.last is None:
+            self.last = nn.Linear(x.shape[1], 4)
+        return self.last(x)
+
+
+def test_layer_made_in_the_first_forward_is_an_error_with_an_optimizer(findings_of):
+    found = only(
+        findings_of(Late(), (X, CLASSES), functional.cross_entropy, probe_steps=1), "GS207"
+    )
+    assert (found.severity, found.parameters) == ("warning", ("last.weight", "last.bias"))
+    model = Late()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    findings = findings_of(
+        model, (X, CLASSES), functional.cross_entropy, optimizer=optimizer, probe_steps=1
+    )
+    assert only(findings, "GS207").severity == "error"
+
+
+def test_hidden_network_in_eval_mode_is_a_note(findings_of):
+    model = Keeping([nn.Linear(8, 8).eval()], lambda kept, x: kept[0](x))
+    (found,) = findings_of(model, (X, CLASSES), functional.cross_entropy, probe_steps=1)
+    assert found.severity == "note"
+
+
+def test_frozen_layers_in_a_list_are_healthy(findings_of):
+    model = Keeping([nn.Linear(8, 8).requires_grad_(False)], lambda kept, x: kept[0](x))
+    assert findings_of(model, (X, CLASSES), functional.cross_entropy, probe_steps=1) == ()
+
+
+def test_list_of_layers_that_are_registered_too_is_healthy(findings_of):
+    model = Keeping(None, lambda kept, x: kept[0](x))
+    model.layer = nn.Linear(8, 8)
+    model.kept = [model.layer, model]  # with a way back to itself
+    assert findings_of(model, (X, CLASSES), functional.cross_entropy, probe_steps=1) == ()
+
+
+def test_list_that_is_not_used_is_healthy(findings_of):
+    model = Keeping([nn.Linear(8, 8)], lambda kept, x: x)
+    assert findings_of(model, (X, CLASSES), functional.cross_entropy, probe_steps=1) == ()
+
+
+def test_noise_that_the_forward_makes_is_no_parameter(findings_of):
+    def perturbed(kept, x):
+        model.noise = torch.zeros_like(x).requires_grad_()
+        return x + model.noise
+
+    model = Keeping(None, perturbed)
+    assert findings_of(model, (X, CLASSES), functional.cross_entropy, probe_steps=1) == ()
+
+
+def test_tensor_that_the_optimizer_holds_is_healthy(findings_of):
+    model = Keeping(torch.ones(8, requires_grad=True), lambda kept, x: kept * x)
+    optimizer = torch.optim.Adam([*model.parameters(), model.kept])
+    findings = findings_of(
+        model, (X, CLASSES), functional.cross_entropy, optimizer=optimizer, probe_steps=1
+    )
+    assert [finding for finding in findings if finding.rule == "GS207"] == []
+
+
+def test_parameters_of_the_loss_module_are_not_the_models(findings_of):
+    class Weighted(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.temperature = nn.Parameter(torch.ones(()))
+
+        def forward(self, output, target):
+            return functional.cross_entropy(output / self.temperature, target)
+
+    findings = findings_of(nn.Linear(8, 4), (X, CLASSES), Weighted(), probe_steps=1)
+    assert [finding for finding in findings if finding.rule == "GS207"] == []
+
+
+def test_line_of_the_list_in_a_file(inspect_file, tmp_path):
+    report = inspect_file(
+        """
+import torch
+from torch import nn
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layers = []  # <-
+        for _ in range(3):
+            self.layers.append(nn.Linear(8, 8))
+        self.head = nn.Linear(8, 1)
+
+    def forward(self, x):
+        for layer in self.layers:
+            x = layer(x).relu()
+        return self.head(x)
+
+model = Net()
+batch = torch.randn(4, 8)
+
+def loss_fn(output, batch):
+    return output.square().mean()
+"""
+    )
+    found = only(report.findings, "GS207")
+    assert {found.location.line} == marked_lines(tmp_path / "model.py", "# <-")
+    assert [place.line for place in found.related] == [15]
+    assert found.parameters == tuple(
+        f"layers.{n}.{name}" for n in range(3) for name in ("weight", "bias")
+    )
