@@ -136,3 +136,79 @@ def test_straight_through_estimator_is_no_cut(watch):
     seen = watch(model, forward)
     assert {stat.reach for stat in seen.recording.parameter_stats} == {"gradient"}
     assert seen.recording.cuts == ()
+
+
+def test_module_called_without_grad_is_cut_at_its_call(watch):
+    class Inner(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.layers = nn.Sequential(nn.Linear(4, 4), nn.ReLU(), nn.Linear(4, 4))
+
+        def forward(self, x):
+            return self.layers(x) + 1
+
+    class Outer(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.inner, self.head = Inner(), nn.Linear(4, 4)
+
+        def forward(self, x):
+            with torch.no_grad():
+                hidden = self.inner(x)
+            return self.head(hidden)
+
+    model = Outer()
+    seen = watch(model, lambda: model(torch.ones(1, 4)).sum())
+    (cut,) = seen.recording.cuts
+    assert (cut.kind, cut.whole_call, cut.parameters) == ("no-grad", True, (0, 1, 2, 3))
+    assert seen.recording.sites[cut.site].source == "hidden = self.inner(x)"
+    assert seen.recording.modules[seen.recording.calls[cut.call].module].path == ""
+    assert cut.joins
+
+
+@pytest.mark.parametrize("names", [("topk", 1), ("sort",), ("max", 1), ("median", 1)])
+def test_indices_are_cut_off_from_what_was_chosen_among(explained, names):
+    def chosen(live: Tensor, hidden: Tensor) -> Tensor:
+        name, *given = names
+        return live * getattr(hidden, name)(*given).indices.sum()
+
+    reason, recording = explained(chosen)
+    assert names[0] in reason
+    (cut,) = recording.cuts
+    assert (cut.kind, bool(cut.joins)) == ("non-differentiable", True)
+
+
+def test_values_that_come_with_indices_are_not_cut_off(watch):
+    model = TwoBranches()
+    seen = watch(model, lambda: model.cut(torch.ones(2, 4)).topk(2).values.sum())
+    assert seen.parameter("cut.weight").reach == "gradient"
+    assert all(0 not in cut.parameters for cut in seen.recording.cuts)
+
+
+def test_difference_that_is_added_to_its_own_term_is_straight_through(watch):
+    model = TwoBranches()
+
+    def forward() -> Tensor:
+        hidden = model.live(torch.ones(1, 4))
+        return (hidden + (model.cut.weight[:1] - hidden).detach()).sum()
+
+    seen = watch(model, forward)
+    (cut,) = [one for one in seen.recording.cuts if one.operation == "detach"]
+    assert cut.straight_through
+
+
+@pytest.mark.parametrize("rest", [numpy_round_trip, item])
+def test_numbers_taken_out_of_torch_are_noted(explained, rest):
+    recording = explained(rest)[1]
+    assert any(cut.taken_out for cut in recording.cuts)
+
+
+def test_view_made_without_grad_is_cut_off_from_its_base(explained):
+    def viewed(live: Tensor, hidden: Tensor) -> Tensor:
+        with torch.no_grad():
+            drawn = torch.normal(hidden.expand(3, 4), 1.0)  # cut
+        return live + drawn
+
+    reason, recording = explained(viewed)
+    assert "normal" in reason
+    assert any(cut.joins for cut in recording.cuts)
