@@ -105,9 +105,9 @@ class ShortMemoryHorizon(Rule):
         yield self.finding(
             case,
             message=(
-                f"the loop remembers about {horizon:.0f} steps of {len(trend.matched)}: of the "
-                f"gradient 1 % is left after these, and 10^-{-trend.decades:.1f} at the first "
-                "step, should the loss depend on it"
+                f"the loop remembers about {horizon:.0f} steps: of the gradient 1 % is left after "
+                f"these, and 10^-{-trend.decades:.1f} after {len(trend.matched)}, should the loss "
+                "depend on what was so long ago"
             ),
             remedy=f"{_PLAIN}, or use all states (their mean, or attention), not only the last",
             site=place.call_site,
