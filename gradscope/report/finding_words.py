@@ -12,6 +12,7 @@ from gradscope.report.model import Report
 from gradscope.report.page import UNICODE, Signs
 from gradscope.report.parameter_names import folded_names
 
+_EVIDENCE_SHOWN = 5
 SEVERITIES: tuple[Severity, ...] = ("error", "warning", "note")
 """The worst first."""
 
@@ -81,13 +82,15 @@ def is_named(name: str, message: str) -> bool:
 
 
 def evidence_text(finding: Finding, signs: Signs = UNICODE) -> str:
-    """Return the measured numbers and limits that the message does not hold; may be empty."""
+    """Return the first of the measured numbers and limits that the message does not hold."""
     told = [_Told.of(match) for match in _NUMBER.finditer(finding.message)]
-    words = (
+    words = [
         f"{name.replace('_', ' ')} = {_shown(value, signs)}"
         for name, value in finding.evidence
         if value is not None and not _is_told(value, finding.message, told)
-    )
+    ]
+    if len(words) > _EVIDENCE_SHOWN:
+        words[_EVIDENCE_SHOWN:] = [signs.ellipsis]
     return ", ".join(words)
 
 

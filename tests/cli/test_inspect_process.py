@@ -339,7 +339,7 @@ def test_saved_recording_shows_the_code_without_the_file(tmp_path):
     (tmp_path / "model.py").unlink()
     shown = gradscope(tmp_path, "report", "a.gradscope").stdout
     for text in (saved.stdout, shown):
-        assert "error[GS201] gradient-cut: " in text
+        assert "[GS201] gradient-cut: " in text
         assert " --> model.py:10 in Net.forward\n" in text
         assert "10 \u2502     hidden = self.first(x).detach()\n" in text
         assert "11 \u2502     return self.last(hidden)\n" in text

@@ -36,6 +36,8 @@ def finding(message="m", **changes):
         ("grows by 10^4.6, 2 times", (("decades", 4.56), ("limit", 1.5)), "limit = 1.50"),
         ("from 1.6e+02 to 0.5, not 1e99999", (("norm", 158.2), ("share", 0.5)), ""),
         ("0 of 3 elements", (("zeros", 0), ("least", 0.3)), "least = 0.300"),
+        ("m", tuple((name, True) for name in "abcdef"),
+         "a = yes, b = yes, c = yes, d = yes, e = yes, \u2026"),
         ("loss is NaN", (("loss", float("nan")),), ""),
         ("exp overflows", (("operation", "exp"), ("dtype", "float16")), "dtype = float16"),
         ("it is held", (("held_by_optimizer", True), ("frozen", False), ("group", None)),
