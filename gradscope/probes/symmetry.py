@@ -5,6 +5,7 @@ from torch import Tensor, nn
 from torch.nn.modules.conv import _ConvTransposeNd
 
 from gradscope.probes.scene import Scene
+from gradscope.probes.user_code_search import UserCodeSearch
 from gradscope.recording.evidence.symmetry import SymmetryRecord
 
 TOLERANCE = 1e-6
@@ -16,6 +17,7 @@ _FEW = 8
 
 def examine_symmetry(scene: Scene) -> str | None:
     """Note the weights whose rows are equal, and equal in their gradients."""
+    found = []
     for record in scene.named.parameter_records:
         owner = scene.named.modules[record.module]
         weight, gradient = _rows(scene.named.parameters[record.index], owner)
@@ -23,9 +25,10 @@ def examine_symmetry(scene: Scene) -> str | None:
             continue
         alike = _alike(weight, gradient)
         if alike > 1:
-            scene.assembler.note(
-                SymmetryRecord(parameter=record.index, rows=len(weight), alike=alike)
-            )
+            found.append((record.index, len(weight), alike))
+    site = UserCodeSearch(scene).line_that_fills() if found else None
+    for parameter, rows, count in found:
+        scene.assembler.note(SymmetryRecord(parameter=parameter, rows=rows, alike=count, site=site))
     return None
 
 
@@ -71,5 +74,5 @@ def _alike(weight: Tensor, gradient: Tensor) -> int:
 
 def _equal_rows(rows: Tensor, row: Tensor) -> Tensor:
     wide = row.double()
-    distances: Tensor = torch.linalg.vector_norm(rows.double() - wide, dim=1)
-    return distances <= TOLERANCE * torch.linalg.vector_norm(wide)
+    distances = torch.linalg.vector_norm(rows.double() - wide, dim=1)
+    return torch.le(distances, TOLERANCE * torch.linalg.vector_norm(wide))

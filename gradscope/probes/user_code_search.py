@@ -51,6 +51,17 @@ class UserCodeSearch:
         lines = dict.fromkeys(site for site in found if site is not None)
         return next(iter(lines)) if len(lines) == 1 else None
 
+    def line_that_fills(self) -> int | None:
+        """Return the one line (a site) that fills something other than biases with a constant."""
+        found = [
+            self._site(file, node.lineno)
+            for file, tree in self._trees.items()
+            for node in ast.walk(tree)
+            if isinstance(node, ast.Call) and _fills(node)
+        ]
+        lines = dict.fromkeys(site for site in found if site is not None)
+        return next(iter(lines)) if len(lines) == 1 else None
+
     def _site(self, file: str, number: int) -> int | None:
         code = _code(file)
         return None if code is None else self._scene.assembler.site_of(_line(code, number))
@@ -119,6 +130,14 @@ def _given_elements(node: ast.Assign | ast.Call, *, shares: bool) -> str | None:
     if shares or not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
         return None
     return ast.unparse(node.func.value).removesuffix(".data") if node.func.attr == "copy_" else None
+
+
+def _fills(node: ast.Call) -> bool:
+    """Return whether a call fills a tensor with a constant, and it is not called a bias."""
+    name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
+    if name not in ("constant_", "fill_", "ones_", "zeros_"):
+        return False
+    return "bias" not in ast.unparse(node)
 
 
 def _may_be(written: str, name: str) -> bool:

@@ -14,3 +14,5 @@ class SymmetryRecord:
     """Units: rows of a linear layer, output channels of a convolution."""
     alike: int
     """How many have the weights and the gradient of the first unit that gets one, it included."""
+    site: int | None = None
+    """The line that fills weights with a constant, where there is only one such line."""

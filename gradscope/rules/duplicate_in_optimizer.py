@@ -1,0 +1,74 @@
+"""GS215: parameters that are in an optimizer twice."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import ClassVar
+
+from gradscope.recording.finding import Finding, Severity
+from gradscope.rules.case import Case
+from gradscope.rules.optimizers import EXAMINATION, NO_OPTIMIZER, Optimizers, places
+from gradscope.rules.rule import Rule
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DuplicateInOptimizer(Rule):
+    """A parameter is in an optimizer twice.
+
+    What it finds:
+        Parameters that one group of an optimizer lists more than once. Over several groups torch
+        itself raises.
+
+    Why it matters:
+        Each step updates them twice: twice the learning rate, and twice the momentum's and Adam's
+        averages moved on. torch only warns of it.
+
+    How it is measured:
+        By identity, in the groups of every known optimizer. There is no threshold.
+
+    How to fix it:
+        List every parameter once: `model.parameters()` gives tied weights once, lists that are
+        added up give them as often as they are in one.
+
+    When it may be wrong:
+        Nobody is known to want it.
+
+    Source:
+        pytorch issue 40967.
+        measured: SGD with lr 0.1 and gradient 1 moves a parameter that is listed twice by 0.2.
+    """
+
+    code: ClassVar[str] = "GS215"
+    name: ClassVar[str] = "duplicate-in-optimizer"
+    level: ClassVar[Severity] = "error"
+
+    def obstacle(self, case: Case) -> str | None:
+        """Return why this rule cannot judge the recording."""
+        if case.examination_obstacle(EXAMINATION) is not None:
+            return case.examination_obstacle(EXAMINATION)
+        return None if Optimizers(case).records else NO_OPTIMIZER
+
+    def check(self, case: Case) -> Iterator[Finding]:
+        """Yield a finding for every optimizer that lists something twice."""
+        for record in Optimizers(case).records:
+            twice = sorted({index for group in record.groups for index in group.duplicates})
+            if not twice:
+                continue
+            where = places(case, twice)
+            more = f" and {len(where) - 3} more" if len(where) > 3 else ""
+            is_one = len(where) == 1
+            yield self.finding(
+                case,
+                message=(
+                    f"{', '.join(where[:3])}{more} {'is' if is_one else 'are'} in "
+                    f"{record.class_name} more than once: each step updates "
+                    f"{'it' if is_one else 'them'} as often"
+                ),
+                remedy="list every parameter once",
+                site=record.site,
+                parameters=twice,
+                evidence={
+                    "parameters_listed_twice": len(twice),
+                    "parameters_in_optimizer": len(record.parameters),
+                },
+                count=len(twice),
+            )

@@ -1,0 +1,75 @@
+"""GS208: parameters that an optimizer holds and that are frozen."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import ClassVar
+
+from gradscope.recording.finding import Finding, Severity
+from gradscope.rules.case import Case
+from gradscope.rules.optimizers import Optimizers, places
+from gradscope.rules.rule import Rule
+from gradscope.rules.subtrees import counted
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FrozenParameterInOptimizer(Rule):
+    """The optimizer holds parameters that are frozen.
+
+    What it finds:
+        Parameters with `requires_grad=False` in a group of the target's optimizer.
+
+    Why it matters:
+        They get no gradient and torch's optimizers pass over them, so nothing goes wrong yet. But
+        a gradient that was left in them before they were frozen is still applied, and with
+        momentum or weight decay goes on moving them.
+
+    How it is measured:
+        `requires_grad` of every parameter in the optimizer's groups. An optimizer all of whose
+        parameters are frozen is left out: they are, where networks take turns. There is no
+        threshold.
+
+    How to fix it:
+        Freeze first, and give the optimizer `[p for p in model.parameters() if p.requires_grad]`.
+
+    When it may be wrong:
+        Where they are unfrozen later on: then they have to be there.
+
+    Source:
+        torch documentation, "Autograd mechanics", "Setting requires_grad".
+    """
+
+    code: ClassVar[str] = "GS208"
+    name: ClassVar[str] = "frozen-parameter-in-optimizer"
+    level: ClassVar[Severity] = "note"
+
+    def obstacle(self, case: Case) -> str | None:
+        """Return why this rule cannot judge the recording."""
+        return Optimizers(case).obstacle()
+
+    def check(self, case: Case) -> Iterator[Finding]:
+        """Yield one finding for all that is frozen."""
+        optimizer = Optimizers(case).targets
+        if optimizer is None:
+            return
+        parameters = case.recording.parameters
+        frozen = sorted(i for i in optimizer.parameters if not parameters[i].requires_grad)
+        if not frozen or len(frozen) == len(optimizer.parameters):
+            return
+        where = places(case, frozen)
+        more = f" and {len(where) - 3} more" if len(where) > 3 else ""
+        number = f"{len(frozen)} of {counted(len(optimizer.parameters), 'parameter')}"
+        yield self.finding(
+            case,
+            message=(
+                f"{number} in {optimizer.class_name} {'is' if len(frozen) == 1 else 'are'} "
+                f"frozen: {', '.join(where[:3])}{more}"
+            ),
+            remedy="give the optimizer only what requires grad",
+            site=optimizer.site,
+            parameters=frozen,
+            evidence={
+                "parameters_frozen": len(frozen),
+                "parameters_in_optimizer": len(optimizer.parameters),
+            },
+            count=len(frozen),
+        )

@@ -1,0 +1,84 @@
+"""GS212: frozen parameters that an optimizer step changes."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import ClassVar
+
+from gradscope.recording.finding import Finding, Severity
+from gradscope.rules.case import Case
+from gradscope.rules.optimizers import Optimizers, places
+from gradscope.rules.rule import Rule
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FrozenParameterMoves(Rule):
+    """A frozen parameter is changed by the optimizer's step.
+
+    What it finds:
+        Parameters with `requires_grad=False` that are another after a step of the target's
+        optimizer, which holds them.
+
+    Why it matters:
+        Freezing stops gradients, and not what an optimizer does without one: weight decay,
+        momentum, noise. A pretrained layer that was meant to stay shrinks away step by step.
+
+    How it is measured:
+        The norm of the change that the first optimizer step makes, over the norm of the weights.
+        Any change counts: there is no threshold. What is not in the optimizer is left out, as a
+        teacher that follows by averaging.
+
+    How to fix it:
+        Leave it out of the optimizer, or let the optimizer pass over what has no gradient, as
+        torch's own do.
+
+    When it may be wrong:
+        Where the optimizer is written to move frozen parameters.
+
+    Source:
+        pytorch forum, "Parameters with requires_grad = False are updated during training"; torch
+        documentation, `torch.optim.SGD`: weight decay is part of the step.
+    """
+
+    code: ClassVar[str] = "GS212"
+    name: ClassVar[str] = "frozen-parameter-moves"
+    level: ClassVar[Severity] = "warning"
+    explains: ClassVar[tuple[str, ...]] = ("GS208",)
+
+    def obstacle(self, case: Case) -> str | None:
+        """Return why this rule cannot judge the recording."""
+        stats = case.first.parameter_stats.values()
+        obstacle = Optimizers(case).obstacle()
+        if obstacle is None and all(stat.update_norm is None for stat in stats):
+            return "the optimizer made no step"
+        return obstacle
+
+    def check(self, case: Case) -> Iterator[Finding]:
+        """Yield one finding for all that moves."""
+        optimizer = Optimizers(case).targets
+        if optimizer is None:
+            return
+        stats = case.first.parameter_stats
+        moved = {
+            index: (stats[index].update_norm or 0.0, stats[index].weight_norm)
+            for index in sorted(optimizer.parameters & stats.keys())
+            if not case.recording.parameters[index].requires_grad
+        }
+        moved = {index: norms for index, norms in moved.items() if norms[0] > 0}
+        if not moved:
+            return
+        ratio = max(update / weight if weight else 1.0 for update, weight in moved.values())
+        where = places(case, moved)
+        more = f" and {len(where) - 3} more" if len(where) > 3 else ""
+        yield self.finding(
+            case,
+            message=(
+                f"{', '.join(where[:3])}{more} {'is' if len(where) == 1 else 'are'} frozen, and a "
+                f"step of {optimizer.class_name} changes {'it' if len(where) == 1 else 'them'} "
+                f"by {ratio:.2g} of the weights"
+            ),
+            remedy="give the optimizer only what requires grad",
+            site=optimizer.site,
+            parameters=moved,
+            evidence={"update_ratio": ratio, "limit": 0.0, "parameters_moved": len(moved)},
+            count=len(moved),
+        )

@@ -1,0 +1,89 @@
+"""GS210: attributes that were meant to be `requires_grad`."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import ClassVar
+
+from gradscope.recording.evidence.attribute import AttributeRecord
+from gradscope.recording.finding import Finding, Severity
+from gradscope.rules.case import Case
+from gradscope.rules.rule import Rule
+from gradscope.rules.subtrees import counted
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MisspelledRequiresGrad(Rule):
+    """An attribute that looks like requires_grad was set, which freezes nothing.
+
+    What it finds:
+        `parameter.require_grad = False` and the like, and `requires_grad` set on a module, which
+        has no such attribute: `module.requires_grad_(False)` is its method.
+
+    Why it matters:
+        Python takes any attribute, so nothing complains, and what was meant to be frozen is
+        trained: a pretrained backbone drifts away, memory and time are spent on its gradients.
+
+    How it is measured:
+        By the names of the attributes that parameters and modules of the model carry, as far as
+        they hold a truth value and are at least 85 % like `requires_grad`. Only those count whose
+        value is not what `requires_grad` of the parameters says. Of a module they do not count
+        where its class reads the attribute itself.
+
+    How to fix it:
+        Write `requires_grad = False` of a parameter, or `module.requires_grad_(False)`.
+
+    When it may be wrong:
+        Where code outside of the module's class reads the attribute as a setting of its own.
+
+    Source:
+        torch documentation, `torch.nn.Module.requires_grad_`; pytorch forum, "Parameters with
+        requires_grad = False are updated during training".
+    """
+
+    code: ClassVar[str] = "GS210"
+    name: ClassVar[str] = "misspelled-requires-grad"
+    level: ClassVar[Severity] = "warning"
+    explains: ClassVar[tuple[str, ...]] = ("GS205",)
+
+    def obstacle(self, case: Case) -> str | None:
+        """Return why this rule cannot judge the recording."""
+        return case.examination_obstacle("attributes")
+
+    def check(self, case: Case) -> Iterator[Finding]:
+        """Yield a finding for every name."""
+        for record in case.recording.evidence_of(AttributeRecord):
+            if record.sites or not record.modules:
+                yield self._finding(case, record)
+
+    def _finding(self, case: Case, record: AttributeRecord) -> Finding:
+        made = case.recording.parameters[record.parameters[0]].site
+        does = "unfreezes" if record.value else "freezes"
+        state = "frozen" if record.value else "trained"
+        what, verb = counted(len(record.parameters), "parameter"), "is"
+        if len(record.parameters) > 1:
+            verb = "are"
+        return self.finding(
+            case,
+            message=(
+                f"`{record.name} = {record.value}` on {_where(case, record)} {does} nothing: "
+                f"{what} {verb} still {state}"
+            ),
+            remedy=(
+                f"write `requires_grad_({record.value})`, a method of the module"
+                if record.modules
+                else f"write `requires_grad = {record.value}`"
+            ),
+            site=record.sites[0] if record.sites else made,
+            related=[case.related(site, "and here") for site in record.sites[1:]],
+            parameters=record.parameters,
+            evidence={"attribute": record.name, "parameters_contradicted": len(record.parameters)},
+            count=len(record.parameters),
+        )
+
+
+def _where(case: Case, record: AttributeRecord) -> str:
+    if not record.modules:
+        names = [case.recording.parameters[index].name for index in record.parameters]
+    else:
+        names = [path or "the model" for path in record.modules]
+    return names[0] if len(names) == 1 else f"{names[0]} and {len(names) - 1} more"

@@ -1,0 +1,71 @@
+"""What is known of the optimizers, and of what they hold."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cached_property
+
+from gradscope.recording.evidence.optimizer import GroupRecord, OptimizerRecord
+from gradscope.rules.case import Case
+
+EXAMINATION = "optimizers"
+NO_OPTIMIZER = "the target has no optimizer"
+
+
+@dataclass(frozen=True)
+class Optimizers:
+    """The optimizers of a recording."""
+
+    case: Case
+
+    @cached_property
+    def records(self) -> tuple[OptimizerRecord, ...]:
+        """Those that are known."""
+        return self.case.recording.evidence_of(OptimizerRecord)
+
+    @cached_property
+    def holders(self) -> tuple[OptimizerRecord, ...]:
+        """Those that hold a parameter of the model, the target's own first."""
+        return tuple(record for record in self.records if record.parameters)
+
+    @cached_property
+    def targets(self) -> OptimizerRecord | None:
+        """The one that makes the target's steps."""
+        return next((record for record in self.records if record.is_targets), None)
+
+    @cached_property
+    def held(self) -> frozenset[int]:
+        """The parameters that some optimizer holds."""
+        return frozenset(index for record in self.holders for index in record.parameters)
+
+    def group_of(self, parameter: int) -> GroupRecord | None:
+        """Return the group of the target's optimizer that a parameter is in."""
+        groups = () if self.targets is None else self.targets.groups
+        return next((group for group in groups if parameter in group.parameters), None)
+
+    def obstacle(self) -> str | None:
+        """Return why nothing is known of the target's own optimizer."""
+        if self.case.examination_obstacle(EXAMINATION) is not None:
+            return self.case.examination_obstacle(EXAMINATION)
+        return NO_OPTIMIZER if self.targets is None else None
+
+
+def places(case: Case, parameters: Iterable[int]) -> tuple[str, ...]:
+    """Return the largest modules all of whose parameters are among these, else their names."""
+    wanted = frozenset(parameters)
+    records = case.recording.parameters
+    found = []
+    for index in sorted(wanted):
+        path: str | None = case.owner(index)
+        whole: str | None = None
+        while path is not None and _below(case, path) <= wanted:
+            whole = path
+            path = path.rpartition(".")[0] if path else None
+        found.append(records[index].name if whole is None else whole or "the whole model")
+    return tuple(dict.fromkeys(found))
+
+
+def _below(case: Case, path: str) -> frozenset[int]:
+    prefix = f"{path}." if path else ""
+    return frozenset(
+        record.index for record in case.recording.parameters if record.name.startswith(prefix)
+    )

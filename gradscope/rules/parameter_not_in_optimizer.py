@@ -1,0 +1,184 @@
+"""GS205: parameters that get a gradient, and that no optimizer will ever step."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from typing import ClassVar
+
+from gradscope.recording.finding import Finding, Severity
+from gradscope.rules.case import Case
+from gradscope.rules.optimizers import EXAMINATION, NO_OPTIMIZER, Optimizers
+from gradscope.rules.rule import Rule
+from gradscope.rules.subtrees import Part, Subtrees, counted, named
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ParameterNotInOptimizer(Rule):
+    """Parameters that get a gradient and are in no optimizer.
+
+    What it finds:
+        Parameters that require grad and get a gradient, while no optimizer that is known holds
+        them: made after the optimizer was, as a new head, or missing from the list that it was
+        given.
+
+    Why it matters:
+        No step ever changes them: a new head stays random, and the rest of the model learns to
+        live with it. The loss falls all the same, so nothing shows it.
+
+    How it is measured:
+        By identity, against the target's optimizer and every other that was made while the target
+        was loaded. It is an error where the parameters were made after the optimizer, where other
+        parameters of the same module are held, and where a small part of a model is left out that
+        builds on what is held; a warning for larger parts and for the first layers; a note where
+        the optimizer holds less than `most_share` of all, as that looks like a choice.
+
+    How to fix it:
+        Make the optimizer when the model is complete, or give it what was added by
+        `optimizer.add_param_group`. What is not to be trained should be frozen by
+        `requires_grad_(False)`: backward then does not compute its gradient.
+
+    When it may be wrong:
+        Where another optimizer, that was not seen, holds them.
+
+    Source:
+        microsoft/nni issue 4521, Megatron-LM issue 174 and pytorch issue 14467: layers that were
+        replaced or added after the optimizer was made. torch documentation, `torch.optim`,
+        "Constructing it".
+    """
+
+    code: ClassVar[str] = "GS205"
+    name: ClassVar[str] = "parameter-not-in-optimizer"
+    level: ClassVar[Severity] = "error"
+
+    most_share: float = 0.5
+    """Share of the trained tensors, 0 to 1: an optimizer that holds less holds a chosen part.
+    Source: linear probes and adapters hold a few tensors of many."""
+    small_share: float = 0.2
+    """Share of the trained tensors, 0 to 1: what is left out counts as small up to here. Source: a
+    head or a projection is a few tensors, a second network as many as the first."""
+
+    def obstacle(self, case: Case) -> str | None:
+        """Return why this rule cannot judge the recording."""
+        if case.examination_obstacle(EXAMINATION) is not None:
+            return case.examination_obstacle(EXAMINATION)
+        if not case.has_backward:
+            return "there was no backward"
+        return None if Optimizers(case).holders else NO_OPTIMIZER
+
+    def check(self, case: Case) -> Iterator[Finding]:
+        """Yield a finding for what is left out, by how sure it is that it is a mistake."""
+        left_out = _LeftOut(case)
+        groups: dict[tuple[Severity, bool], list[Part]] = {}
+        for part in left_out.parts:
+            late = left_out.is_late(part)
+            severity = "error" if late else self._severity(left_out, part)
+            groups.setdefault((severity, late), []).append(part)
+        for (severity, late), parts in groups.items():
+            yield self._finding(left_out, parts, severity=severity, late=late)
+
+    def _severity(self, left_out: "_LeftOut", part: Part) -> Severity:
+        if left_out.held_share < self.most_share or left_out.is_in_eval_mode(part):
+            return "note"
+        if part.module is None:
+            return "error"
+        is_small = left_out.share(part) <= self.small_share
+        return "error" if is_small and left_out.builds_on_held(part) else "warning"
+
+    def _finding(
+        self, left_out: "_LeftOut", parts: list[Part], *, severity: Severity, late: bool
+    ) -> Finding:
+        case, optimizer = left_out.case, left_out.optimizers.holders[0]
+        parameters = [index for part in parts for index in sorted(part.parameters)]
+        several = len(parts) > 1 or (len(parameters) > 1 and parts[0].module is None)
+        it, gets = ("them", "get") if several else ("it", "gets")
+        what = named(parts)
+        if any(part.module is not None for part in parts):
+            what += f" ({counted(len(parameters), 'parameter')})"
+        made = next((part.site for part in parts if part.site is not None), None)
+        return self.finding(
+            case,
+            message=(
+                f"{what} {gets} a gradient, but {optimizer.class_name} was made before {it}: "
+                f"no step changes {it}"
+                if late
+                else f"{what} {gets} a gradient and {'are' if several else 'is'} in no optimizer: "
+                f"no step changes {it}"
+            ),
+            remedy=_remedy(severity, late=late),
+            site=made if optimizer.site is None else optimizer.site,
+            related=[] if optimizer.site is None else [case.related(made, "made here")],
+            severity=severity,
+            parameters=parameters,
+            evidence={
+                "parameters_left_out": len(parameters),
+                "parameters_in_optimizer": len(left_out.optimizers.held),
+                "share_in_optimizer": left_out.held_share,
+                "made_after_optimizer": late,
+            },
+            count=len(parameters),
+        )
+
+
+def _remedy(severity: Severity, *, late: bool) -> str:
+    if late:
+        return "make the optimizer after the last change to the model, or use `add_param_group`"
+    if severity == "note":
+        return (
+            "if that is meant, freeze them by `requires_grad_(False)`, which saves their backward"
+        )
+    return "give them to the optimizer, or freeze them by `requires_grad_(False)`"
+
+
+@dataclass(frozen=True)
+class _LeftOut:
+    """What gets a gradient and is in no optimizer."""
+
+    case: Case
+
+    @cached_property
+    def optimizers(self) -> Optimizers:
+        return Optimizers(self.case)
+
+    @cached_property
+    def trained(self) -> frozenset[int]:
+        stats = self.case.first.parameter_stats.values()
+        return frozenset(s.parameter for s in stats if s.reach in ("gradient", "zero"))
+
+    @cached_property
+    def held_share(self) -> float:
+        held = len(self.trained & self.optimizers.held)
+        return held / len(self.trained | self.optimizers.held)
+
+    @cached_property
+    def parts(self) -> tuple[Part, ...]:
+        records = self.case.recording.parameters
+        trainable = {record.index for record in records if record.requires_grad}
+        parts = Subtrees(self.case.recording).parts(trainable - self.optimizers.held)
+        return tuple(part for part in parts if part.parameters & self.trained)
+
+    def is_late(self, part: Part) -> bool:
+        return all(part.parameters <= set(record.later) for record in self.optimizers.holders)
+
+    def is_in_eval_mode(self, part: Part) -> bool:
+        owners = {self.case.recording.parameters[index].module for index in part.parameters}
+        is_training = any(self.case.recording.modules[owner].training for owner in owners)
+        return self.case.recording.target.mode == "train" and not is_training
+
+    def share(self, part: Part) -> float:
+        return len(part.parameters) / max(1, len(self.trained))
+
+    def builds_on_held(self, part: Part) -> bool:
+        """Return whether what the optimizer holds has a part in this one's input."""
+        nodes = self.case.parameter_nodes
+        held = {nodes[index] for index in self.optimizers.held if index in nodes}
+        starts = [nodes[index] for index in part.parameters if index in nodes]
+        waiting = [user.index for start in starts for user in self.case.consumers(start)]
+        seen = set(waiting)
+        while waiting:
+            for ref in self.case.successors.get(waiting.pop(), ()):
+                if ref.node in held:
+                    return True
+                if ref.node not in seen:
+                    seen.add(ref.node)
+                    waiting.append(ref.node)
+        return False

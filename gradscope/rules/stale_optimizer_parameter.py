@@ -1,0 +1,110 @@
+"""GS206: optimizers that hold what the model no longer has."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import ClassVar
+
+from gradscope.recording.evidence.optimizer import OptimizerRecord, StaleTensor
+from gradscope.recording.finding import Finding, Severity
+from gradscope.rules.case import Case
+from gradscope.rules.optimizers import EXAMINATION, NO_OPTIMIZER, Optimizers
+from gradscope.rules.rule import Rule
+from gradscope.rules.subtrees import counted
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StaleOptimizerParameter(Rule):
+    """The optimizer holds tensors that the model no longer uses.
+
+    What it finds:
+        Parameters that an optimizer was given, and that have been replaced in the model since: a
+        new head, weights that were loaded with `assign=True`, a model that was built or copied
+        again.
+
+    Why it matters:
+        The optimizer steps tensors that nothing uses, and what took their place is never stepped.
+
+    How it is measured:
+        A tensor of the optimizer counts if it is none of the model's, is not used by the loss, and
+        had a place in the model: torch's registration hooks saw it replaced, or it stands in the
+        optimizer's list exactly where the model has a parameter that the optimizer does not hold.
+        It is an error if what has its place now gets a gradient and is in no optimizer, else a
+        note. There is no threshold.
+
+    How to fix it:
+        Make the optimizer after the last change to the model.
+
+    When it may be wrong:
+        Where the optimizer is meant for another model that is built alike.
+
+    Source:
+        microsoft/nni issue 4521, Megatron-LM issue 174 and pytorch issue 14467.
+    """
+
+    code: ClassVar[str] = "GS206"
+    name: ClassVar[str] = "stale-optimizer-parameter"
+    level: ClassVar[Severity] = "error"
+    explains: ClassVar[tuple[str, ...]] = ("GS205",)
+
+    def obstacle(self, case: Case) -> str | None:
+        """Return why this rule cannot judge the recording."""
+        if case.examination_obstacle(EXAMINATION) is not None:
+            return case.examination_obstacle(EXAMINATION)
+        return None if Optimizers(case).records else NO_OPTIMIZER
+
+    def check(self, case: Case) -> Iterator[Finding]:
+        """Yield a finding for every line that replaced what an optimizer holds."""
+        optimizers = Optimizers(case)
+        for record in optimizers.records:
+            groups: dict[int | None, list[StaleTensor]] = {}
+            for tensor in record.stale:
+                groups.setdefault(tensor.replaced, []).append(tensor)
+            for line, tensors in groups.items():
+                yield self._finding(optimizers, record, line, tensors)
+
+    def _finding(
+        self,
+        optimizers: Optimizers,
+        record: OptimizerRecord,
+        line: int | None,
+        tensors: list[StaleTensor],
+    ) -> Finding:
+        case = optimizers.case
+        successors = [t.successor for t in tensors if t.successor is not None]
+        stats = (case.parameter_stat(index) for index in successors)
+        reached = {s.parameter for s in stats if s and s.reach in ("gradient", "zero")}
+        lost = reached - optimizers.held
+        made = None if not successors else case.recording.parameters[successors[0]].site
+        place = next((site for site in (line, record.site, made) if site is not None), None)
+        related = [case.related(record.site, f"{record.class_name} is made here")]
+        if line is None and made != place:
+            related = [case.related(made, "the model's own are made here")]
+        return self.finding(
+            case,
+            message=_message(record, tensors, stepped=not lost),
+            remedy="make the optimizer after the last change to the model",
+            site=place,
+            related=related if place != record.site or line is None else (),
+            severity="error" if lost else "note",
+            parameters=successors,
+            evidence={
+                "tensors_stale": len(tensors),
+                "tensors_in_optimizer": len(record.parameters) + len(record.stale),
+                "parameters_never_stepped": len(lost),
+            },
+            count=len(tensors),
+        )
+
+
+def _message(record: OptimizerRecord, tensors: list[StaleTensor], *, stepped: bool) -> str:
+    number = counted(len(tensors), "tensor")
+    if not record.parameters:
+        return (
+            f"{record.class_name} holds {number} of another copy of the model and none of this "
+            "one's: its steps change nothing here"
+        )
+    names = list(dict.fromkeys(t.name for t in tensors if t.name is not None))
+    listed = " and ".join(names) if len(names) < 3 else f"{names[0]} and {len(names) - 1} more"
+    since = f"{record.class_name} still holds the {listed} that "
+    since += "the model no longer has" if tensors[0].replaced is None else "this line replaces"
+    return since if stepped else f"{since}: no step changes the new"

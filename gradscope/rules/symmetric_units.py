@@ -1,0 +1,88 @@
+"""GS111: units of a layer that can never differ."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import ClassVar
+
+from gradscope.recording.evidence.symmetry import SymmetryRecord
+from gradscope.recording.finding import Finding, Severity
+from gradscope.rules.case import Case
+from gradscope.rules.rule import Rule
+from gradscope.rules.subtrees import MOST_NAMED
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SymmetricUnits(Rule):
+    """Units of a layer have equal weights and equal gradients, and can never differ.
+
+    What it finds:
+        Weights that were initialised to a constant, so that the rows of the layer are copies of
+        each other.
+
+    Why it matters:
+        Equal weights with equal gradients stay equal for ever: the layer learns as one unit would,
+        however wide it is.
+
+    How it is measured:
+        The share of a weight's rows whose elements and gradient both are those of the first row
+        that gets a gradient, to a millionth of its norm. From `share` on it is an error.
+
+    How to fix it:
+        Initialise the weights at random, as `nn.init.kaiming_normal_` does; constants are for
+        biases, gains, and layers behind which something else is random.
+
+    When it may be wrong:
+        Under a loss that treats all outputs alike, as the mean of them, a last layer that starts
+        at zero looks so too.
+
+    Source:
+        Goodfellow, Bengio and Courville 2016, section 8.4, on breaking symmetry.
+        measured: constant initialisation gives a share of 1, all of 86 healthy models give 0.
+    """
+
+    code: ClassVar[str] = "GS111"
+    name: ClassVar[str] = "symmetric-units"
+    level: ClassVar[Severity] = "error"
+
+    share: float = 0.5
+    """Share of a weight's rows, 0 to 1. Source: measured, healthy models have none."""
+
+    def obstacle(self, case: Case) -> str | None:
+        """Return why this rule cannot judge the recording."""
+        if case.recording.target.synthetic_loss:
+            return "the loss was made up, and may treat all outputs alike"
+        return case.examination_obstacle("symmetry")
+
+    def check(self, case: Case) -> Iterator[Finding]:
+        """Yield one finding for all weights whose rows are alike."""
+        records = [
+            record
+            for record in case.recording.evidence_of(SymmetryRecord)
+            if record.alike >= self.share * record.rows
+        ]
+        if not records:
+            return
+        worst = max(records, key=lambda record: (record.alike / record.rows, record.rows))
+        share = worst.alike / worst.rows
+        names = [case.recording.parameters[record.parameter].name for record in records]
+        more = f" and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else ""
+        sites = [record.site for record in records]
+        sites += [case.recording.parameters[record.parameter].site for record in records]
+        yield self.finding(
+            case,
+            message=(
+                f"{_units(worst)} of {', '.join(names[:MOST_NAMED])}{more} have equal weights and "
+                "equal gradients: they learn as one unit"
+            ),
+            remedy="initialise the weights at random",
+            site=next((site for site in sites if site is not None), None),
+            parameters=[record.parameter for record in records],
+            evidence={"share_alike": share, "limit": self.share, "units": worst.rows},
+            count=len(records),
+        )
+
+
+def _units(record: SymmetryRecord) -> str:
+    if record.alike == record.rows:
+        return f"all {record.rows} units"
+    return f"{record.alike} of {record.rows} units"

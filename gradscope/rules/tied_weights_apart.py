@@ -1,0 +1,90 @@
+"""GS213: two parameters that were meant as one."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import ClassVar
+
+from gradscope.recording.evidence.twin import TwinRecord
+from gradscope.recording.finding import Finding, Severity
+from gradscope.rules.case import Case
+from gradscope.rules.rule import Rule
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TiedWeightsApart(Rule):
+    """Two parameters that were meant as one each get a gradient of their own.
+
+    What it finds:
+        Two `nn.Parameter` objects over the same memory, as `a.weight.data = b.weight.data` leaves
+        them; or an output layer that holds a copy of an embedding's numbers.
+
+    Why it matters:
+        Tied weights are one parameter, whose gradient is the sum over its uses. Tied through
+        `.data`, the optimizer steps the same numbers twice, each time with a part of the gradient
+        and a state of its own, and `.to(device)` pulls the two apart. A copy is not tied at all:
+        the two drift apart from the first step on.
+
+    How it is measured:
+        Parameters that require grad and get a gradient, by the address of their elements; and
+        weights of `nn.Embedding` and `nn.Linear` that are equal in shape and in every element, and
+        not constant. Other layers that start equal are left alone, as copies of a layer do. There
+        is no threshold.
+
+    How to fix it:
+        Give both modules the same object: `head.weight = embedding.weight`.
+
+    When it may be wrong:
+        Where the output layer is only initialised by the embedding, and is meant to differ later.
+
+    Source:
+        Press and Wolf 2017, "Using the Output Embedding to Improve Language Models"; torch
+        documentation, `named_parameters(remove_duplicate=True)`: shared parameters are one object.
+    """
+
+    code: ClassVar[str] = "GS213"
+    name: ClassVar[str] = "tied-weights-apart"
+    level: ClassVar[Severity] = "warning"
+
+    def obstacle(self, case: Case) -> str | None:
+        """Return why this rule cannot judge the recording."""
+        return case.examination_obstacle("twins")
+
+    def check(self, case: Case) -> Iterator[Finding]:
+        """Yield a finding for every pair."""
+        for twin in case.recording.evidence_of(TwinRecord):
+            first, second = (case.recording.parameters[i] for i in (twin.first, twin.second))
+            shares = twin.alike == "storage"
+            place = second.site if twin.site is None else twin.site
+            yield self.finding(
+                case,
+                message=(
+                    f"{first.name} and {second.name} share their memory but are two parameters: "
+                    "each gets only a part of the gradient"
+                    if shares
+                    else f"{second.name} is a copy of {first.name}: each gets its own gradient, "
+                    "and they drift apart"
+                ),
+                remedy="tie the parameters themselves: " + _tie(first.name, second.name),
+                site=place,
+                related=[
+                    case.related(record.site, f"{record.name} is made here")
+                    for record in (first, second)
+                    if record.site != place
+                ],
+                parameters=(twin.first, twin.second),
+                evidence={
+                    "alike": twin.alike,
+                    "first_gradient_norm": _norm(case, twin.first),
+                    "second_gradient_norm": _norm(case, twin.second),
+                },
+                count=2,
+            )
+
+
+def _tie(first: str, second: str) -> str:
+    return f"`model.{second} = model.{first}`"
+
+
+def _norm(case: Case, parameter: int) -> float | None:
+    stat = case.parameter_stat(parameter)
+    return None if stat is None or stat.gradient is None else stat.gradient.norm

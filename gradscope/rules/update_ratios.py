@@ -1,0 +1,75 @@
+"""How far an optimizer step moves the weights."""
+
+from dataclasses import dataclass
+from functools import cached_property
+from math import isfinite
+from statistics import median
+
+from gradscope.recording.records import ParameterRecord
+from gradscope.rules.case import Case
+from gradscope.rules.optimizers import Optimizers
+
+
+@dataclass(frozen=True)
+class UpdateRatios:
+    """The first step's norm over the weight's, of every weight matrix that gets a gradient.
+
+    Left out are vectors, weights that are all zero, and embeddings, whose unused rows do not move.
+    """
+
+    case: Case
+
+    @cached_property
+    def optimizers(self) -> Optimizers:
+        """What is known of the optimizers."""
+        return Optimizers(self.case)
+
+    @cached_property
+    def by_parameter(self) -> dict[int, float]:
+        """The ratio of each weight matrix."""
+        ratios = {}
+        held = self.optimizers.targets.parameters if self.optimizers.targets else frozenset()
+        for index in sorted(held):
+            stat, record = self.case.parameter_stat(index), self.case.recording.parameters[index]
+            if stat is None or stat.update_norm is None or not self._counts(record):
+                continue
+            if stat.gradient is not None and stat.gradient.norm > 0 and stat.weight_norm > 0:
+                ratios[index] = stat.update_norm / stat.weight_norm
+        return {index: ratio for index, ratio in ratios.items() if isfinite(ratio)}
+
+    @property
+    def typical(self) -> float:
+        """The median over the matrices; their greatest is noisy."""
+        return median(self.by_parameter.values())
+
+    def obstacle(self) -> str | None:
+        """Return why there is no ratio."""
+        obstacle = self.optimizers.obstacle()
+        if obstacle is not None:
+            return obstacle
+        stats = self.case.first.parameter_stats.values()
+        if all(stat.update_norm is None for stat in stats):
+            return "the optimizer made no step"
+        if self.learning_rates == {0.0}:
+            return "the learning rate is 0 at this step, as at the start of a warm-up"
+        return None if self.by_parameter else "no weight matrix gets a gradient"
+
+    @cached_property
+    def learning_rates(self) -> set[float]:
+        """Those of the groups."""
+        groups = () if self.optimizers.targets is None else self.optimizers.targets.groups
+        return {g.learning_rate for g in groups if g.learning_rate is not None}
+
+    @property
+    def rates(self) -> str:
+        """The learning rates for a message."""
+        return ", ".join(f"{rate:g}" for rate in sorted(self.learning_rates))
+
+    def _counts(self, record: ParameterRecord) -> bool:
+        if len(record.shape.dims) < 2 or not record.requires_grad:
+            return False
+        if self.case.recording.modules[record.module].class_name.startswith("Embedding"):
+            return False
+        node = self.case.parameter_nodes.get(record.index)
+        users = () if node is None else self.case.consumers(node)
+        return not any(user.operation.startswith("Embedding") for user in users)
