@@ -43,6 +43,8 @@ class SwitchWitness:
 class BackwardCall(NamedTuple):
     """A backward of the user's that freed what it went through."""
 
+    name: str
+    """`backward` or `grad`."""
     line: Line | None
     freed: frozenset[int]
     """The creation numbers of its nodes."""
@@ -71,7 +73,7 @@ class BackwardWitness:
             return
         with DisableTorchFunction():
             roots = [tensor.grad_fn for tensor in tensors(args[:1]) if isinstance(tensor, Tensor)]
-            self.calls.append(BackwardCall(line, _numbers(roots)))
+            self.calls.append(BackwardCall(name, line, _numbers(roots)))
 
     def that_freed(self, number: int) -> BackwardCall | None:
         """Return the first call that went through a node."""

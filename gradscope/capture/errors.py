@@ -224,7 +224,7 @@ class Diagnosis:
         number = created(self._graph.nodes[node])
         call = None if number is None else self._capture.backwards.that_freed(number)
         if call is not None:
-            yield "freed", call.line, "backward"
+            yield "freed", call.line, call.name
         if self._is_older(node):
             for source, successors in enumerate(self._graph.successors):
                 if not self._is_older(source) and any(self._is_older(n) for n, _ in successors):

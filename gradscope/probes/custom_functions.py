@@ -13,11 +13,15 @@ from torch.autograd import Function
 from gradscope.capture.function_code import backward_code, function_of
 from gradscope.capture.graph import Graph
 from gradscope.capture.lines import Caller, Line
+from gradscope.capture.naming import dtype_name
 from gradscope.errors import GradscopeError
 from gradscope.probes.gradient_check import (
+    DOUBLE,
     MOST_ELEMENTS,
+    SINGLE,
     ChosenGradientError,
     Comparison,
+    Precision,
     compare,
 )
 from gradscope.probes.scene import Scene
@@ -188,19 +192,35 @@ def _checks(function: type[Function], application: _Application) -> tuple[InputC
         ChosenGradientError: They are not meant to be derivatives.
         GradscopeError: They cannot be compared, or the function's code did not get through it.
     """
-    with UserCode("it raised in float64"), torch.inference_mode(False):
-        found = compare(function, application.args, application.differentiable)
+    try:
+        return _checks_in(DOUBLE, function, application)
+    except ChosenGradientError:
+        raise
+    except GradscopeError as error:
+        try:
+            return _checks_in(SINGLE, function, application)
+        except GradscopeError:
+            raise error from None
+
+
+def _checks_in(
+    precision: Precision, function: type[Function], application: _Application
+) -> tuple[InputCheck, ...]:
+    dtype = dtype_name(precision.dtype)
+    with UserCode(f"it raised in {dtype}"), torch.inference_mode(False):
+        found = compare(function, application.args, application.differentiable, precision)
     names = _input_names(function)
-    return tuple(_input_check(one, names) for one in found)
+    return tuple(_input_check(one, names, dtype) for one in found)
 
 
-def _input_check(found: Comparison, names: list[str]) -> InputCheck:
+def _input_check(found: Comparison, names: list[str], dtype: str) -> InputCheck:
     analytical, numerical = found.analytical, found.numerical
     factor = float((analytical @ numerical) / (numerical @ numerical))
     size = max(float(analytical.norm()), float(numerical.norm()))
     place = found.place
     return InputCheck(
         name=names[place] if place < len(names) else f"input {place}",
+        dtype=dtype,
         elements=analytical.numel(),
         analytical=float(analytical.norm()),
         numerical=float(numerical.norm()),

@@ -1,4 +1,4 @@
-"""Compares what the backward of a custom function returns with finite differences in float64."""
+"""Compares what the backward of a custom function returns with finite differences."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -19,13 +19,25 @@ _WORK = 20_000_000
 _FEWEST, _MOST = 8, 64
 """Elements of an input that are compared."""
 
-_STEP = 1e-5
-"""Of a difference, relative to the element: near the cube root of float64's rounding, at which
-central differences are the most exact."""
 
-_SMOOTH = 1e-3
-"""By so much, relatively, differences to the left and right, and over a smaller step, may differ.
-Curvature makes 1e-5 of it, arithmetic in float32 1e-2, a kink 1."""
+@dataclass(frozen=True, slots=True)
+class Precision:
+    """What the differences are computed in."""
+
+    dtype: torch.dtype
+    step: float
+    """Of a difference, relative to the element: near the cube root of the rounding, at which
+    central differences are the most exact."""
+    smooth: float
+    """By so much, relatively, differences to the left and right, and over a smaller step, may
+    differ: ten times and more what curvature makes of it, and far less than a kink does."""
+    linear: float
+    """By so much, relatively, twice a gradient may miss the gradient of twice."""
+
+
+DOUBLE = Precision(torch.float64, step=1e-5, smooth=1e-3, linear=1e-9)
+SINGLE = Precision(torch.float32, step=4e-3, smooth=5e-2, linear=1e-4)
+"""For functions that know no float64, as kernels for an accelerator."""
 
 _SMALLER = 1 / 8
 """The smaller step, as a share of the step: two steps of one size can agree by chance where
@@ -70,10 +82,9 @@ class _Differences:
     def _scale(self) -> Tensor:
         return torch.stack([self.analytical, self.left, self.right]).abs().nan_to_num(0, 0).max()
 
-    @property
-    def smooth(self) -> Tensor:
+    def is_smooth(self, tolerance: float) -> Tensor:
         ways = torch.stack([self.left, self.right, self.near])
-        return ways.amax(0) - ways.amin(0) <= _SMOOTH * ways.abs().amax(0)
+        return ways.amax(0) - ways.amin(0) <= tolerance * ways.abs().amax(0)
 
     @property
     def has_influence(self) -> Tensor:
@@ -85,7 +96,10 @@ class _Differences:
 
 
 def compare(
-    function: type[Function], args: Sequence[object], differentiable: Sequence[int]
+    function: type[Function],
+    args: Sequence[object],
+    differentiable: Sequence[int],
+    precision: Precision,
 ) -> list[Comparison]:
     """Compare the gradient with respect to every differentiable input.
 
@@ -93,12 +107,13 @@ def compare(
         function: The custom function.
         args: What it is applied to; nothing of it is written to.
         differentiable: The places of the arguments that require grad.
+        precision: What to compute in.
 
     Raises:
         UncheckedError: It cannot be judged by finite differences.
         ChosenGradientError: It is not meant to be.
     """
-    trial = _Trial(function, args, differentiable)
+    trial = _Trial(function, args, differentiable, precision)
     gradients = trial.gradients()
     looks = {
         place: trial.differences(place, gradient)
@@ -110,7 +125,7 @@ def compare(
     found = [
         Comparison(place, differences.analytical[judged], _numerical(differences)[judged])
         for place, differences in looks.items()
-        if (judged := _judged(differences)).any()
+        if (judged := _judged(differences, precision)).any()
     ]
     if not found:
         raise UncheckedError("no input with a gradient changes its output")
@@ -133,7 +148,7 @@ def _refuse_chosen(differences: _Differences) -> None:
         raise ChosenGradientError("it has a gradient where its output does not change")
 
 
-def _judged(differences: _Differences) -> Tensor:
+def _judged(differences: _Differences, precision: Precision) -> Tensor:
     """Return which elements tell whether the gradient is right.
 
     An element without influence tells nothing: a clamp may let gradients pass on purpose.
@@ -142,20 +157,27 @@ def _judged(differences: _Differences) -> Tensor:
         UncheckedError: Most elements are no use, as of a function that computes in float32.
     """
     influential = differences.has_influence
-    judged = influential & differences.smooth
+    judged = influential & differences.is_smooth(precision.smooth)
     if 2 * judged.sum() < influential.sum():
-        raise UncheckedError("it is not smooth around its inputs, or computes in less than float64")
+        raise UncheckedError(
+            f"it is not smooth around its inputs, or computes in less than {_name(precision)}"
+        )
     return judged
 
 
 class _Trial:
-    """A custom function at one place, in float64."""
+    """A custom function at one place."""
 
     def __init__(
-        self, function: type[Function], args: Sequence[object], differentiable: Sequence[int]
+        self,
+        function: type[Function],
+        args: Sequence[object],
+        differentiable: Sequence[int],
+        precision: Precision,
     ) -> None:
         self._function = function
-        self._args = [_widened(arg) for arg in args]
+        self._precision = precision
+        self._args = [_converted(arg, precision.dtype) for arg in args]
         self._inputs = {place: _tensor(self._args[place]) for place in differentiable}
         self._random_states = RandomStates.now()
         self._generator = torch.Generator().manual_seed(0)
@@ -171,8 +193,8 @@ class _Trial:
 
     def _refuse_unfit(self, first: list[object], second: list[object]) -> None:
         floating = _floating(first)
-        if not floating or any(out.dtype is not torch.float64 for out in floating):
-            raise UncheckedError("it does not compute in float64")
+        if not floating or any(out.dtype is not self._precision.dtype for out in floating):
+            raise UncheckedError(f"it does not compute in {_name(self._precision)}")
         if not all(map(torch.equal, floating, _floating(second))):
             raise UncheckedError("its output differs from call to call")
         for tensor in self._inputs.values():
@@ -189,7 +211,7 @@ class _Trial:
         once, twice = self._gradients(1), self._gradients(2)
         for place, gradient in once.items():
             scale = gradient.abs().max() if gradient.numel() else 0
-            if not ((twice[place] - 2 * gradient).abs() <= 1e-9 * scale).all():
+            if not ((twice[place] - 2 * gradient).abs() <= self._precision.linear * scale).all():
                 raise UncheckedError("its backward is not linear in the gradient it is given")
         return once
 
@@ -206,7 +228,7 @@ class _Trial:
         for place, out in outputs:
             if place not in self._vectors:
                 noise = torch.randn(out.shape, generator=self._generator, dtype=torch.float64)
-                self._vectors[place] = noise.to(out.device)
+                self._vectors[place] = noise.to(out.device, out.dtype)
         if not outputs:
             raise UncheckedError("nothing that it returns requires grad")
         found = torch.autograd.grad(
@@ -227,10 +249,9 @@ class _Trial:
         here = self._apply(self._args)
         rows = []
         for index in chosen:
-            step = _STEP * max(abs(float(x[index])), scale)
+            step = self._precision.step * max(abs(float(x[index])), scale)
             slopes = (
-                self._change(place, index, move, here) / move
-                for move in (-step, step, step * _SMALLER)
+                self._slope(place, index, move, here) for move in (-step, step, step * _SMALLER)
             )
             rows.append((float(gradient[index]), *slopes))
         return _Differences(*torch.tensor(rows, dtype=torch.float64).unbind(1))
@@ -245,16 +266,18 @@ class _Trial:
         for number in list(dict.fromkeys([*greatest, *others]))[:count]:
             yield tuple(int(i) for i in torch.unravel_index(torch.tensor(number), gradient.shape))
 
-    def _change(self, place: int, index: tuple[int, ...], step: float, here: list[object]) -> float:
+    def _slope(self, place: int, index: tuple[int, ...], step: float, here: list[object]) -> float:
         moved = self._inputs[place].clone()
         moved[index] += step
+        went = float(moved[index].double() - self._inputs[place][index].double())
         args = [moved if p == place else arg for p, arg in enumerate(self._args)]
         there = self._apply(args)
         # The difference first: what does not change must cancel exactly.
-        return sum(
-            float(torch.sum(vector * (_tensor(there[out]) - _tensor(here[out]))))
+        changes = (
+            vector.double() * (_tensor(there[out]).double() - _tensor(here[out]).double())
             for out, vector in self._vectors.items()
         )
+        return sum(float(change.sum()) for change in changes) / went
 
     def _apply(self, args: Sequence[object]) -> list[object]:
         """Return the outputs, from the same random state each time."""
@@ -264,10 +287,14 @@ class _Trial:
         return list(result) if isinstance(result, tuple | list) else [result]
 
 
-def _widened(arg: object) -> object:
+def _name(precision: Precision) -> str:
+    return str(precision.dtype).removeprefix("torch.")
+
+
+def _converted(arg: object, dtype: torch.dtype) -> object:
     if not isinstance(arg, Tensor):
         return arg
-    return arg.detach().double() if arg.is_floating_point() else arg.detach()
+    return arg.detach().to(dtype) if arg.is_floating_point() else arg.detach()
 
 
 def _tensor(value: object) -> Tensor:

@@ -83,6 +83,8 @@ def _parameter(case: Case, record: AutogradErrorRecord) -> tuple[int, ...]:
 
 
 def _remedy(record: AutogradErrorRecord) -> str:
+    if "not have been used in the graph" in record.message:
+        return "compute the loss from that very tensor, or give allow_unused=True"
     if record.function is not None:
         return (
             f"let {record.function}.backward return one gradient per input of its forward, each of "

@@ -96,8 +96,11 @@ def _message(case: Case, record: AutogradErrorRecord) -> str:
 
 
 def _remedy(record: AutogradErrorRecord) -> str:
-    if record.place("freed") is None:
+    freed = record.place("freed")
+    if freed is None:
         return "detach what is carried over, as self.hidden = hidden.detach()"
+    if freed.operation == "grad":
+        return "give autograd.grad create_graph=True, or retain_graph=True"
     if record.place("call") is None:
         return "return the loss without calling backward on it: gradscope does that"
     return "add the losses up and call backward once, or give the first call retain_graph=True"

@@ -24,11 +24,11 @@ class WrongCustomGradient(Rule):
         gradients that are finite, look healthy, and may even bring the loss down for a while.
 
     How it is measured:
-        The function is run apart, in float64, on copies of inputs that the forward gave it. For up
-        to 64 elements of each input the central difference of a random combination of the outputs
-        is compared with what backward returns. The deviation is the norm of the differences over
-        the greater of the two norms. Elements at a kink, or without any influence on the output,
-        are left out.
+        The function is run apart, in float64 (in float32 where it knows no other), on copies of
+        inputs that the forward gave it. For up to 64 elements of each input the central difference
+        of a random combination of the outputs is compared with what backward returns. The deviation
+        is the norm of the differences over the greater of the two norms. Elements at a kink, or
+        without any influence on the output, are left out.
 
     How to fix it:
         Write down the derivative of what forward computes, multiply it by the gradient that
@@ -39,7 +39,7 @@ class WrongCustomGradient(Rule):
         Where the gradient is meant to be another than the derivative and the forward is smooth, as
         of an implicit layer whose solver stops early. Straight-through estimators, gradient
         reversal and scaling, surrogate gradients of steps, and functions that clip their gradient
-        are told by what they do, and left alone. What cannot run in float64 is not judged.
+        are told by what they do, and left alone. In float32, deviations below 0.1 are passed over.
 
     Source:
         torch documentation, "Gradcheck mechanics" and "Extending torch.autograd". Measured: right
@@ -56,7 +56,7 @@ class WrongCustomGradient(Rule):
     lie above it (measured)."""
     warning_deviation: float = 0.01
     """Relative deviation from which on it is a warning: an approximation, or a solver that stops
-    early, may come to this."""
+    early, may come to this. Only where the function was compared in float64."""
 
     def obstacle(self, case: Case) -> str | None:
         """Return why this rule cannot judge the recording."""
@@ -65,9 +65,12 @@ class WrongCustomGradient(Rule):
     def check(self, case: Case) -> Iterator[Finding]:
         """Yield a finding for every function."""
         for record in case.recording.evidence_of(CustomFunctionRecord):
-            wrong = [one for one in record.inputs if one.deviation > self.warning_deviation]
+            wrong = [one for one in record.inputs if one.deviation > self._limit(one)]
             if record.outcome == "wrong" and wrong:
                 yield self._finding(case, record, wrong)
+
+    def _limit(self, check: InputCheck) -> float:
+        return self.warning_deviation if check.dtype == "float64" else self.error_deviation
 
     def _finding(
         self, case: Case, record: CustomFunctionRecord, wrong: list[InputCheck]
@@ -86,11 +89,12 @@ class WrongCustomGradient(Rule):
             evidence={
                 "input": worst.name,
                 "relative_deviation": worst.deviation,
-                "limit": self.warning_deviation,
+                "limit": self._limit(worst),
                 "analytical_norm": worst.analytical,
                 "numerical_norm": worst.numerical,
                 "factor": worst.factor,
                 "elements_compared": worst.elements,
+                "compared_in": worst.dtype,
             },
         )
 

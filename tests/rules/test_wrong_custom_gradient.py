@@ -245,21 +245,22 @@ def test_gradients_left_out_are_no_mistake():
     assert record.outcome == "right"
 
 
+def _only_once(ctx):
+    CALLS.append(ctx)
+    if len(CALLS) > 2:
+        raise RuntimeError("once in the step, once when it is noted")
+    return 2
+
+
+CALLS: list[object] = []
+
 UNCHECKED = {
     "not linear": (
         function(lambda ctx, x: x * 2, lambda ctx, g: (g * 2).clamp(-0.1, 0.1)),
         "not linear",
     ),
-    "in float32": (
-        function(lambda ctx, x: x.float() * 2, lambda ctx, g: g.float() * 3),
-        "float64",
-    ),
-    "in float32 within": (
-        function(lambda ctx, x: x.float().exp().to(x.dtype), lambda ctx, g: g),
-        "less than float64",
-    ),
     "raises": (
-        function(lambda ctx, x: x @ torch.ones(6, 6), lambda ctx, g: g @ torch.ones(6, 6)),
+        function(lambda ctx, x: x * _only_once(ctx), lambda ctx, g: g),
         "RuntimeError",
     ),
 }
@@ -273,6 +274,11 @@ def test_what_cannot_be_checked_is_said(custom, reason):
         "finite differences" in note.what and reason in note.reason for note in report.skipped
     )
     assert "GS505" not in {finding.rule for finding in report.findings}
+
+
+def test_half_precision_within_is_left_alone():
+    rough = function(lambda ctx, x: x.bfloat16().exp().to(x.dtype), lambda ctx, g: g)
+    assert record_of(rough.apply).outcome in ("chosen", "unchecked")
 
 
 def test_random_from_elsewhere_is_unchecked():
@@ -396,6 +402,29 @@ def test_line_of_a_backward_without_source():
     scope: dict[str, type] = {"Function": Function}
     exec("class F(Function):\n @staticmethod\n def backward(ctx, g):\n  return g", scope)
     assert backward_code(scope["F"]).number == 2
+
+
+IN_FLOAT32 = {
+    "casts": (lambda x: x.float() * 2, lambda g: g.float() * 2),
+    "casts within": (lambda x: x.float().exp().to(x.dtype), None),
+    "constants": (lambda x: x @ torch.ones(6, 6), lambda g: g @ torch.ones(6, 6)),
+}
+
+
+@pytest.mark.parametrize(("forward", "backward"), IN_FLOAT32.values(), ids=IN_FLOAT32)
+@pytest.mark.parametrize("factor", [1.0, 1.2])
+def test_functions_that_know_no_float64(forward, backward, factor):
+    def keep(ctx, x):
+        save(ctx, x.exp())
+        return forward(x)
+
+    def give(ctx, g):
+        return factor * (backward(g) if backward else g * ctx.saved_tensors[0])
+
+    record = record_of(function(keep, give).apply)
+    (check,) = record.inputs
+    assert (check.dtype, record.outcome) == ("float32", "right" if factor == 1 else "wrong")
+    assert check.deviation == pytest.approx(1 - 1 / factor, abs=2e-3)
 
 
 @pytest.mark.parametrize(

@@ -13,6 +13,8 @@ class InputCheck:
 
     name: str
     """As the function's forward calls it."""
+    dtype: str
+    """What it was compared in: `float64`, or `float32` where the function knows no other."""
     elements: int
     """How many were compared."""
     analytical: float
