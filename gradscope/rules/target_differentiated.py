@@ -187,9 +187,13 @@ def _is_value(case: Case, node: int) -> bool:
     What is compared element by element, as images are, holds more.
     """
     for record in nodes_behind(case, node):
-        if record.operation in _SELECTIONS:
+        shape = record.outputs[0]
+        if record.operation in _SELECTIONS or (shape is not None and _is_column(shape.dims)):
             return True
         if record.kind != "view" and record.operation not in _PRODUCTS | SAME_NUMBERS:
-            shape = record.outputs[0]
-            return shape is not None and (len(shape.dims) <= 1 or shape.dims[-1] == 1)
+            return False
     return False
+
+
+def _is_column(dims: tuple[int, ...]) -> bool:
+    return sum(size > 1 for size in dims) <= 1 or dims[-1] == 1

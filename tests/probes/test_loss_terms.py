@@ -1,0 +1,88 @@
+"""The gradients of single terms: against torch's own, term by term."""
+
+import pytest
+import torch
+from torch import nn
+
+import gradscope
+from gradscope.recording.evidence.examination import ExaminationRecord
+from gradscope.recording.evidence.loss_term import LossTermRecord, TermPairRecord
+
+X = torch.randn(12, 3, generator=torch.Generator().manual_seed(1))
+
+
+class Weighted(nn.Module):
+    """Two terms with weights, of one shared layer and two heads."""
+
+    def __init__(self):
+        super().__init__()
+        self.trunk, self.left, self.right = nn.Linear(3, 4), nn.Linear(4, 1), nn.Linear(4, 1)
+
+    def terms(self, x):
+        hidden = torch.tanh(self.trunk(x))
+        return self.left(hidden).square().mean(), (self.right(hidden) - 1).abs().mean()
+
+    def forward(self, x):
+        left, right = self.terms(x)
+        unused = hidden_norm(self.trunk)
+        return {"loss": 2 * left + 0.5 * right, "left": left, "right": right, "unused": unused}
+
+
+def hidden_norm(layer):
+    return layer.weight.norm()
+
+
+def test_norms_weights_and_cosine_are_torchs_own():
+    torch.manual_seed(0)
+    model = Weighted().double()
+    recording = gradscope.inspect(model, X.double(), probe_steps=1).recording
+    left, right = recording.evidence_of(LossTermRecord)
+    assert (left.name, right.name) == ("left", "right")
+    assert (left.weight, right.weight) == (2.0, 0.5)
+    terms = model.terms(X.double())
+    shared = list(model.trunk.parameters())
+    gradients = [
+        torch.cat(
+            [g.flatten() for g in torch.autograd.grad(weight * term, shared, retain_graph=True)]
+        )
+        for weight, term in zip((2.0, 0.5), terms, strict=True)
+    ]
+    (pair,) = recording.evidence_of(TermPairRecord)
+    assert pair.parameters == (0, 1)
+    assert pair.first_norm == pytest.approx(float(gradients[0].norm()))
+    assert pair.second_norm == pytest.approx(float(gradients[1].norm()))
+    cosine = torch.nn.functional.cosine_similarity(*gradients, dim=0)
+    assert pair.cosine == pytest.approx(float(cosine))
+    assert "left" in recording.sites[left.site].source
+
+
+def obstacle_of(loss):
+    recording = gradscope.inspect(nn.Linear(3, 1), X, loss, probe_steps=1).recording
+    (found,) = [
+        one.obstacle for one in recording.evidence_of(ExaminationRecord) if one.name == "loss terms"
+    ]
+    return found
+
+
+def test_plain_losses_and_terms_outside_of_the_loss_are_told():
+    assert "not given as named terms" in obstacle_of(lambda output: output.mean())
+
+    def logged(output):
+        return {"loss": output.mean(), "a": output.square().mean(), "b": output.abs().mean()}
+
+    assert "fewer than two" in obstacle_of(logged)
+
+
+def test_losses_that_detection_models_return_are_terms():
+    class Detector(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.layer = nn.Linear(3, 2)
+
+        def forward(self, x):
+            box, name = self.layer(x).unbind(1)
+            return {"loss_box": box.square().mean(), "loss_name": name.square().mean()}
+
+    recording = gradscope.inspect(Detector(), X, probe_steps=1).recording
+    names = [term.name for term in recording.evidence_of(LossTermRecord)]
+    assert names == ["loss_box", "loss_name"]

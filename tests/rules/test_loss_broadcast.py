@@ -1,0 +1,148 @@
+"""GS702: shapes that grow by mistake, and pairs that are meant."""
+
+import inspect
+
+import pytest
+import torch
+from torch import nn
+from torch.nn import functional
+
+from tests.rules.inspecting import only
+
+X = torch.randn(20, 8, generator=torch.Generator().manual_seed(1))
+Y = torch.rand(20, generator=torch.Generator().manual_seed(2))
+
+
+def found(findings) -> list[str]:
+    return [finding.severity for finding in findings if finding.rule == "GS702"]
+
+
+def squared(output, target):
+    return ((output - target) ** 2).mean()
+
+
+def absolute(output, target):
+    return torch.abs(target - output).sum() / len(target)
+
+
+def log_likelihood(output, target):
+    p = output.sigmoid()
+    return -(target * p.log() + (1 - target) * (1 - p).log()).mean()
+
+
+def weighted(output, target):
+    return (target * functional.softplus(output)).mean()
+
+
+BROADCASTING = [
+    squared,
+    absolute,
+    log_likelihood,
+    weighted,
+    nn.MSELoss(),
+    nn.L1Loss(),
+    functional.smooth_l1_loss,
+    functional.huber_loss,
+    functional.poisson_nll_loss,
+]
+
+
+@pytest.mark.filterwarnings("ignore:Using a target size")
+@pytest.mark.parametrize("loss", BROADCASTING)
+def test_column_against_row_is_an_error(findings_of, loss):
+    column, row = nn.Linear(8, 1), nn.Sequential(nn.Linear(8, 1), nn.Flatten(0))
+    assert set(found(findings_of(column, (X, Y), loss))) == {"error"}
+    assert set(found(findings_of(row, (X, Y[:, None]), loss))) == {"error"}
+
+
+@pytest.mark.parametrize("loss", BROADCASTING)
+def test_equal_shapes_are_not_found(findings_of, loss):
+    column, row = nn.Linear(8, 1), nn.Sequential(nn.Linear(8, 1), nn.Flatten(0))
+    assert found(findings_of(column, (X, Y[:, None]), loss)) == []
+    assert found(findings_of(row, (X, Y), loss)) == []
+
+
+@pytest.mark.parametrize("rows", [1, 2])
+def test_one_row_cannot_grow(findings_of, rows):
+    assert len(found(findings_of(nn.Linear(8, 1), (X[:rows], Y[:rows]), squared))) == rows - 1
+
+
+def test_shapes_and_line_are_told(findings_of):
+    finding = only(findings_of(nn.Linear(8, 1), (X, Y), squared), "GS702")
+    assert finding.location.line == inspect.getsourcelines(squared)[1] + 1
+    evidence = dict(finding.evidence)
+    assert evidence["pairs"] == 400
+    assert evidence["pairs_meant"] == 20
+    assert evidence["result"] == "[20, 20]"
+    assert "squeeze(-1)` on the first" in finding.remedy
+
+
+def test_images_without_their_channel_are_found(findings_of):
+    model = nn.Conv2d(1, 1, 3, padding=1)
+    images = torch.rand(4, 1, 5, 5)
+    finding = only(findings_of(model, (images, images[:, 0]), squared), "GS702")
+    assert dict(finding.evidence)["result"] == "[4, 4, 5, 5]"
+    assert "squeeze(1)` on the first" in finding.remedy
+
+
+def pairs_of_outputs(output, target):
+    return (output - output.squeeze(1)).abs().mean() + functional.mse_loss(output[:, 0], target)
+
+
+def pairs_by_none(output, target):
+    return (output[:, 0][:, None] - target).abs().mean()
+
+
+def pairs_by_unsqueeze(output, target):
+    values = output[:, 0].unsqueeze(1)
+    return (values - target).abs().mean()
+
+
+def bins(output, target):
+    edges = torch.linspace(0, 1, 7)
+    soft = torch.exp(-((output - edges) ** 2)).mean(0)
+    return soft.square().sum()
+
+
+def row_of_means(output, target):
+    return ((output - output.detach().mean(0)) ** 2).mean() + output.mean() * target.mean()
+
+
+def quantiles(output, target):
+    levels = torch.linspace(0.1, 0.9, 8)
+    error = target[:, None] - output.expand(-1, 8)
+    return torch.maximum(levels * error, (levels - 1) * error).mean()
+
+
+def kernel_between_samples(output, target):
+    scores = torch.softmax(-((output - target) ** 2), dim=1)
+    return -(scores @ target).mean()
+
+
+def logged_only(output, target):
+    with torch.no_grad():
+        _ = ((output - target) ** 2).mean()
+    return functional.mse_loss(output[:, 0], target)
+
+
+@pytest.mark.parametrize(
+    "loss",
+    [
+        pairs_of_outputs,
+        pairs_by_none,
+        pairs_by_unsqueeze,
+        bins,
+        row_of_means,
+        quantiles,
+        kernel_between_samples,
+        logged_only,
+    ],
+)
+def test_pairs_that_are_meant_are_not_found(findings_of, loss):
+    assert found(findings_of(nn.Linear(8, 1), (X, Y), loss)) == []
+
+
+def test_classes_of_cross_entropy_are_no_broadcast(findings_of):
+    model = nn.Conv1d(1, 1, 1)
+    batch = torch.randn(4, 1, 6), torch.zeros(4, 6, dtype=torch.long)
+    assert found(findings_of(model, batch, functional.cross_entropy)) == []

@@ -1,0 +1,177 @@
+"""GS701: what a loss normalises again, and what only looks like it."""
+
+import inspect
+
+import pytest
+import torch
+from torch import nn
+from torch.nn import functional
+
+from tests.rules.inspecting import only
+
+X = torch.randn(20, 8, generator=torch.Generator().manual_seed(1))
+CLASSES = torch.arange(20) % 4
+SHARES = torch.rand(20, 4, generator=torch.Generator().manual_seed(2))
+
+
+def network(*last: nn.Module) -> nn.Sequential:
+    return nn.Sequential(nn.Linear(8, 4), *last)
+
+
+def severities(findings) -> list[str]:
+    return [finding.severity for finding in findings if finding.rule == "GS701"]
+
+
+@pytest.mark.parametrize(
+    ("last", "loss", "target", "severity"),
+    [
+        (nn.Softmax(-1), functional.cross_entropy, CLASSES, "error"),
+        (nn.Softmax(1), nn.CrossEntropyLoss(label_smoothing=0.1), CLASSES, "error"),
+        (nn.Softmax(-1), functional.cross_entropy, SHARES, "error"),
+        (nn.Sigmoid(), functional.binary_cross_entropy_with_logits, SHARES, "error"),
+        (nn.Sigmoid(), nn.BCEWithLogitsLoss(), SHARES, "error"),
+        (nn.Softmax(-1), functional.binary_cross_entropy_with_logits, SHARES, "error"),
+        (nn.Softmax(-1), functional.nll_loss, CLASSES, "error"),
+        (nn.Softmax(-1), nn.KLDivLoss(reduction="batchmean"), SHARES.softmax(-1), "error"),
+        (nn.Sigmoid(), functional.cross_entropy, CLASSES, "warning"),
+        (nn.LogSoftmax(-1), functional.cross_entropy, CLASSES, "note"),
+    ],
+)
+def test_what_a_loss_normalises_again_is_found(findings_of, last, loss, target, severity):
+    assert severities(findings_of(network(last), (X, target), loss)) == [severity]
+
+
+def kept(x):
+    return x
+
+
+def tempered(x):
+    return 10 * x.softmax(-1)
+
+
+def of_logarithm(x):
+    return (x.softmax(-1) + 1e-6).log()
+
+
+@pytest.mark.parametrize(
+    ("change", "loss", "target"),
+    [
+        (kept, functional.cross_entropy, CLASSES),
+        (tempered, functional.cross_entropy, CLASSES),
+        (of_logarithm, functional.cross_entropy, CLASSES),
+        (lambda x: x.log_softmax(-1), functional.nll_loss, CLASSES),
+        (lambda x: x.log_softmax(-1), nn.KLDivLoss(reduction="batchmean"), SHARES.softmax(-1)),
+        (torch.sigmoid, functional.binary_cross_entropy, SHARES),
+        (lambda x: x.softmax(-1), functional.mse_loss, SHARES),
+        (lambda x: x * x.softmax(-1), functional.cross_entropy, CLASSES),
+        (lambda x: torch.sigmoid(x) @ torch.eye(4), functional.cross_entropy, CLASSES),
+    ],
+)
+def test_what_is_normalised_once_is_not_found(findings_of, change, loss, target):
+    found = findings_of(network(), (X, target), lambda output, target: loss(change(output), target))
+    assert severities(found) == []
+
+
+def test_softmax_before_a_log_softmax_written_by_hand_is_found_with_both_lines(findings_of):
+    def loss(output, target):
+        probabilities = output.softmax(dim=-1)
+        scores = probabilities.clamp(min=1e-7).log_softmax(dim=-1)
+        return -scores.gather(1, target[:, None]).mean()
+
+    found = only(findings_of(network(), (X, CLASSES), loss), "GS701")
+    first = inspect.getsourcelines(loss)[1]
+    assert found.location.line == first + 1
+    assert [place.line for place in found.related] == [first + 2]
+
+
+def test_the_dimension_decides(findings_of):
+    square = torch.randn(6, 8, generator=torch.Generator().manual_seed(3))
+    model = nn.Linear(8, 6)
+
+    def columns_after_rows(output, target):
+        return -output.softmax(-1).log_softmax(0).diagonal().mean()
+
+    def rows_after_rows(output, target):
+        return -output.softmax(-1).log_softmax(1).diagonal().mean()
+
+    batch = square, torch.arange(6)
+    assert severities(findings_of(model, batch, columns_after_rows)) == []
+    assert severities(findings_of(model, batch, rows_after_rows)) == ["error"]
+
+
+def test_softmax_over_channels_is_found_through_turned_and_flattened_images(findings_of):
+    model = nn.Sequential(nn.Conv2d(1, 3, 3, padding=1), nn.Softmax(dim=1))
+    images, classes = torch.rand(4, 1, 5, 5), torch.randint(3, (4, 5, 5))
+
+    def flat(output, target):
+        logits = output.permute(0, 2, 3, 1).reshape(-1, 3)
+        return functional.cross_entropy(logits, target.reshape(-1))
+
+    for loss in (flat, functional.cross_entropy):
+        assert severities(findings_of(model, (images, classes), loss)) == ["error"]
+
+
+def test_softmaxes_of_single_steps_are_found_once_where_they_are_stacked(findings_of):
+    class Decoder(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.cell, self.head = nn.GRUCell(8, 8), nn.Linear(8, 4)
+
+        def forward(self, x):
+            state, steps = torch.zeros(len(x), 8), []
+            for _ in range(3):
+                state = self.cell(x, state)
+                steps.append(self.head(state).softmax(-1))
+            return torch.stack(steps, dim=1)
+
+    def loss(output, target):
+        return functional.cross_entropy(output.transpose(1, 2), target[:, None].expand(-1, 3))
+
+    assert severities(findings_of(Decoder(), (X, CLASSES), loss)) == ["error"]
+
+
+def test_a_model_may_normalise_twice_inside(findings_of):
+    class Gated(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.gate, self.head = nn.Linear(8, 8), nn.Linear(8, 4)
+
+        def forward(self, x):
+            return self.head(x * self.gate(x).softmax(-1).log_softmax(-1))
+
+    assert severities(findings_of(Gated(), (X, CLASSES), functional.cross_entropy)) == []
+
+
+def test_attention_and_distillation_are_not_found(findings_of):
+    class Attending(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.attention = nn.MultiheadAttention(8, 2, batch_first=True)
+            self.head = nn.Linear(8, 4)
+
+        def forward(self, x):
+            attended, _ = self.attention(x[None], x[None], x[None])
+            return self.head(attended[0])
+
+    def distilled(output, target):
+        teacher = functional.softmax(output.detach().roll(1, 0) / 2, dim=-1)
+        soft = functional.kl_div(
+            functional.log_softmax(output / 2, dim=-1), teacher, reduction="batchmean"
+        )
+        return functional.cross_entropy(output, target) + soft
+
+    assert severities(findings_of(Attending(), (X, CLASSES), distilled)) == []
+
+
+def test_a_layer_in_a_sequence_is_found_where_it_is_made(inspect_file):
+    report = inspect_file(
+        "import torch\n"
+        "from torch import nn\n"
+        "model = nn.Sequential(\n"
+        "    nn.Linear(8, 4),\n"
+        "    nn.Softmax(dim=-1),\n"
+        ")\n"
+        "batch = torch.randn(20, 8), torch.arange(20) % 4\n"
+        "criterion = nn.CrossEntropyLoss()\n"
+    )
+    assert only(report.findings, "GS701").location.line == 5

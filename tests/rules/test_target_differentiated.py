@@ -1,0 +1,160 @@
+"""GS211: targets that the network itself predicts, and pairs that are drawn together on purpose."""
+
+import pytest
+import torch
+from torch import nn
+from torch.nn import functional
+
+from tests.rules.inspecting import only
+
+GENERATOR = torch.Generator().manual_seed(1)
+STATES = torch.randn(32, 6, generator=GENERATOR)
+NEXT = torch.randn(32, 6, generator=GENERATOR)
+REWARD = torch.randn(32, generator=GENERATOR)
+DONE = torch.arange(32) % 5 == 0
+ACTION = torch.arange(32) % 3
+ROWS = torch.arange(32)
+
+
+class Agent(nn.Module):
+    """A network, and a loss that asks it about two states."""
+
+    def __init__(self, loss, outputs: int):
+        super().__init__()
+        self.network = nn.Sequential(nn.Linear(6, 16), nn.Tanh(), nn.Linear(16, outputs))
+        self.loss = loss
+
+    def forward(self, state, following):
+        return self.loss(self.network, state, following)
+
+
+def values(q, s, n):
+    return ((REWARD + 0.9 * q(n)[:, 0] * ~DONE - q(s)[:, 0]) ** 2).mean()
+
+
+def columns(q, s, n):
+    return functional.mse_loss(q(s)[:, :1], REWARD[:, None] + 0.9 * q(n)[:, :1])
+
+
+def best_action(q, s, n):
+    return functional.smooth_l1_loss(q(s)[ROWS, ACTION], REWARD + 0.9 * q(n).max(1).values)
+
+
+def target_first(q, s, n):
+    return functional.mse_loss(REWARD + 0.9 * q(n).amax(1), q(s)[ROWS, ACTION])
+
+
+def chosen_by_itself(q, s, n):
+    following = q(n)
+    best = following.argmax(1, keepdim=True)
+    target = torch.where(DONE, REWARD, REWARD + 0.9 * following.gather(1, best)[:, 0])
+    return functional.huber_loss(q(s)[ROWS, ACTION], target)
+
+
+def written_into_a_copy(q, s, n):
+    value = q(s)
+    target = value.detach().clone()
+    target[ROWS, ACTION] = REWARD + 0.9 * q(n).max(1).values
+    return functional.mse_loss(value, target)
+
+
+def multiplied_by_itself(q, s, n):
+    error = REWARD + 0.9 * q(n)[:, 0] - q(s)[:, 0]
+    return (error * error).mean()
+
+
+def after_two_steps(q, s, n):
+    return functional.mse_loss(q(s)[:, 0], REWARD + 0.9 * (REWARD + 0.9 * q(n)[:, 0]))
+
+
+@pytest.mark.parametrize(
+    "loss",
+    [
+        values,
+        columns,
+        best_action,
+        target_first,
+        chosen_by_itself,
+        written_into_a_copy,
+        multiplied_by_itself,
+        after_two_steps,
+    ],
+)
+def test_a_target_of_the_same_network_is_a_warning(findings_of, loss):
+    finding = only(findings_of(Agent(loss, 3), {"state": STATES, "following": NEXT}), "GS211")
+    assert finding.severity == "warning"
+    assert len(finding.parameters) == 4
+
+
+def detached(q, s, n):
+    return functional.mse_loss(q(s)[ROWS, ACTION], REWARD + 0.9 * q(n).max(1).values.detach())
+
+
+def without_grad(q, s, n):
+    with torch.no_grad():
+        target = REWARD + 0.9 * q(n).max(1).values
+    return functional.mse_loss(q(s)[ROWS, ACTION], target)
+
+
+def consistent(q, s, n):
+    return functional.mse_loss(q(s), q(n))
+
+
+def equivariant(q, s, n):
+    return functional.mse_loss(q(2 * s + 1), 2 * q(s) + 1)
+
+
+def smooth(q, s, n):
+    y = q(s)
+    return (y[1:] - y[:-1]).pow(2).mean()
+
+
+def residual(q, s, n):
+    return functional.mse_loss(s[:, :1] + 0.1 * q(s)[:, :1], n[:, :1])
+
+
+def integrated(q, s, n):
+    first = q(s)[:, :1]
+    return ((q(n)[:, :1] - (first + 0.1 * torch.sin(first))) ** 2).mean()
+
+
+def contrastive(q, s, n):
+    apart = (q(s) - q(n)).norm(dim=1)
+    return torch.where(DONE, apart, functional.relu(1 - apart)).square().mean()
+
+
+def between_others(q, s, n):
+    return functional.triplet_margin_loss(q(s), q(n), q(s.roll(1, 0)))
+
+
+@pytest.mark.parametrize(
+    "loss",
+    [
+        detached,
+        without_grad,
+        consistent,
+        equivariant,
+        smooth,
+        residual,
+        integrated,
+        contrastive,
+        between_others,
+    ],
+)
+def test_pairs_that_are_drawn_together_on_purpose_are_not_found(findings_of, loss):
+    found = findings_of(Agent(loss, 3), {"state": STATES, "following": NEXT})
+    assert "GS211" not in {finding.rule for finding in found}
+
+
+def test_a_target_network_of_its_own_is_not_found(findings_of):
+    class TwoNetworks(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.online, self.slow = nn.Linear(6, 3), nn.Linear(6, 3)
+
+        def forward(self, state, following):
+            target = REWARD + 0.9 * self.slow(following).max(1).values
+            return functional.mse_loss(self.online(state)[ROWS, ACTION], target)
+
+    found = findings_of(TwoNetworks(), {"state": STATES, "following": NEXT})
+    assert "GS211" not in {finding.rule for finding in found}
