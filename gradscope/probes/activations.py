@@ -1,5 +1,6 @@
 """What activations did to their inputs: units never active, outputs at the ends of a range."""
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
@@ -106,13 +107,14 @@ class ActivationWatch:
     def _see_units(
         self, operation: Operation, plain: str, tensor: Tensor, number: NodeNumber
     ) -> None:
-        flat = _flat_side(operation, plain, tensor.detach())
         layer = None if tensor.dim() < 2 else _layer(tensor)
-        if flat is None or layer is None:
+        if layer is None:
             return
         units = tensor.shape[layer.unit_dim]
         others = [dim for dim in range(tensor.dim()) if dim != layer.unit_dim % tensor.dim()]
-        inactive = flat.all(dim=others) if others else flat
+        inactive = _inactive(operation, plain, tensor.detach(), others)
+        if inactive is None:
+            return
         key = (plain, layer.leaves, units)
         known = self._units.get(key)
         if known is None:
@@ -123,21 +125,30 @@ class ActivationWatch:
         known.outputs.append(number)
 
 
-def _flat_side(operation: Operation, plain: str, output: Tensor) -> Tensor | None:
-    """Return where an activation's derivative is zero, None where it is no such activation."""
+def _inactive(operation: Operation, plain: str, output: Tensor, others: list[int]) -> Tensor | None:
+    """Return by unit whether every derivative is zero, None where it is no such activation.
+
+    Args:
+        operation: The activation.
+        plain: Its name without underscores.
+        output: What it returned.
+        others: All dimensions but that of the units.
+    """
     numbers = [value for value in operation.args[1:] if isinstance(value, int | float)]
-    if plain == "relu":
-        return output <= 0
+    low, high = 0.0, math.inf
     if plain == "threshold":
-        return output == numbers[1]
-    if plain == "hardtanh":
+        low = float(numbers[1])
+    elif plain == "hardtanh":
         low, high = numbers if len(numbers) == 2 else (-1.0, 1.0)
-        return (output <= low) | (output >= high)
-    given = (*operation.args[1:], operation.kwargs.get("min"), operation.kwargs.get("max"))
-    low_high = [value for value in given if isinstance(value, int | float)]
-    if low_high[:1] != [0]:  # other bounds keep numbers in range, and are no activation
-        return None
-    return (output <= 0) | (output >= low_high[1]) if len(low_high) > 1 else output <= 0
+    elif plain != "relu":
+        given = (*operation.args[1:], operation.kwargs.get("min"), operation.kwargs.get("max"))
+        bounds = [float(value) for value in given if isinstance(value, int | float)]
+        if bounds[:1] != [0]:  # other bounds keep numbers in range, and are no activation
+            return None
+        high = bounds[1] if len(bounds) > 1 else math.inf
+    if high == math.inf:
+        return output.amax(dim=others) <= low
+    return ((output <= low) | (output >= high)).all(dim=others)
 
 
 def _certain_rows(operation: Operation, output: Tensor) -> tuple[int, int]:

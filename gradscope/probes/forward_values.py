@@ -6,7 +6,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from gradscope.capture.arithmetic import SAFE_NORMS, count_nonfinite, norm_in_double
+from gradscope.capture.arithmetic import BLOCK, SAFE_NORMS, norm_in_double
 from gradscope.probes.activations import ActivationWatch
 from gradscope.probes.operations import (
     NodeNumber,
@@ -69,16 +69,22 @@ def values_of(tensor: Tensor) -> Values:
         return Values(0.0, math.nan, math.nan, 0, 0)
     low, high = torch.aminmax(flat)
     minimum, maximum = float(low), float(high)
-    zeros = flat.numel() - int(torch.count_nonzero(flat)) if minimum <= 0 <= maximum else 0
     if math.isfinite(minimum) and math.isfinite(maximum):
+        zeros = _zeros(flat) if minimum <= 0 <= maximum else 0
         return Values(_norm(flat, max(-minimum, maximum)), minimum, maximum, zeros, 0)
     finite = flat[torch.isfinite(flat)]
     norm = math.nan if bool(flat.isnan().any()) else math.inf
-    zeros = finite.numel() - int(torch.count_nonzero(finite))
-    least, greatest = (
-        (float(v) for v in torch.aminmax(finite)) if finite.numel() else (math.nan,) * 2
-    )
-    return Values(norm, least, greatest, zeros, count_nonfinite(flat))
+    if not finite.numel():
+        return Values(norm, math.nan, math.nan, 0, flat.numel())
+    low, high = torch.aminmax(finite)
+    broken = flat.numel() - finite.numel()
+    return Values(norm, float(low), float(high), _zeros(finite), broken)
+
+
+def _zeros(flat: Tensor) -> int:
+    """Count zeros among finite elements: by signs, block by block, as other ways are far slower."""
+    signs = (float(block.sign().abs_().sum(dtype=torch.float32)) for block in flat.split(BLOCK))
+    return flat.numel() - int(sum(signs))
 
 
 def _norm(flat: Tensor, magnitude: float) -> float:
