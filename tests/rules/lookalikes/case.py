@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import pairwise
 
 import torch
 from torch import Tensor, nn
@@ -58,6 +59,6 @@ def regression(model: nn.Module, features: int, outputs: int = 1, batch: int = 3
 def mlp(*widths: int, activation: Callable[[], nn.Module] = nn.ReLU) -> nn.Sequential:
     """Linear layers of these widths with an activation between each two."""
     layers: list[nn.Module] = []
-    for before, after in zip(widths, widths[1:], strict=False):
+    for before, after in pairwise(widths):
         layers += [nn.Linear(before, after), activation()]
     return nn.Sequential(*layers[:-1])

@@ -389,8 +389,8 @@ def stochastic_depth() -> Step:
 
 def heavy_dropout() -> Step:
     net = nn.Sequential(
-        nn.Dropout(0.5), nn.Linear(16, 64), nn.ReLU(), nn.Dropout(0.9), nn.Linear(64, 64), nn.ReLU(),
-        nn.Dropout(0.5), nn.Linear(64, 4),
+        nn.Dropout(0.5), nn.Linear(16, 64), nn.ReLU(), nn.Dropout(0.9),
+        nn.Linear(64, 64), nn.ReLU(), nn.Dropout(0.5), nn.Linear(64, 4),
     )  # fmt: skip
     return classification(net, 16)
 
