@@ -137,8 +137,9 @@ def write_text(text: str, destination: Destination | None, stdout: TextIO) -> No
             ) from None
         show_note(f"wrote {destination.text}")
         return
+    encoding = getattr(stdout, "encoding", None) or "utf-8"
     try:
-        stdout.write(text + "\n")
+        stdout.write(text.encode(encoding, "backslashreplace").decode(encoding) + "\n")
         stdout.flush()
     except OSError as error:
         # Later flushes must not complain a second time.

@@ -88,7 +88,7 @@ class Page:
 
     def spell(self, name: str) -> str:
         """Return text from outside, what the terminal would obey or cannot show as escapes."""
-        shown = printable(name)
+        shown = printable(name).replace(UNICODE.ellipsis, self.signs.ellipsis)
         return shown.encode(self.encoding, "backslashreplace").decode(self.encoding)
 
     def text(self, name: str, style: str = "") -> Text:

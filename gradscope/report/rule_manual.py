@@ -28,7 +28,7 @@ def render_manuals(
     match output_format:
         case "text":
             page = Page.of(console, "")
-            parts = _table(manuals) if is_table else _manual(manuals[0], page)
+            parts = _table(manuals, page) if is_table else _manual(manuals[0], page)
             with console.capture() as capture:
                 for part in parts:
                     console.print(Trimmed(part), end="", width=min(console.width, _WIDEST))
@@ -56,7 +56,7 @@ def configuration(manual: Manual) -> str:
     return "\n".join([f"[tool.gradscope.rules.{manual.name}]", *lines])
 
 
-def _table(manuals: Sequence[Manual]) -> Iterator[RenderableType]:
+def _table(manuals: Sequence[Manual], page: Page) -> Iterator[RenderableType]:
     for family, members in groupby(manuals, key=lambda manual: manual.family):
         grid = Table.grid(padding=(0, 2, 0, 0))
         grid.add_column(no_wrap=True, min_width=5)
@@ -65,7 +65,8 @@ def _table(manuals: Sequence[Manual]) -> Iterator[RenderableType]:
         grid.add_column(overflow="fold")
         for manual in members:
             level = Text(manual.level, style=_STYLES[manual.level])
-            grid.add_row(manual.code, Text(manual.name, style="bold"), level, manual.summary)
+            name, summary = Text(manual.name, style="bold"), page.text(manual.summary)
+            grid.add_row(manual.code, name, level, summary)
         yield Text(family, style="bold cyan")
         yield Padding(grid, (0, 0, 0, 2))
     yield Text()
@@ -76,7 +77,7 @@ def _manual(manual: Manual, page: Page) -> Iterator[RenderableType]:
     title = Text(f"{manual.code} {manual.name}", style="bold")
     title.append(f"  {manual.level}", style=_STYLES[manual.level])
     yield title.append(f"  {manual.family}", style="not bold dim")
-    yield Text(manual.summary)
+    yield page.text(manual.summary)
     for section in manual.sections:
         yield from _section(section.heading, section.text, page)
     if manual.thresholds:

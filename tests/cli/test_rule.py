@@ -11,13 +11,13 @@ from gradscope.rules.families import FAMILIES
 from gradscope.rules.manual import HEADINGS, summary_of
 
 
-def run(*arguments, width=80):
+def run(*arguments, width=80, encoding="utf-8"):
     return subprocess.run(
         [sys.executable, "-m", "gradscope", "rule", *arguments],
         capture_output=True,
         text=True,
         timeout=60,
-        env={"COLUMNS": str(width), "PYTHONIOENCODING": "utf-8", "PATH": ""},
+        env={"COLUMNS": str(width), "PYTHONIOENCODING": encoding, "PATH": ""},
     )
 
 
@@ -90,6 +90,13 @@ def test_unknown_rules_are_errors(selector, error):
     done = run(selector)
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr.startswith(error)
+
+
+@pytest.mark.parametrize("output_format", ["text", "json", "markdown"])
+def test_terminals_of_few_characters_get_what_they_can_show(output_format):
+    done = run("GS201", "--output-format", output_format, encoding="ascii")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.isascii() and "torch.tensor(" in done.stdout
 
 
 def test_torch_is_not_imported():
