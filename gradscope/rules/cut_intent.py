@@ -39,9 +39,9 @@ def _of_whole_modules(reach: Reach, stop: Stop, *, held: bool, without_grad: boo
         return Intent("warning", "like a frozen backbone under a head")
     if held:
         return Intent("error", None)
+    outside = not reach.is_in_model(stop.cut.call)
     if without_grad:
-        return Intent("warning", "frozen on purpose")
-    outside = stop.cut.kind == "detach" and not reach.is_in_model(stop.cut.call)
-    if outside and not reach.is_used_late(stop):
+        return Intent("note" if outside else "warning", "frozen on purpose")
+    if outside and stop.cut.kind == "detach" and not reach.is_used_late(stop):
         return Intent("warning", "like parts that are trained by losses of their own")
     return Intent("error", None)

@@ -137,10 +137,22 @@ def _related(reach: Reach, parts: list[Part], *, runs: bool) -> Iterator[Related
 def _severity(reach: Reach, parts: list[Part], *, runs: bool) -> Severity:
     if not reach.learning:
         return "error"
-    if not runs and all(part.module is not None for part in parts):
+    if not runs and all(part.module is not None or _is_constant(reach, part) for part in parts):
         return "note"
     held = reach.is_held([parameter for part in parts for parameter in part.parameters])
     return "note" if held is False or all(_is_library(reach, p) for p in parts) else "warning"
+
+
+def _is_constant(reach: Reach, part: Part) -> bool:
+    """Return whether a parameter is the bias of a layer that learns.
+
+    A loss of derivatives, as of the forces of an energy, does not depend on the last bias.
+    """
+    (index,) = part.parameters
+    parameter = reach.recording.parameters[index]
+    others = (p for p in reach.recording.parameters if p.module == parameter.module)
+    learns = any(other.index in reach.learning for other in others)
+    return learns and len(parameter.shape.dims) == 1 and parameter.name.endswith("bias")
 
 
 def _is_library(reach: Reach, part: Part) -> bool:

@@ -124,9 +124,9 @@ class ZeroGradient(Rule):
         )
 
     def _severity(self, case: Case, end: DeadEnd, share: float) -> Severity:
-        if share < self.note_below or _is_left_out(case, end):
+        if share < self.note_below or _is_left_out(case, end) or _is_satisfied(case, end):
             return "note"
-        mild = not case.probes or end.in_recurrent_layer or _is_satisfied(case, end)
+        mild = not case.probes or end.in_recurrent_layer
         return "warning" if mild or share <= self.error_above else "error"
 
 
