@@ -21,7 +21,8 @@ from gradscope.rules.growth_place import (
 )
 from gradscope.rules.horizon import Memory, memories
 from gradscope.rules.rule import Rule
-from gradscope.rules.spine import Spines, Trend
+from gradscope.rules.spine import Spines
+from gradscope.rules.trend import Trend
 
 _MATRICES = ("Addmm", "Bmm", "Convolution", "Mm", "UnsafeView")
 
@@ -98,7 +99,7 @@ class ExplodingGradient(Rule):
 
     def _growing(self, case: Case) -> Finding | None:
         spines = case.shared(Spines)
-        trend, later = spines.first.growth, spines.later()
+        trend, later = spines.first.growth, spines.later
         if trend is None:
             return None
         lasting = later.growth.steady if later and later.growth else trend.steady
@@ -167,7 +168,7 @@ class ExplodingGradient(Rule):
 
     def _jumping(self, case: Case) -> Finding | None:
         spines = case.shared(Spines)
-        jump, later = spines.first.jump, spines.later()
+        jump, later = spines.first.jump, spines.later
         if jump is None:
             return None
         lasting = later.jump.decades if later and later.jump else jump.decades

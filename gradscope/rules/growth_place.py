@@ -9,7 +9,7 @@ from gradscope.recording.finding import RelatedLocation
 from gradscope.recording.records import NodeRecord
 from gradscope.rules.case import Case
 from gradscope.rules.forward_levels import ForwardLevels
-from gradscope.rules.spine import Point, Trend
+from gradscope.rules.trend import Point, Trend
 
 _NEAR = 4
 """Operations between which a layer still lends its name."""

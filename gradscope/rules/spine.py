@@ -6,90 +6,22 @@ the same type, which cancels what neighbours undo (a convolution and the normali
 and only from the last operation on that takes weights: what is behind it is the loss.
 """
 
-import heapq
 import math
-from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import pairwise
 
 from gradscope.recording.records import NodeRecord, TensorRef
 from gradscope.recording.step_view import StepView, step_view
 from gradscope.rules.case import Case
 from gradscope.rules.dominators import Dominators
 from gradscope.rules.forward_levels import ForwardLevels
-
-MATCHED = 3
-"""Operations of one type that make a trend."""
+from gradscope.rules.trend import Point, Trend, jump, mildest, strongest
 
 LATER = 3
 """Where there are no probes, so many of the user's own steps tell what lasts."""
 
-_MOVING = (
-    "AsStrided Cat Chunk Clone Copy Diagonal Expand Flip Gather Index IndexSelect Narrow Pad "
-    "Repeat Roll Select Slice Split SplitWithSizes Stack ToCopy Unbind Unfold"
-)
-"""Operations that only move elements."""
-_MOVES = frozenset(f"{name}Backward0" for name in _MOVING.split())
 _RESHAPED_WEIGHTS = frozenset({"ToCopyBackward0", "CloneBackward0", "WeightNormInterfaceBackward0"})
-
-
-@dataclass(frozen=True, slots=True)
-class Point:
-    """The gradient with respect to what an operation of the spine put out."""
-
-    node: NodeRecord
-    level: float
-    """log10 of its norm."""
-
-
-@dataclass(frozen=True, slots=True)
-class Trend:
-    """How a gradient changes from one operation to an earlier one of the forward."""
-
-    matched: tuple[Point, ...]
-    """Operations of one type, in the order of backward."""
-    between: tuple[Point, ...]
-    """Every operation of the spine from the first of them to the last."""
-
-    @property
-    def decades(self) -> float:
-        """By how many powers of ten it grows on its way back; negative where it shrinks."""
-        return self.matched[-1].level - self.matched[0].level
-
-    @property
-    def steady(self) -> float:
-        """The same, where no operation counts for more than the one that does second most.
-
-        What one operation does alone, as the attention of a decoder to an encoder, is no trend.
-        """
-        sign = math.copysign(1.0, self.decades)
-        steps = [sign * (after.level - before.level) for before, after in pairwise(self.matched)]
-        largest = sorted(steps)[-2:]
-        return sign * max(0.0, sum(steps) - (largest[-1] - largest[0])) if steps else 0.0
-
-    @property
-    def slope(self) -> float:
-        """Decades from one operation of the type to the next."""
-        return self.decades / max(1, len(self.matched) - 1)
-
-    @property
-    def straightness(self) -> float:
-        """R2 of a line through the levels: 1 where each operation does as much as the others."""
-        levels = [point.level for point in self.matched]
-        count, mean = len(levels), sum(levels) / len(levels)
-        middle = (count - 1) / 2
-        spread = sum((level - mean) ** 2 for level in levels)
-        if not spread:
-            return 1.0
-        shared = sum((place - middle) * (level - mean) for place, level in enumerate(levels))
-        return shared**2 / (spread * sum((place - middle) ** 2 for place in range(count)))
-
-    def changes(self) -> Iterator[tuple[NodeRecord, float]]:
-        """Yield by how many decades the backward of each operation changes the gradient."""
-        for before, after in pairwise(self.between):
-            yield before.node, after.level - before.level
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,17 +53,18 @@ class Spines:
     def read(self, view: StepView) -> Reading:
         """Return what one step tells."""
         spines = [self._points(view, chain) for chain in self.chains(view)]
-        growths = [_strongest(points, 1) for points in spines]
-        losses = [_strongest(points, -1) for points in spines]
+        growths = [strongest(points, 1) for points in spines]
+        losses = [strongest(points, -1) for points in spines]
         return Reading(
-            growth=_mildest(growths),
-            loss=_mildest(losses),
-            jump=_mildest([_jump(points) for points in spines]),
+            growth=mildest(growths),
+            loss=mildest(losses),
+            jump=mildest([jump(points) for points in spines]),
             length=min((len(points) for points in spines), default=0),
         )
 
+    @cached_property
     def later(self) -> Reading | None:
-        """Return what the last of the next few steps tells, which were probes or the user's own.
+        """What the last of the next few steps tells, which were probes or the user's own.
 
         None where there was none, or none with a finite gradient.
         """
@@ -163,7 +96,7 @@ class Spines:
             nodes = [self._case.recording.nodes[index] for index in chain]
             found = [(node, levels.level(node)) for node in nodes]
             spines.append([Point(node, level) for node, level in found if level is not None])
-        return _mildest([_strongest(points, -1) for points in spines])
+        return mildest([strongest(points, -1) for points in spines])
 
     def chains(self, view: StepView) -> tuple[tuple[int, ...], ...]:
         """Return the spines of two targets, in the order of backward and without the loss.
@@ -231,71 +164,3 @@ def _norm(view: StepView, node: NodeRecord) -> float | None:
         if stat is not None and stat.gradient is not None:
             squares.append(stat.gradient.norm)
     return math.hypot(*squares) if squares else None
-
-
-def _strongest(points: Sequence[Point], sign: int) -> Trend | None:
-    """Return the largest rise (or fall, for -1) between operations of one type.
-
-    Of several types the one that rises least.
-    """
-    places = defaultdict[str, list[int]](list)
-    for place, point in enumerate(points):
-        if point.node.kind != "view" and point.node.operation not in _MOVES:
-            places[point.node.operation].append(place)
-    most = max((len(found) for found in places.values()), default=0)
-    return _mildest(
-        [
-            _rise(points, found, sign)
-            for found in places.values()
-            if len(found) >= max(MATCHED, most / 2)
-        ]
-    )
-
-
-def _rise(points: Sequence[Point], places: Sequence[int], sign: int) -> Trend:
-    """Return the part of a chain over which the level rises most, or falls most for -1."""
-    lowest, best, ends = 0, 0.0, (0, 0)
-    for end, place in enumerate(places):
-        if sign * (points[place].level - points[places[lowest]].level) < 0:
-            lowest = end
-        rise = sign * (points[place].level - points[places[lowest]].level)
-        if rise > best:
-            best, ends = rise, (lowest, end)
-    chosen = places[ends[0] : ends[1] + 1]
-    return Trend(
-        tuple(points[place] for place in chosen), tuple(points[chosen[0] : chosen[-1] + 1])
-    )
-
-
-def _jump(points: Sequence[Point]) -> Trend | None:
-    """Return the two operations between which the median level changes most."""
-    levels = [point.level for point in points]
-    before, after = _running_medians(levels), _running_medians(levels[::-1])[::-1]
-    if len(points) < 2:
-        return None
-    place = max(range(1, len(levels)), key=lambda split: abs(after[split] - before[split - 1]))
-    height = after[place] - before[place - 1]
-    first = Point(points[place - 1].node, points[place].level - height)
-    pair = (first, points[place])
-    return Trend(pair, pair)
-
-
-def _running_medians(values: Sequence[float]) -> list[float]:
-    """Return the median of the first 1, 2, 3, … values."""
-    low: list[float] = []  # a heap of negated values
-    high: list[float] = []
-    medians = []
-    for value in values:
-        heapq.heappush(low, -heapq.heappushpop(high, value))
-        if len(low) > len(high):
-            heapq.heappush(high, -heapq.heappop(low))
-        medians.append(high[0] if len(high) > len(low) else (high[0] - low[0]) / 2)
-    return medians
-
-
-def _mildest(trends: Sequence[Trend | None]) -> Trend | None:
-    """Return the trend that changes least; None where one of them is missing."""
-    found = [trend for trend in trends if trend is not None]
-    if not found:
-        return None
-    return min(found, key=lambda trend: abs(trend.steady))

@@ -17,7 +17,8 @@ from gradscope.rules.growth_place import (
     related_lines,
 )
 from gradscope.rules.rule import Rule
-from gradscope.rules.spine import Spines, Trend
+from gradscope.rules.spine import Spines
+from gradscope.rules.trend import Trend
 
 _SHRINKING = 0.05
 """Decades: less is no sign that a branch opens."""
@@ -83,7 +84,7 @@ class VanishingGradient(Rule):
         trend = spines.first.loss
         if trend is None:
             return
-        later = spines.later()
+        later = spines.later
         lasting = trend.steady if later is None or later.loss is None else later.loss.steady
         decades = min(-trend.steady, -lasting)
         severity = self._severity(case, decades)

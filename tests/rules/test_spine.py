@@ -14,7 +14,8 @@ from gradscope.inspection import record
 from gradscope.recording.records import NodeRecord, TensorRef
 from gradscope.rules.case import Case
 from gradscope.rules.dominators import Dominators
-from gradscope.rules.spine import Point, Spines, Trend, _jump, _running_medians
+from gradscope.rules.spine import Spines
+from gradscope.rules.trend import Point, Trend, jump, running_medians
 from gradscope.target.objects import target_from_objects
 
 
@@ -73,7 +74,7 @@ def test_running_medians_are_medians():
     rng = random.Random(0)
     values = [rng.gauss(0, 1) for _ in range(50)]
     expected = [statistics.median(values[: n + 1]) for n in range(50)]
-    assert _running_medians(values) == pytest.approx(expected)
+    assert running_medians(values) == pytest.approx(expected)
 
 
 class Scaled(nn.Module):
@@ -111,10 +112,14 @@ def test_what_one_operation_does_alone_is_no_trend():
 
 
 def test_jump_is_the_largest_difference_of_medians():
-    jump = _jump(points(0.1, 0.0, 0.1, 4.3, 4.2, 4.1))
-    assert jump.decades == pytest.approx(4.1)
-    assert [point.node.index for point in jump.matched] == [2, 3]
-    assert _jump(points(1.0)) is None
+    levels = [0.1, 0.0, 0.1, 4.3, 4.2, 4.1, 4.2]
+    found = jump(points(*levels))
+    splits = range(1, len(levels))
+    expected = max(statistics.median(levels[n:]) - statistics.median(levels[:n]) for n in splits)
+    assert found.decades == pytest.approx(expected)
+    assert [point.node.index for point in found.matched] == [2, 3]
+    assert jump(points(1.0)) is None
+    assert jump(points(1.0, 1.0)).decades == 0
 
 
 class Residual(nn.Module):
