@@ -120,15 +120,11 @@ def _thresholds(rule: type[Rule]) -> tuple[Threshold, ...]:
     missing = [field.name for field in dataclasses.fields(rule) if field.name not in texts]
     if missing:
         raise ValueError(f"{rule.code} does not say what `{missing[0]}` is")
+    defaults = rule()
     return tuple(
-        Threshold(name=field.name, default=_default(rule, field.name), text=texts[field.name])
+        Threshold(name=field.name, default=getattr(defaults, field.name), text=texts[field.name])
         for field in dataclasses.fields(rule)
     )
-
-
-def _default(rule: type[Rule], name: str) -> float:
-    value: float = getattr(rule(), name)
-    return value
 
 
 def _docstrings(rule: type[Rule]) -> dict[str, str]:
