@@ -44,6 +44,12 @@ class OperationMode(TorchDispatchMode):
         super().__init__()  # type: ignore[no-untyped-call]
         self._waiting: Operation | None = None
 
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        # Else torch imports its whole compiler, which takes seconds, to keep it out of this mode,
+        # under which nothing compiled ever runs.
+        return False
+
     def __torch_dispatch__(
         self,
         func: Callable[..., object],
