@@ -40,16 +40,16 @@ class UserCodeSearch:
             names: Fully qualified names of the two.
             shares: Whether they share their memory, rather than hold equal numbers.
         """
-        found = []
-        for file, tree in self._trees.items():
-            for node in ast.walk(tree):
-                if not isinstance(node, ast.Assign | ast.Call):
-                    continue
-                target = _given_elements(node, shares=shares)
-                if target is not None and any(_may_be(target, name) for name in names):
-                    found.append(self._site(file, node.lineno))
-        lines = dict.fromkeys(site for site in found if site is not None)
-        return next(iter(lines)) if len(lines) == 1 else None
+        given = [
+            (target, self._site(file, node.lineno))
+            for file, tree in self._trees.items()
+            for node in ast.walk(tree)
+            if isinstance(node, ast.Assign | ast.Call)
+            and (target := _given_elements(node, shares=shares)) is not None
+        ]
+        named = [site for target, site in given if any(_is(target, name) for name in names)]
+        likely = [site for target, site in given if any(_may_be(target, name) for name in names)]
+        return _single(named) if named else _single(likely)
 
     def line_that_fills(self) -> int | None:
         """Return the one line (a site) that fills something other than biases with a constant."""
@@ -59,8 +59,7 @@ class UserCodeSearch:
             for node in ast.walk(tree)
             if isinstance(node, ast.Call) and _fills(node)
         ]
-        lines = dict.fromkeys(site for site in found if site is not None)
-        return next(iter(lines)) if len(lines) == 1 else None
+        return _single(found)
 
     def _site(self, file: str, number: int) -> int | None:
         code = _code(file)
@@ -140,8 +139,18 @@ def _fills(node: ast.Call) -> bool:
     return "bias" not in ast.unparse(node)
 
 
-def _may_be(written: str, name: str) -> bool:
-    """Return whether `self.head.weight` may be what the model calls `decoder.head.weight`."""
-    parts, own = written.split("."), name.split(".")
+def _is(written: str, name: str) -> bool:
+    """Return whether `self.layers[0].weight` looks like what the model calls `layers.0.weight`."""
+    parts = written.replace("[", ".").replace("]", "").split(".")
+    own = name.split(".")
     depth = min(2, len(own))
     return parts[-depth:] == own[-depth:]
+
+
+def _may_be(written: str, name: str) -> bool:
+    return written.rpartition(".")[2] == name.rpartition(".")[2]
+
+
+def _single(sites: list[int | None]) -> int | None:
+    lines = dict.fromkeys(site for site in sites if site is not None)
+    return next(iter(lines)) if len(lines) == 1 else None

@@ -27,8 +27,9 @@ class EpsilonDominates(Rule):
     How it is measured:
         The share of the elements that are not exactly zero and below the epsilon of their group,
         by the histogram of magnitudes of the weight matrices of the target's optimizer, together.
-        From `warning` on it is a warning, from `error` on an error; but a warning at most where the
-        loss is below `small_loss`, and a note where epsilon is above `common`, as it was chosen.
+        From `warning` on it is a warning, from `error` on an error; a level less where some of the
+        matrices are well above, as then the loss is not to blame; a warning at most where the loss
+        is below `small_loss`, and a note where epsilon is above `common`, as it was chosen.
 
     How to fix it:
         Raise the scale of the loss, as by not dividing it twice, or pass a smaller `eps`.
@@ -81,7 +82,8 @@ class EpsilonDominates(Rule):
             return
         affected = [index for index, (part, _, _) in shares.items() if part >= self.warning]
         epsilon = max(shares[index][2] for index in affected)
-        severity = self._severity(case, share, epsilon)
+        is_all = len(affected) == len(shares)
+        severity = self._severity(case, share, epsilon, is_all=is_all)
         yield self.finding(
             case,
             message=(
@@ -100,9 +102,11 @@ class EpsilonDominates(Rule):
             count=len(affected),
         )
 
-    def _severity(self, case: Case, share: float, epsilon: float) -> Severity:
+    def _severity(self, case: Case, share: float, epsilon: float, *, is_all: bool) -> Severity:
         if epsilon > self.common:
             return "note"
+        if not is_all:
+            return "warning" if share >= self.error else "note"
         loss = None if case.first.step is None else case.first.step.loss
         is_small = loss is not None and abs(loss) < self.small_loss
         return "error" if share >= self.error and not is_small else "warning"

@@ -24,9 +24,9 @@ class FrozenParameterInOptimizer(Rule):
         momentum or weight decay goes on moving them.
 
     How it is measured:
-        `requires_grad` of every parameter in the optimizer's groups. An optimizer all of whose
-        parameters are frozen is left out: they are, where networks take turns. There is no
-        threshold.
+        `requires_grad` of every parameter in the optimizer's groups. Tables of embeddings and
+        positions are left out, which are often fixed, and an optimizer all of whose parameters are
+        frozen: they are, where networks take turns. There is no threshold.
 
     How to fix it:
         Freeze first, and give the optimizer `[p for p in model.parameters() if p.requires_grad]`.
@@ -52,7 +52,11 @@ class FrozenParameterInOptimizer(Rule):
         if optimizer is None:
             return
         parameters = case.recording.parameters
-        frozen = sorted(i for i in optimizer.parameters if not parameters[i].requires_grad)
+        frozen = sorted(
+            index
+            for index in optimizer.parameters
+            if not parameters[index].requires_grad and not _is_table(case, index)
+        )
         if not frozen or len(frozen) == len(optimizer.parameters):
             return
         where = places(case, frozen)
@@ -73,3 +77,9 @@ class FrozenParameterInOptimizer(Rule):
             },
             count=len(frozen),
         )
+
+
+def _is_table(case: Case, parameter: int) -> bool:
+    record = case.recording.parameters[parameter]
+    kind = case.recording.modules[record.module].class_name
+    return "Embedding" in kind or "pos" in record.name.rpartition(".")[2]

@@ -30,7 +30,8 @@ class ParameterNotInOptimizer(Rule):
         was loaded. It is an error where the parameters were made after the optimizer, where other
         parameters of the same module are held, and where a small part of a model is left out that
         builds on what is held; a warning for larger parts and for the first layers; a note where
-        the optimizer holds less than `most_share` of all, as that looks like a choice.
+        the optimizer holds less than `most_share` of all tensors, or less than `most_elements` of
+        all elements, as that looks like a choice.
 
     How to fix it:
         Make the optimizer when the model is complete, or give it what was added by
@@ -53,6 +54,8 @@ class ParameterNotInOptimizer(Rule):
     most_share: float = 0.5
     """Share of the trained tensors, 0 to 1: an optimizer that holds less holds a chosen part.
     Source: linear probes and adapters hold a few tensors of many."""
+    most_elements: float = 0.1
+    """Share of the trained elements, 0 to 1: likewise. Source: training only biases and gains."""
     small_share: float = 0.2
     """Share of the trained tensors, 0 to 1: what is left out counts as small up to here. Source: a
     head or a projection is a few tensors, a second network as many as the first."""
@@ -77,7 +80,10 @@ class ParameterNotInOptimizer(Rule):
             yield self._finding(left_out, parts, severity=severity, late=late)
 
     def _severity(self, left_out: "_LeftOut", part: Part) -> Severity:
-        if left_out.held_share < self.most_share or left_out.is_in_eval_mode(part):
+        is_choice = (
+            left_out.held_share < self.most_share or left_out.held_elements < self.most_elements
+        )
+        if is_choice or left_out.is_in_eval_mode(part):
             return "note"
         if part.module is None:
             return "error"
@@ -148,6 +154,12 @@ class _LeftOut:
     def held_share(self) -> float:
         held = len(self.trained & self.optimizers.held)
         return held / len(self.trained | self.optimizers.held)
+
+    @cached_property
+    def held_elements(self) -> float:
+        held, trained = self.optimizers.held, self.trained | self.optimizers.held
+        sizes = {p.index: p.numel for p in self.case.recording.parameters}
+        return sum(sizes[p] for p in held) / max(1, sum(sizes[p] for p in trained))
 
     @cached_property
     def parts(self) -> tuple[Part, ...]:

@@ -26,8 +26,8 @@ class UpdateTooSmall(Rule):
     How it is measured:
         The norm of the first step's change over the norm of the weight, for every weight matrix
         that gets a gradient; the median over them is judged. With momentum it is divided by one
-        minus the momentum, as steps that agree add up. Below `lost` it is a warning for every
-        optimizer; for SGD it is a note below `sgd_note`. A learning rate that a scheduler holds
+        minus the momentum, as steps that agree add up. If even the greatest is below `lost` it is a
+        warning for every optimizer; for SGD it is a note below `sgd_note`. A learning rate that a scheduler holds
         below its initial one is not judged, nor are weights of half precision.
 
     How to fix it:
@@ -74,7 +74,7 @@ class UpdateTooSmall(Rule):
             return
         momentum = max((group.momentum or 0.0 for group in optimizer.groups), default=0.0)
         typical = ratios.typical / (1 - min(momentum, 0.999))
-        is_lost = typical < self.lost
+        is_lost = max(ratios.by_parameter.values()) / (1 - min(momentum, 0.999)) < self.lost
         if not is_lost and not (optimizer.family == "sgd" and typical < self.sgd_note):
             return
         limit = self.lost if is_lost else self.sgd_note
