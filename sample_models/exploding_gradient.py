@@ -19,11 +19,11 @@ class Autoencoder(nn.Module):
     def __init__(self) -> None:
         super().__init__()
         self.encoder = nn.Linear(FEATURES, WIDTH)
-        self.layers = nn.ModuleList(nn.Linear(WIDTH, WIDTH) for _ in range(DEPTH))  # GS101
+        self.layers = nn.ModuleList(nn.Linear(WIDTH, WIDTH) for _ in range(DEPTH))
         self.decoder = nn.Linear(WIDTH, FEATURES)
         for layer in self.layers:
             # nn.init.kaiming_normal_ would have drawn them with half of this.
-            nn.init.normal_(layer.weight, std=0.4)
+            nn.init.normal_(layer.weight, std=0.4)  # GS101
 
     def forward(self, x: Tensor) -> Tensor:
         """Map `[batch, FEATURES]` to the same shape."""

@@ -16,6 +16,7 @@ from torch.nn.modules.module import (
 )
 from torch.utils.weak import WeakTensorKeyDictionary
 
+from gradscope.capture.initialisations import Initialisations, watch_initialisations
 from gradscope.capture.lines import Caller, Line
 
 
@@ -63,6 +64,7 @@ class Definitions:
         default_factory=WeakKeyDictionary
     )
     """Every optimizer, in the order in which they were made."""
+    initialisations: Initialisations = field(default_factory=Initialisations)
 
     def replacement(self, parameter: Tensor) -> Replacement | None:
         """Return where a parameter lost its place in a module, None where nobody saw it."""
@@ -91,7 +93,8 @@ def watch_definitions() -> Iterator[Definitions]:
 
     torch.optim.Optimizer.__init__ = noted  # type: ignore[method-assign,assignment]
     try:
-        yield watch.found
+        with watch_initialisations() as watch.found.initialisations:
+            yield watch.found
     finally:
         torch.optim.Optimizer.__init__ = original  # type: ignore[method-assign]
         for handle in handles:

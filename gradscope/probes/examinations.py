@@ -10,6 +10,7 @@ from gradscope.probes.forward_values import examine_forward
 from gradscope.probes.freezes import examine_freezes
 from gradscope.probes.horizons import examine_horizons
 from gradscope.probes.influence import examine_influence
+from gradscope.probes.initialisations import examine_initialisations
 from gradscope.probes.leaves import examine_leaves
 from gradscope.probes.loss_terms import examine_loss_terms
 from gradscope.probes.nonfinite_origins import examine_nonfinite
@@ -32,6 +33,7 @@ EXAMINATIONS: tuple[tuple[str, Examine], ...] = (
     ("half precision", examine_half_precision),
     ("horizons", examine_horizons),
     ("influence", examine_influence),
+    ("initialisations", examine_initialisations),
     ("leaves", examine_leaves),
     ("loss terms", examine_loss_terms),
     ("non-finite", examine_nonfinite),

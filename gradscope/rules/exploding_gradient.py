@@ -8,6 +8,7 @@ from typing import ClassVar
 from gradscope.recording.finding import Finding, Severity
 from gradscope.rules.case import Case
 from gradscope.rules.growth_place import (
+    MATRICES,
     Place,
     behind,
     ends,
@@ -23,8 +24,6 @@ from gradscope.rules.horizon import Memory, memories
 from gradscope.rules.rule import Rule
 from gradscope.rules.spine import Spines
 from gradscope.rules.trend import Trend
-
-_MATRICES = ("Addmm", "Bmm", "Convolution", "Mm", "UnsafeView")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -277,7 +276,7 @@ def _remedy(case: Case, trend: Trend, place: Place, rise: float | None) -> str:
             "put residual connections around the layers: without them each normalisation divides "
             "by a standard deviation that the next layer does not restore"
         )
-    if place.operation in _MATRICES:
+    if place.operation in MATRICES:
         return (
             f"initialise {place.what} smaller, as `nn.init.xavier_normal_(layer.weight)` or "
             "`nn.init.kaiming_normal_(layer.weight)` before ReLU, or normalise between the layers"

@@ -5,11 +5,15 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from gradscope.recording.evidence.initialisation import InitialisationRecord
 from gradscope.recording.finding import RelatedLocation
 from gradscope.recording.records import NodeRecord
 from gradscope.rules.case import Case
 from gradscope.rules.forward_levels import ForwardLevels
 from gradscope.rules.trend import Point, Trend
+
+MATRICES = ("Addmm", "Bmm", "Convolution", "Mm", "UnsafeView")
+"""Operations that multiply by weights."""
 
 _NEAR = 4
 """Operations between which a layer still lends its name."""
@@ -27,6 +31,10 @@ class Place:
     """The line to change: where the layers are made, else where they are called."""
     call_site: int | None
     """The line that calls them."""
+    made_site: int | None
+    """The line that makes them, where they are torch's own layers."""
+    drawn_site: int | None
+    """The line that initialises their weights, where the user's code does."""
     share: float
     """Of the whole change, in decades; more than 1 where other operations work against it."""
     modules: tuple[str, ...]
@@ -68,26 +76,52 @@ def _place(case: Case, nodes: list[NodeRecord], share: float) -> Place:
     # One layer called again and again is a loop: what matters is what the loop does.
     is_loop = len(nodes) > 2 * max(1, len(layers))
     call_site = nodes[0].site
-    site = definitions.most_common(1)[0][0] if definitions and not is_loop else call_site
+    made_site = definitions.most_common(1)[0][0] if definitions else None
+    drawn_site = _initialisation(case, layers) if operation in MATRICES else None
+    near = [site for site in (drawn_site, made_site) if site is not None and not is_loop]
+    site = near[0] if near else call_site
     return Place(
         operation=operation,
         what=records[0].class_name if records else operation.lower(),
         site=site,
         call_site=call_site,
+        made_site=made_site,
+        drawn_site=drawn_site,
         share=share,
         modules=tuple(record.path for record in records),
         count=len(nodes),
     )
 
 
+def _initialisation(case: Case, layers: list[int]) -> int | None:
+    """Return the line of the user's that initialises the weights of most of some layers."""
+    sites = Counter(
+        record.site
+        for record in case.recording.evidence_of(InitialisationRecord)
+        if case.recording.parameters[record.parameter].module in layers
+        and len(case.recording.parameters[record.parameter].shape.dims) > 1
+    )
+    if not sites:
+        return None
+    site, count = sites.most_common(1)[0]
+    # A library initialises its models by lines of its own, which are not to blame.
+    made = {case.site(case.recording.modules[layer].site) for layer in layers}
+    files = {place.file for place in made if place is not None}
+    return site if 2 * count > len(layers) and case.recording.sites[site].file in files else None
+
+
 def related_lines(case: Case, place: Place) -> Iterator[RelatedLocation | None]:
-    """Yield the other lines of a place: the call of layers, or where a loop's layer is made."""
-    if place.call_site != place.site:
-        yield case.related(place.call_site, "called here")
-        return
-    made = {module.path: module.site for module in case.recording.modules}
-    for path in place.modules[:1]:
-        yield case.related(made[path], f"{path} is made here")
+    """Yield the other lines of a place: where its layers are initialised, made and called."""
+    name = place.modules[0] if len(place.modules) == 1 else f"the {place.what} layers"
+    verb = "is" if len(place.modules) == 1 else "are"
+    others = (
+        (place.drawn_site, f"{name} {verb} initialised here"),
+        (place.made_site, f"{name} {verb} made here"),
+        (place.call_site, "called here"),
+    )
+    for site, message in others:
+        if site is not None and site != place.site:
+            yield case.related(site, message)
 
 
 def _layer(case: Case, node: NodeRecord) -> int | None:

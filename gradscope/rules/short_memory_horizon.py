@@ -111,7 +111,7 @@ class ShortMemoryHorizon(Rule):
             ),
             remedy=f"{_PLAIN}, or use all states (their mean, or attention), not only the last",
             site=place.call_site,
-            related=related_lines(case, place) if place.site == place.call_site else (),
+            related=related_lines(case, place),
             evidence={
                 "horizon": horizon,
                 "steps": len(trend.matched),

@@ -7,6 +7,7 @@ from typing import ClassVar
 from gradscope.recording.finding import Finding, Severity
 from gradscope.rules.case import Case
 from gradscope.rules.growth_place import (
+    MATRICES,
     Place,
     behind,
     ends,
@@ -171,7 +172,7 @@ def _remedy(place: Place, rise: float | None, decades: float) -> str:
             f"the values of the forward shrink too: initialise {place.what} larger, as "
             "`nn.init.kaiming_normal_(layer.weight)`"
         )
-    if place.operation in ("Addmm", "Mm", "Bmm", "Convolution", "UnsafeView"):
+    if place.operation in MATRICES:
         return (
             f"initialise {place.what} for its activation, as `nn.init.kaiming_normal_(layer."
             "weight)` before ReLU: torch's default is smaller; or normalise between the layers"

@@ -14,6 +14,7 @@ from gradscope.recording.evidence.forward_stat import ForwardStat
 from gradscope.recording.evidence.freeze import FreezeRecord, ReplacementRecord
 from gradscope.recording.evidence.horizon import HorizonRecord
 from gradscope.recording.evidence.influence import InfluenceRecord
+from gradscope.recording.evidence.initialisation import InitialisationRecord
 from gradscope.recording.evidence.leaf import LeafRecord
 from gradscope.recording.evidence.loss_term import LossTermRecord, TermPairRecord
 from gradscope.recording.evidence.nonfinite import NonfiniteRecord
@@ -36,6 +37,7 @@ EVIDENCE: tuple[type, ...] = (
     FreezeRecord,
     HorizonRecord,
     InfluenceRecord,
+    InitialisationRecord,
     LeafRecord,
     LossTermRecord,
     NonfiniteRecord,

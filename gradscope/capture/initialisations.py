@@ -1,0 +1,79 @@
+"""Which line initialised a parameter, by the functions of `torch.nn.init`."""
+
+import functools
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from torch import Tensor, nn
+from torch.utils.weak import WeakTensorKeyDictionary
+
+from gradscope.capture.lines import Caller, Line
+
+
+class Initialisation(NamedTuple):
+    """A function of `torch.nn.init` filled a tensor."""
+
+    function: str
+    line: Line
+
+
+@dataclass(slots=True)
+class Initialisations:
+    """What filled the tensors, the last time."""
+
+    _parameters: WeakTensorKeyDictionary = field(default_factory=WeakTensorKeyDictionary)
+    _storages: dict[tuple[int, int], Initialisation] = field(default_factory=dict)
+    """By address and size: of tensors such as `layer.weight.data`, which live no longer."""
+
+    def of(self, parameter: Tensor) -> Initialisation | None:
+        """Return what filled a parameter last, None where nobody saw it."""
+        found: Initialisation | None = self._storages.get(_place(parameter))
+        return found or self._parameters.get(parameter)
+
+    def note(self, tensor: Tensor, initialisation: Initialisation) -> None:
+        """Keep what filled a tensor."""
+        self._storages.pop(_place(tensor), None)
+        if isinstance(tensor, nn.Parameter):
+            self._parameters[tensor] = initialisation
+        else:
+            self._storages[_place(tensor)] = initialisation
+
+
+def _place(tensor: Tensor) -> tuple[int, int]:
+    try:
+        return tensor.data_ptr(), tensor.numel()
+    except RuntimeError:  # of tensors without memory of their own
+        return 0, 0
+
+
+@contextmanager
+def watch_initialisations() -> Iterator[Initialisations]:
+    """Note what the functions of `torch.nn.init` fill while the block runs."""
+    found, caller = Initialisations(), Caller()
+
+    def noting(name: str, original: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(original)
+        def fill(*args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
+            result = original(*args, **kwargs)
+            line = caller.line(sys._getframe(1))
+            if isinstance(result, Tensor) and line is not None:
+                found.note(result, Initialisation(name, line))
+            return result
+
+        return fill
+
+    originals = {
+        name: function
+        for name, function in vars(nn.init).items()
+        if name.endswith("_") and not name.startswith("_") and callable(function)
+    }
+    for name, original in originals.items():
+        setattr(nn.init, name, noting(name, original))
+    try:
+        yield found
+    finally:
+        for name, original in originals.items():
+            setattr(nn.init, name, original)
