@@ -14,9 +14,9 @@ from gradscope import __version__
 from gradscope.capture.assemble import Assembler
 from gradscope.capture.compiled import is_compiled, watchable
 from gradscope.capture.definitions import Definitions
+from gradscope.capture.diagnosis import Diagnosis
 from gradscope.capture.edges import tensors
 from gradscope.capture.errors import (
-    Diagnosis,
     StepFailedError,
     autograd_error,
     backward_failed,
@@ -26,6 +26,7 @@ from gradscope.capture.lines import NUMBERED
 from gradscope.capture.naming import NamedModel, name_model, shape_of
 from gradscope.capture.session import Measurements, StepCapture
 from gradscope.capture.sites import SiteMode
+from gradscope.capture.written_definitions import written_definitions
 from gradscope.errors import GradscopeError, UserCodeError
 from gradscope.probes.examinations import examine, make_none
 from gradscope.probes.optimizer_steps import OptimizerProbe, describe_optimizer
@@ -56,6 +57,7 @@ def record(
             was seen by then.
     """
     named = name_model(target.model, target.optimizer)
+    definitions = definitions or written_definitions(named)
     assembler = Assembler(
         named,
         version=__version__,
@@ -67,7 +69,7 @@ def record(
         target,
         named,
         assembler,
-        definitions=definitions or Definitions(),
+        definitions=definitions,
         opaque=is_compiled(target.model) and not eager,
         tell=tell or (lambda error: None),
     )

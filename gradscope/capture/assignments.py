@@ -1,4 +1,4 @@
-"""Finds the line of a class that assigns an attribute."""
+"""Finds the lines of a class that assign attributes."""
 
 import ast
 import inspect
@@ -9,24 +9,22 @@ from types import FunctionType
 from gradscope.capture.lines import Line
 
 
-def assignment(kind: type, attribute: str) -> Line | None:
-    """Return the first line of a class, or of one it derives from, that assigns `self.attribute`.
+def assignments(kind: type) -> dict[str, Line]:
+    """Return the first line of a class, or of one it derives from, that assigns each attribute.
 
-    `__init__` comes before other methods. None where the source cannot be read or none does.
+    `__init__` comes before other methods; what cannot be read is left out.
     """
+    found: dict[str, Line] = {}
     for base in kind.__mro__:
         methods = [value for value in vars(base).values() if isinstance(value, FunctionType)]
         methods.sort(key=lambda method: method.__name__ != "__init__")
         for method in methods:
-            line = next(_assignments(method, attribute), None)
-            if line is not None:
-                return line
-    return None
+            for attribute, line in _assignments(method):
+                found.setdefault(attribute, line)
+    return found
 
 
-def _assignments(method: FunctionType, attribute: str) -> Iterator[Line]:
-    if attribute not in method.__code__.co_names:
-        return
+def _assignments(method: FunctionType) -> Iterator[tuple[str, Line]]:
     try:
         lines, first = inspect.getsourcelines(method)
         tree = ast.parse(textwrap.dedent("".join(lines)))
@@ -34,12 +32,14 @@ def _assignments(method: FunctionType, attribute: str) -> Iterator[Line]:
         return
     for node in ast.walk(tree):
         if isinstance(node, ast.Assign | ast.AnnAssign):
-            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
-            if any(_is_attribute(target, attribute) for target in targets):
-                yield Line(method.__code__, first + node.lineno - 1)
+            for target in node.targets if isinstance(node, ast.Assign) else [node.target]:
+                for attribute in _attributes(target):
+                    yield attribute, Line(method.__code__, first + node.lineno - 1)
 
 
-def _is_attribute(target: ast.expr, attribute: str) -> bool:
+def _attributes(target: ast.expr) -> Iterator[str]:
     if isinstance(target, ast.Tuple | ast.List):
-        return any(_is_attribute(item, attribute) for item in target.elts)
-    return isinstance(target, ast.Attribute) and target.attr == attribute
+        for item in target.elts:
+            yield from _attributes(item)
+    elif isinstance(target, ast.Attribute):
+        yield target.attr

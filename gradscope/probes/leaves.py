@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from torch import Tensor, nn
 
-from gradscope.capture.assignments import assignment
+from gradscope.capture.assignments import assignments
 from gradscope.capture.graph import walk
 from gradscope.capture.teardown import let_go
 from gradscope.errors import GradscopeError
@@ -99,7 +99,7 @@ def _is_read(scene: Scene, leaf: Tensor) -> bool:
 def _note(scene: Scene, node: int, leaf: Tensor, place: _Place) -> None:
     line = None
     if place.owner is not None and place.attribute:
-        line = assignment(type(scene.named.modules[place.owner]), place.attribute)
+        line = assignments(type(scene.named.modules[place.owner])).get(place.attribute)
     scene.assembler.note(
         LeafRecord(
             node=scene.place.first_node + node,

@@ -4,7 +4,7 @@ import inspect
 
 from torch import nn
 
-from gradscope.capture.assignments import assignment
+from gradscope.capture.assignments import assignments
 
 
 class Base(nn.Module):
@@ -25,7 +25,7 @@ class Derived(Base):
 
 
 def source(kind: type, attribute: str) -> str | None:
-    line = assignment(kind, attribute)
+    line = assignments(kind).get(attribute)
     if line is None:
         return None
     lines, first = inspect.findsource(inspect.getmodule(kind))
@@ -40,15 +40,15 @@ def test_assignments_of_every_kind_are_found():
 
 
 def test_init_comes_before_other_methods():
-    assert assignment(Derived, "early").code.co_name == "__init__"
+    assert assignments(Derived)["early"].code.co_name == "__init__"
 
 
 def test_what_nobody_assigns_has_no_line():
-    assert assignment(Derived, "missing") is None
-    assert assignment(type("Made", (), {}), "missing") is None
+    assert "missing" not in assignments(Derived)
+    assert assignments(type("Made", (), {})) == {}
 
 
 def test_class_without_source_has_no_line():
     namespace: dict[str, type] = {}
     exec("class Made:\n    def __init__(self):\n        self.kept = []\n", namespace)
-    assert assignment(namespace["Made"], "kept") is None
+    assert assignments(namespace["Made"]) == {}
