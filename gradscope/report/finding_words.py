@@ -3,6 +3,7 @@
 import math
 import re
 from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Self
 
@@ -45,13 +46,27 @@ def verdict_text(report: Report) -> str:
     return f"{': '.join(filter(None, [head, ', '.join(words)]))}."
 
 
-def unjudged(report: Report) -> list[tuple[tuple[str, ...], str]]:
-    """Return the codes of the rules that could not run, by the reason."""
+def unjudged(report: Report) -> list[tuple[str, str]]:
+    """Return the codes of the rules that could not run, `GS105, GS201-GS204`, and the reason."""
     by_reason: dict[str, list[str]] = {}
     for item in report.rules.skipped:
         if not item.is_left_out:
             by_reason.setdefault(item.reason, []).append(item.rule)
-    return [(tuple(codes), reason) for reason, codes in by_reason.items()]
+    return [(_code_text(codes), reason) for reason, codes in by_reason.items()]
+
+
+def _code_text(codes: Iterable[str]) -> str:
+    """Return codes with commas between; three and more that follow each other as a range."""
+    runs: list[list[int]] = []
+    for number in sorted(int(code.removeprefix("GS")) for code in codes):
+        if runs and runs[-1][-1] == number - 1:
+            runs[-1].append(number)
+        else:
+            runs.append([number])
+    return ", ".join(
+        f"GS{run[0]}-GS{run[-1]}" if len(run) > 2 else ", ".join(f"GS{number}" for number in run)
+        for run in runs
+    )
 
 
 def parameter_text(finding: Finding, report: Report, shown: int = 4) -> str:

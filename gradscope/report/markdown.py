@@ -184,7 +184,7 @@ def _tensor(title: str, row: TensorRow, report: Report) -> tuple[str, ...]:
 def _skipped(report: Report) -> list[str]:
     return [
         *_list("Not measured", [(item.what, item.reason) for item in report.skipped]),
-        *_list("Not judged", [(", ".join(codes), why) for codes, why in unjudged(report)]),
+        *_list("Not judged", unjudged(report)),
     ]
 
 

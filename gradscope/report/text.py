@@ -34,6 +34,13 @@ def render_text(report: Report, view: ViewOptions, console: Console) -> None:
 def _blocks(report: Report, view: ViewOptions, page: Page) -> Iterator[list[RenderableType]]:
     yield list(header(report, page))
     yield list(findings_section(report, page))
+    if _is_measured(report):
+        yield from _measured(report, view, page)
+    yield list(_skipped(report, page))
+    yield list(unjudged_section(report, page))
+
+
+def _measured(report: Report, view: ViewOptions, page: Page) -> Iterator[list[RenderableType]]:
     scope = [Text("of the whole model:", style="dim")] if view.module else []
     yield [*scope, summary_table(report, page)]
     yield list(module_section(report, view, page))
@@ -44,8 +51,11 @@ def _blocks(report: Report, view: ViewOptions, page: Page) -> Iterator[list[Rend
     # What is non-finite began in a tensor.
     yield from reversed(lists) if report.summary.nonfinite_tensors else lists
     yield list(probe_line(report, page))
-    yield list(_skipped(report, page))
-    yield list(unjudged_section(report, page))
+
+
+def _is_measured(report: Report) -> bool:
+    """Whether there was a backward, which an exception may have ended."""
+    return bool(report.recording.parameter_stats or report.recording.tensor_stats)
 
 
 def _skipped(report: Report, page: Page) -> Iterator[RenderableType]:
@@ -67,7 +77,11 @@ def _closing(report: Report, view: ViewOptions, page: Page) -> Text:
         counted(summary.tensors, "tensor"),
         f"global gradient norm {figure(summary.grad_norm, page.signs)}",
     ]
-    tips = [] if view.tensors == "all" else ["--tensors all lists every tensor."]
+    tips = []
+    if not _is_measured(report):
+        counts[-1] = "no gradient measured"
+    elif view.tensors != "all":
+        tips.append("--tensors all lists every tensor.")
     if view.can_save:
         tips.append("--save FILE keeps the recording.")
     scope = " in the whole model" if view.module else ""

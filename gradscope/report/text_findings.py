@@ -49,7 +49,7 @@ def unjudged_section(report: Report, page: Page) -> Iterator[RenderableType]:
     if reasons:
         yield Text("Not judged", style="bold")
     for codes, reason in reasons[:_REASONS_SHOWN]:
-        yield _hanging(page.spell(f"{', '.join(codes)}: {reason}"), page, indent=_INDENT)
+        yield _hanging(page.spell(f"{codes}: {reason}"), page, indent=_INDENT)
     if (more := len(reasons) - _REASONS_SHOWN) > 0:
         yield Text(f"  {page.signs.ellipsis} {more:,} more: --output-format json", style="dim")
 

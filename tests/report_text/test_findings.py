@@ -6,7 +6,7 @@ import pytest
 
 from gradscope.recording.evidence.source import SourceRecord
 from gradscope.recording.finding import Consequence, Finding, RelatedLocation
-from gradscope.recording.records import Site
+from gradscope.recording.records import Site, Skipped
 from gradscope.rules.verdict import SkippedRule, Verdict
 from tests.report_text.test_golden import check
 
@@ -129,6 +129,16 @@ def test_no_findings_are_said_to_be_none(recording, printed):
     assert "\nNo findings: 2 rules ran.\n" in text
     assert "Not judged" not in text
     assert "findings" not in printed(recording)
+
+
+def test_nothing_is_told_of_gradients_that_no_backward_made(make_transformer, printed):
+    recording = make_transformer().recording(
+        parameter_stats=(), tensor_stats=(), skipped=(Skipped(what="a", reason="b"),)
+    )
+    text = printed(recording, verdict=VERDICT)
+    assert "error[GS201]" in text and "Not seen\n  a: b\n" in text and "Not judged" in text
+    assert "without gradient" not in text and "Modules" not in text
+    assert "above, 26 parameters, 0 tensors, no gradient measured." in " ".join(text.split())
 
 
 def test_hostile_code_and_messages_stay_text(recording, printed):
