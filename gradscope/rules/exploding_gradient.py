@@ -13,6 +13,7 @@ from gradscope.rules.growth_place import (
     behind,
     ends,
     forward_rise,
+    initialisation_site,
     is_recurrent,
     jump_place,
     named,
@@ -142,8 +143,10 @@ class ExplodingGradient(Rule):
             return None
         worst = max(growing, key=lambda memory: memory.growth)
         owner = worst.record.module
-        site = case.recording.modules[owner].site
         calls = worst.record.call_site
+        made = case.recording.modules[owner].site
+        sites = (initialisation_site(case, [owner]), made, calls)
+        site = next((one for one in sites if one is not None), None)
         return self.finding(
             case,
             message=(
@@ -152,8 +155,12 @@ class ExplodingGradient(Rule):
                 "a time step on its way back"
             ),
             remedy=_TIME_REMEDY,
-            site=calls if site is None else site,
-            related=[case.related(calls, "called here")] if site is not None else (),
+            site=site,
+            related=[
+                case.related(other, message)
+                for other, message in ((made, "made here"), (calls, "called here"))
+                if other != site
+            ],
             severity="error" if worst.growth >= self.jump_error_decades else "warning",
             parameters=_parameters_of(case, growing),
             evidence={

@@ -77,7 +77,7 @@ def _place(case: Case, nodes: list[NodeRecord], share: float) -> Place:
     is_loop = len(nodes) > 2 * max(1, len(layers))
     call_site = nodes[0].site
     made_site = definitions.most_common(1)[0][0] if definitions else None
-    drawn_site = _initialisation(case, layers) if operation in MATRICES else None
+    drawn_site = initialisation_site(case, layers) if operation in MATRICES else None
     near = [site for site in (drawn_site, made_site) if site is not None and not is_loop]
     site = near[0] if near else call_site
     return Place(
@@ -93,7 +93,7 @@ def _place(case: Case, nodes: list[NodeRecord], share: float) -> Place:
     )
 
 
-def _initialisation(case: Case, layers: list[int]) -> int | None:
+def initialisation_site(case: Case, layers: list[int]) -> int | None:
     """Return the line of the user's that initialises the weights of most of some layers."""
     sites = Counter(
         record.site

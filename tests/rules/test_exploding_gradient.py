@@ -197,13 +197,30 @@ def test_it_is_placed_where_the_layers_are_made(inspect_file):
         "from torch import nn\n"
         "layers = [nn.Linear(16, 16) for _ in range(12)]\n"
         "for layer in layers:\n"
-        "    nn.init.normal_(layer.weight)\n"
+        "    layer.weight.data.normal_()\n"
         "model = nn.Sequential(*layers, nn.Linear(16, 4))\n"
         "batch = (torch.randn(8, 16), torch.arange(8) % 4)\n"
         "loss_fn = nn.CrossEntropyLoss()\n"
     )
     found = only(report.findings, "GS101")
     assert found.location.line == 6
+
+
+@pytest.mark.parametrize("target", ["layer.weight", "layer.weight.data"])
+def test_it_is_placed_where_the_weights_are_initialised(inspect_file, target):
+    report = inspect_file(
+        "import torch\n"
+        "from torch import nn\n"
+        "layers = [nn.Linear(16, 16) for _ in range(12)]\n"
+        "model = nn.Sequential(*layers, nn.Linear(16, 4))\n"
+        "for layer in model:\n"
+        f"    nn.init.normal_({target})\n"
+        "batch = (torch.randn(8, 16), torch.arange(8) % 4)\n"
+        "loss_fn = nn.CrossEntropyLoss()\n"
+    )
+    found = only(report.findings, "GS101")
+    assert found.location.line == 6
+    assert [place.line for place in found.related] == [4]
 
 
 def test_the_profile_ignores_the_scale_of_the_loss():
