@@ -36,15 +36,16 @@ def rule(
     """Tell what rules find, how they measure it, and how to fix it."""
     set_verbosity(quiet=quiet, verbose=False)
     destination = check_destinations(output_file, None, force=False).report
-    from gradscope.report.rule_manual import render_manuals
+    from gradscope.report.rule_manual import render_manual, render_table
     from gradscope.rules.manual import manual_of
     from gradscope.rules.selection import rules_named
 
     found = rules_named(rule)
     if not found:
         raise GradscopeError(f"there is no rule in `{rule}` yet", help="gradscope rule lists all")
-    is_one = len(found) == 1 and rule.strip().lower() in (found[0].code.lower(), found[0].name)
     console = make_console(sys.stdout if destination is None else io.StringIO(), color)
-    manuals = [manual_of(one) for one in found]
-    text = render_manuals(manuals, output_format, console, is_table=not is_one)
+    if rule.strip().lower() in (found[0].code.lower(), found[0].name):
+        text = render_manual(manual_of(found[0]), output_format, console)
+    else:
+        text = render_table(found, output_format, console)
     write_text(text, destination, sys.stdout)

@@ -1,7 +1,7 @@
 """The manuals of the rules, as `gradscope rule` shows them."""
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
 from typing import Literal, assert_never
 
@@ -12,7 +12,9 @@ from rich.text import Text
 
 from gradscope.recording.finding import Severity
 from gradscope.report.page import Page, Trimmed
-from gradscope.rules.manual import Manual
+from gradscope.rules.families import family_of
+from gradscope.rules.manual import Manual, manual_of, summary_of
+from gradscope.rules.rule import Rule
 
 ManualFormat = Literal["text", "json", "markdown"]
 
@@ -21,32 +23,48 @@ _WIDEST = 100
 _STYLES: dict[Severity, str] = {"error": "bold red", "warning": "bold magenta", "note": "bold cyan"}
 
 
-def render_manuals(
-    manuals: Sequence[Manual], output_format: ManualFormat, console: Console, *, is_table: bool
-) -> str:
-    """Return manuals, or a table of the rules with a line each, without a last line break."""
+def render_table(rules: Sequence[type[Rule]], output_format: ManualFormat, console: Console) -> str:
+    """Return the rules, a line each, without a last line break; their manuals in JSON."""
     match output_format:
         case "text":
-            page = Page.of(console, "")
-            parts = _table(manuals, page) if is_table else _manual(manuals[0], page)
-            with console.capture() as capture:
-                for part in parts:
-                    console.print(Trimmed(part), end="", width=min(console.width, _WIDEST))
-            return capture.get().rstrip("\n")
+            return _printed(_table(rules, Page.of(console, "")), console)
         case "json":
-            rules = [_object(manual) for manual in manuals]
-            return json.dumps({"schema_version": SCHEMA_VERSION, "rules": rules}, indent=2)
+            return _json(map(manual_of, rules))
         case "markdown":
-            return markdown_table(manuals) if is_table else _markdown(manuals[0])
+            return markdown_table(rules)
     assert_never(output_format)
 
 
-def markdown_table(manuals: Sequence[Manual]) -> str:
+def render_manual(manual: Manual, output_format: ManualFormat, console: Console) -> str:
+    """Return the manual of one rule, without a last line break."""
+    match output_format:
+        case "text":
+            return _printed(_manual(manual, Page.of(console, "")), console)
+        case "json":
+            return _json([manual])
+        case "markdown":
+            return _markdown(manual)
+    assert_never(output_format)
+
+
+def _printed(parts: Iterable[RenderableType], console: Console) -> str:
+    with console.capture() as capture:
+        for part in parts:
+            console.print(Trimmed(part), end="", width=min(console.width, _WIDEST))
+    return capture.get().rstrip("\n")
+
+
+def _json(manuals: Iterable[Manual]) -> str:
+    rules = [_object(manual) for manual in manuals]
+    return json.dumps({"schema_version": SCHEMA_VERSION, "rules": rules}, indent=2)
+
+
+def markdown_table(rules: Iterable[type[Rule]]) -> str:
     """Return the rules as a table, a line each."""
     lines = ["| code | name | level | finds |", "|---|---|---|---|"]
-    for manual in manuals:
-        cells = (manual.code, f"`{manual.name}`", manual.level, manual.summary.replace("|", "\\|"))
-        lines.append(f"| {' | '.join(cells)} |")
+    for rule in rules:
+        summary = summary_of(rule).replace("|", "\\|")
+        lines.append(f"| {rule.code} | `{rule.name}` | {rule.level} | {summary} |")
     return "\n".join(lines)
 
 
@@ -56,17 +74,16 @@ def configuration(manual: Manual) -> str:
     return "\n".join([f"[tool.gradscope.rules.{manual.name}]", *lines])
 
 
-def _table(manuals: Sequence[Manual], page: Page) -> Iterator[RenderableType]:
-    for family, members in groupby(manuals, key=lambda manual: manual.family):
+def _table(rules: Sequence[type[Rule]], page: Page) -> Iterator[RenderableType]:
+    for family, members in groupby(rules, key=lambda rule: family_of(rule.code)):
         grid = Table.grid(padding=(0, 2, 0, 0))
         grid.add_column(no_wrap=True, min_width=5)
-        grid.add_column(no_wrap=True, min_width=max(len(manual.name) for manual in manuals))
+        grid.add_column(no_wrap=True, min_width=max(len(rule.name) for rule in rules))
         grid.add_column(no_wrap=True, min_width=7)
         grid.add_column(overflow="fold")
-        for manual in members:
-            level = Text(manual.level, style=_STYLES[manual.level])
-            name, summary = Text(manual.name, style="bold"), page.text(manual.summary)
-            grid.add_row(manual.code, name, level, summary)
+        for rule in members:
+            name, level = Text(rule.name, style="bold"), Text(rule.level, style=_STYLES[rule.level])
+            grid.add_row(rule.code, name, level, page.text(summary_of(rule)))
         yield Text(family, style="bold cyan")
         yield Padding(grid, (0, 0, 0, 2))
     yield Text()

@@ -3,6 +3,7 @@
 import ast
 import dataclasses
 import inspect
+import sys
 from dataclasses import dataclass
 from itertools import pairwise
 from textwrap import dedent
@@ -62,6 +63,11 @@ class Manual:
         return f"sample_models/{self.name.replace('-', '_')}.py"
 
 
+def summary_of(rule: type[Rule]) -> str:
+    """Return the first line of a rule's manual."""
+    return inspect.cleandoc(rule.__doc__ or "").partition("\n")[0]
+
+
 def manual_of(rule: type[Rule]) -> Manual:
     """Return the manual of a rule.
 
@@ -80,11 +86,6 @@ def manual_of(rule: type[Rule]) -> Manual:
         thresholds=_thresholds(rule),
         explains=rule.explains,
     )
-
-
-def summary_of(rule: type[Rule]) -> str:
-    """Return the first line of a rule's manual."""
-    return inspect.cleandoc(rule.__doc__ or "").partition("\n")[0]
 
 
 def _sections(code: str, text: str) -> tuple[Section, ...]:
@@ -129,9 +130,9 @@ def _thresholds(rule: type[Rule]) -> tuple[Threshold, ...]:
 
 def _docstrings(rule: type[Rule]) -> dict[str, str]:
     """Return the strings that stand under the fields of a class, which only its source holds."""
-    (definition,) = ast.parse(dedent(inspect.getsource(rule))).body
-    assert isinstance(definition, ast.ClassDef)
-    body = definition.body
+    module = ast.parse(inspect.getsource(sys.modules[rule.__module__]))
+    classes = (node for node in ast.walk(module) if isinstance(node, ast.ClassDef))
+    body = next(one.body for one in classes if one.name == rule.__name__)
     found = {}
     for field, below in pairwise(body):
         if isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name):
