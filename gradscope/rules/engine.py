@@ -9,7 +9,7 @@ from gradscope.recording.finding import Consequence, Finding, Severity
 from gradscope.recording.records import Recording
 from gradscope.rules.case import Case
 from gradscope.rules.catalogue import RULES
-from gradscope.rules.selection import reason_left_out, rules_named
+from gradscope.rules.selection import reason_left_out, rules_named, suggestion
 from gradscope.rules.settings import DEFAULT_SETTINGS, Settings
 from gradscope.rules.verdict import SkippedRule, Verdict
 
@@ -56,7 +56,10 @@ def check_settings(settings: Settings) -> None:
     by_name = {rule.name: rule for rule in RULES}
     for name, thresholds in settings.thresholds.items():
         if name not in by_name:
-            raise GradscopeError(f"no rule is named `{name}`", help="gradscope rule lists them")
+            raise GradscopeError(
+                f"no rule is named `{name}`{suggestion(name, by_name)}",
+                help="gradscope rule lists them",
+            )
         fields = [field.name for field in dataclasses.fields(by_name[name])]
         for threshold in thresholds:
             if threshold not in fields:
@@ -127,8 +130,13 @@ def _is_ignored(finding: Finding, settings: Settings) -> bool:
     ]
     places = finding.modules or finding.parameters
     return bool(places) and all(
-        any(fnmatchcase(place, pattern) for pattern in patterns) for place in places
+        any(_matches(place, pattern) for pattern in patterns) for place in places
     )
+
+
+def _matches(place: str, pattern: str) -> bool:
+    """Return whether a place is meant by a pattern; `encoder.*` means `encoder` too."""
+    return fnmatchcase(place, pattern) or fnmatchcase(f"{place}.", pattern)
 
 
 def _rank(finding: Finding) -> tuple[int, int, str]:

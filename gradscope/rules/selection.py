@@ -30,11 +30,14 @@ def rules_named(selector: str) -> tuple[type[Rule], ...]:
     if found or code in FAMILIES or wanted.lower() in FAMILIES.values():
         return found
     names = [*(rule.code for rule in RULES), *(rule.name for rule in RULES), *FAMILIES.values()]
-    close = get_close_matches(wanted, names, n=1) or get_close_matches(code, names, n=1)
-    raise GradscopeError(
-        f"no rule `{selector}`" + (f": did you mean `{close[0]}`?" if close else ""),
-        help="gradscope rule lists every rule",
-    )
+    meant = suggestion(wanted, names) or suggestion(code, names)
+    raise GradscopeError(f"no rule `{selector}`{meant}", help="gradscope rule lists every rule")
+
+
+def suggestion(given: str, names: Iterable[str]) -> str:
+    """Return what ends a message on a name that does not exist; empty where none is like it."""
+    close = get_close_matches(given, list(names), n=1)
+    return f": did you mean `{close[0]}`?" if close else ""
 
 
 def parsed_selectors(given: str | Iterable[str]) -> tuple[str, ...]:
