@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from gradscope.recording.evidence.forward_stat import ForwardStat
-from gradscope.recording.records import GradientStat, NodeRecord, Shape, TensorRef
+from gradscope.recording.records import GradientStat, NodeRecord, TensorRef
 from gradscope.rules.case import Case
 from gradscope.rules.gradient_breaks import GradientBreak, forward_inputs, forward_stats
 from gradscope.rules.singularities import LARGEST, SINGULARITIES, Singularity, plain_name
@@ -54,7 +54,7 @@ def cause_of_break(case: Case, one: GradientBreak) -> Cause:
             remedy="find the operation of the forward that made them; they multiply into gradients",
             evidence={"nonfinite_in_forward": broken},
         )
-    return _overflow(node, one, function) or _unknown(function)
+    return _overflow(case, one, function) or _unknown(function)
 
 
 def function_name(node: NodeRecord) -> str:
@@ -98,22 +98,28 @@ def _singular(
     return Cause(function=singularity.function, reason=reason, remedy=remedy, evidence=evidence)
 
 
-def _overflow(node: NodeRecord, one: GradientBreak, function: str) -> Cause | None:
+def _overflow(case: Case, one: GradientBreak, function: str) -> Cause | None:
     """Return the cause of a gradient that has outgrown its type."""
-    shape: Shape | None = node.outputs[0] if node.outputs else None
-    largest = LARGEST.get(shape.dtype) if shape else None
-    if shape is None or largest is None or not one.given.absolute_maximum > largest**0.25:
+    taken = [
+        case.recording.nodes[ref.node].outputs[ref.slot]
+        for ref in case.successors.get(one.node.index, ())
+    ]
+    shapes = [shape for shape in (*one.node.outputs, *taken) if shape and shape.dtype in LARGEST]
+    if not shapes:
         return None
-    half = shape.dtype == "float16"
+    dtype = min((shape.dtype for shape in shapes), key=LARGEST.__getitem__)
+    largest = LARGEST[dtype]
+    if not one.given.absolute_maximum > largest**0.25:
+        return None
     return Cause(
         function=function,
         reason=(
-            f": it overflows {shape.dtype}, whose largest number is {largest:.5g}, from elements "
+            f": it overflows {dtype}, whose largest number is {largest:.5g}, from elements "
             f"up to {one.given.absolute_maximum:.3g}"
         ),
         remedy=(
             "compute this part in bfloat16 or float32, or lower the loss scale"
-            if half
+            if dtype == "float16"
             else "make the loss or the weights smaller: the gradient grows on its way back"
         ),
         evidence={"given_maximum": one.given.absolute_maximum, "largest": largest},

@@ -93,6 +93,14 @@ def test_the_operation_is_named_whose_backward_breaks_the_gradient(forward, func
     assert set(found.parameters) == set(broken)
 
 
+def test_a_gradient_that_outgrows_half_precision_is_told_from_singular_points():
+    found = only(inspect(lambda model, h: 1e6 * h.half().float().sum()).findings, "GS103")
+    assert "it overflows float16, whose largest number is 65504, from elements up to 1e+06" in (
+        found.message
+    )
+    assert "loss scale" in found.remedy
+
+
 HEALTHY = {
     "root with a small number": lambda m, h: (same(h) + 1e-8).sqrt().sum(),
     "norm of zero": lambda m, h: same(h).norm() + h.sum(),
