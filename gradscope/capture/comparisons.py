@@ -17,6 +17,7 @@ LOSS_FUNCTIONS = frozenset(
         "binary_cross_entropy",
         "binary_cross_entropy_with_logits",
         "cross_entropy",
+        "ctc_loss",
         "gaussian_nll_loss",
         "huber_loss",
         "kl_div",

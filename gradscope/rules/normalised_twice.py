@@ -48,6 +48,7 @@ _SEVERITIES: dict[tuple[str, str], Severity] = {
     ("nll_loss", "softmax"): "error",
     ("nll_loss", "sigmoid"): "error",
     ("kl_div", "softmax"): "error",
+    ("ctc_loss", "softmax"): "error",
 }
 """By what normalises, or takes logarithms for granted, and what it is given."""
 
@@ -57,7 +58,9 @@ _EXPECTS = {
     "binary_cross_entropy_with_logits": "takes logits: it applies sigmoid itself",
     "nll_loss": "takes logarithms of probabilities",
     "kl_div": "takes logarithms of probabilities",
+    "ctc_loss": "takes logarithms of probabilities",
 }
+_OF_LOGARITHMS = ("nll_loss", "kl_div", "ctc_loss")
 _OVER_CLASSES = ("cross_entropy", "nll_loss")
 """Loss functions whose input has its classes in the second dimension."""
 
@@ -79,8 +82,8 @@ class NormalisedTwice(Rule):
     What it finds:
         A softmax before `cross_entropy`, before a `log_softmax` of the loss, or before
         `binary_cross_entropy_with_logits`; a sigmoid before the latter, or before `cross_entropy`
-        (a warning); a softmax without its logarithm before `nll_loss` or `kl_div`. A `log_softmax`
-        before `cross_entropy` changes no number and is a note.
+        (a warning); a softmax without its logarithm before `nll_loss`, `kl_div` or `ctc_loss`. A
+        `log_softmax` before `cross_entropy` changes no number and is a note.
 
     Why it matters:
         The softmax of ten probabilities lies between 0.09 and 0.24: the loss can never become
@@ -95,7 +98,7 @@ class NormalisedTwice(Rule):
 
     How to fix it:
         Return logits from the model, and apply softmax or sigmoid only where probabilities are
-        read. Before `nll_loss` and as the input of `kl_div` use `log_softmax`.
+        read. Before `nll_loss`, `kl_div` and `ctc_loss` use `log_softmax`.
 
     When it may be wrong:
         Where bounded logits are meant. To scale the probabilities by a factor before they are
@@ -275,6 +278,6 @@ def _message(first: str, second: str) -> str:
 def _remedy(first: str, second: str) -> str:
     if first == "log_softmax":
         return "use nll_loss, or leave log_softmax out"
-    if second in ("nll_loss", "kl_div"):
+    if second in _OF_LOGARITHMS:
         return "use log_softmax in its place"
     return f"leave {first} out and give {second} the logits"

@@ -1,5 +1,7 @@
 """The gradients of single terms: against torch's own, term by term."""
 
+from pathlib import Path
+
 import pytest
 import torch
 from torch import nn
@@ -7,6 +9,8 @@ from torch import nn
 import gradscope
 from gradscope.recording.evidence.examination import ExaminationRecord
 from gradscope.recording.evidence.loss_term import LossTermRecord, TermPairRecord
+from gradscope.recording.store import load_recording, save_recording
+from tests.rules.inspecting import report_of_file
 
 X = torch.randn(12, 3, generator=torch.Generator().manual_seed(1))
 
@@ -86,3 +90,11 @@ def test_losses_that_detection_models_return_are_terms():
     recording = gradscope.inspect(Detector(), X, probe_steps=1).recording
     names = [term.name for term in recording.evidence_of(LossTermRecord)]
     assert names == ["loss_box", "loss_name"]
+
+
+@pytest.mark.parametrize("path", ["loss_term_conflict", "float16_without_scaler"])
+def test_what_was_found_is_kept_in_a_file(path, tmp_path):
+    report = report_of_file(Path(__file__).parents[2] / "sample_models" / f"{path}.py")
+    save_recording(report.recording, tmp_path / "kept.gradscope")
+    kept = load_recording(tmp_path / "kept.gradscope")
+    assert set(kept.evidence) == set(report.recording.evidence)

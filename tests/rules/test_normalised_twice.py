@@ -130,6 +130,19 @@ def test_softmaxes_of_single_steps_are_found_once_where_they_are_stacked(finding
     assert severities(findings_of(Decoder(), (X, CLASSES), loss)) == ["error"]
 
 
+def test_probabilities_before_ctc_loss_are_found(findings_of):
+    def loss(normalise):
+        def compute(output, target):
+            steps = normalise(output.reshape(10, 2, 4), dim=-1)
+            lengths = torch.tensor([10, 10]), torch.tensor([3, 3])
+            return functional.ctc_loss(steps, torch.tensor([[1, 2, 3], [3, 2, 1]]), *lengths)
+
+        return compute
+
+    assert severities(findings_of(network(), (X, CLASSES), loss(torch.softmax))) == ["error"]
+    assert severities(findings_of(network(), (X, CLASSES), loss(torch.log_softmax))) == []
+
+
 def test_a_model_may_normalise_twice_inside(findings_of):
     class Gated(nn.Module):
         def __init__(self):
