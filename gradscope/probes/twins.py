@@ -66,8 +66,14 @@ def _trained(scene: Scene) -> list[tuple[int, nn.Parameter]]:
         and parameter.grad is not None
         and parameter.layout is torch.strided
         and parameter.numel() > 1
-        and not parameter.is_meta
+        and parameter.is_floating_point()
+        and _is_in_memory(parameter)
     ]
+
+
+def _is_in_memory(tensor: Tensor) -> bool:
+    # Tensors of classes that wrap others have no elements of their own.
+    return not tensor.is_meta and torch._C._has_storage(tensor) and tensor.data_ptr() != 0
 
 
 def _equal(one: Tensor, other: Tensor) -> bool:

@@ -27,8 +27,8 @@ class UpdateTooSmall(Rule):
         The norm of the first step's change over the norm of the weight, for every weight matrix
         that gets a gradient; the median over them is judged. With momentum it is divided by one
         minus the momentum, as steps that agree add up. If even the greatest is below `lost` it is a
-        warning for every optimizer; for SGD it is a note below `sgd_note`. A learning rate that a scheduler holds
-        below its initial one is not judged, nor are weights of half precision.
+        warning for every optimizer; for SGD it is a note below `sgd_note`. A learning rate that a
+        scheduler holds below its initial one is not judged, nor are weights of half precision.
 
     How to fix it:
         Raise the learning rate, or look for what makes the gradients so small: a loss that is

@@ -1,0 +1,67 @@
+import pytest
+import torch
+
+from tests.rules.inspecting import only
+from tests.rules.optimizing import Net, inspected
+
+
+class Decaying(torch.optim.Optimizer):
+    """Decays everything, or only what has a gradient."""
+
+    def __init__(self, parameters, *, everything: bool) -> None:
+        super().__init__(parameters, {"lr": 0.01})
+        self.everything = everything
+
+    @torch.no_grad()
+    def step(self) -> None:
+        for parameter in self.param_groups[0]["params"]:
+            if self.everything or parameter.grad is not None:
+                parameter.mul_(0.99)
+
+
+def frozen() -> Net:
+    model = Net()
+    model.embed.requires_grad_(False)
+    return model
+
+
+def test_decay_of_a_frozen_layer_is_found_and_measured():
+    report = inspected(lambda ps: Decaying(ps, everything=True), frozen())
+    finding = only(report.findings, "GS212")
+    assert finding.severity == "warning"
+    assert finding.parameters == ("embed.weight", "embed.bias")
+    assert dict(finding.evidence)["update_ratio"] == pytest.approx(0.01, rel=1e-5)
+    assert [one.rule for one in finding.consequences] == ["GS208"]
+
+
+@pytest.mark.parametrize(
+    "optimizer",
+    [
+        lambda ps: Decaying(ps, everything=False),
+        lambda ps: torch.optim.SGD(ps, 0.1, momentum=0.9, weight_decay=0.1),
+        lambda ps: torch.optim.AdamW(ps, weight_decay=0.1),
+    ],
+    ids=["own", "SGD", "AdamW"],
+)
+def test_optimizers_that_pass_over_what_has_no_gradient_are_left_alone(optimizer):
+    assert "GS212" not in {f.rule for f in inspected(optimizer, frozen()).findings}
+
+
+def test_teacher_that_follows_by_averaging_is_left_alone():
+    model = frozen()
+
+    def follow(optimizer, args, kwargs):
+        with torch.no_grad():
+            model.embed.weight.mul_(0.99)
+
+    def optimizer(_):
+        made = torch.optim.SGD([p for p in model.parameters() if p.requires_grad], 0.1)
+        made.register_step_post_hook(follow)
+        return made
+
+    assert "GS212" not in {f.rule for f in inspected(optimizer, model).findings}
+
+
+def test_without_an_optimizer_it_is_not_judged(findings_of):
+    model = frozen()
+    assert "GS212" not in {f.rule for f in findings_of(model, torch.randn(3, 6), "mean")}

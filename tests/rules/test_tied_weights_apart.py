@@ -1,0 +1,112 @@
+import copy
+
+import pytest
+import torch
+from torch import nn
+
+import gradscope
+from tests.rules.inspecting import only
+
+
+class Language(nn.Module):
+    """An embedding and an output layer."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.embedding, self.body = nn.Embedding(12, 6), nn.Linear(6, 6)
+        self.head = nn.Linear(6, 12, bias=False)
+
+    def forward(self, tokens):
+        return self.head(torch.tanh(self.body(self.embedding(tokens))))
+
+
+def found(model):
+    tokens = torch.arange(12)
+    report = gradscope.inspect(model, (tokens, tokens.roll(1)), "cross-entropy")
+    return [finding for finding in report.findings if finding.rule == "GS213"]
+
+
+def share(model):
+    model.head.weight.data = model.embedding.weight.data
+
+
+def copy_values(model):
+    model.head.weight.data.copy_(model.embedding.weight)
+
+
+def share_transposed(model):
+    model.head = nn.Linear(6, 6)
+    model.head.weight.data = model.body.weight.data.t()
+
+
+@pytest.mark.parametrize("tie", [share, copy_values])
+def test_tie_that_is_none_is_found_at_its_line(tie):
+    model = Language()
+    tie(model)
+    (finding,) = found(model)
+    assert finding.severity == "warning"
+    assert finding.parameters == ("embedding.weight", "head.weight")
+    first, second = (model.embedding.weight, model.head.weight)
+    assert dict(finding.evidence)["alike"] == ("storage" if tie is share else "values")
+    assert first is not second
+
+
+def test_line_is_that_of_the_assignment(inspect_file):
+    text = (
+        "import torch\nfrom torch import nn\n"
+        "class Model(nn.Module):\n"
+        "    def __init__(self):\n"
+        "        super().__init__()\n"
+        "        self.table, self.out = nn.Embedding(9, 4), nn.Linear(4, 9, bias=False)\n"
+        "        self.out.weight.data = self.table.weight.data\n"
+        "    def forward(self, x):\n"
+        "        return self.out(self.table(x))\n"
+        "model = Model()\nbatch = (torch.arange(9), torch.arange(9))\n"
+        "criterion = nn.CrossEntropyLoss()\n"
+    )
+    finding = only(inspect_file(text).findings, "GS213")
+    assert finding.location.source == "self.out.weight.data = self.table.weight.data"
+
+
+def test_transposed_views_share_memory_too():
+    class Autoencoder(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.encoder, self.decoder = nn.Linear(6, 3), nn.Linear(3, 6)
+            self.decoder.weight.data = self.encoder.weight.data.t()
+
+        def forward(self, x):
+            return self.decoder(torch.tanh(self.encoder(x)))
+
+    x = torch.randn(8, 6)
+    assert only(gradscope.inspect(Autoencoder(), (x, x), "mse").findings, "GS213")
+
+
+def tie(model):
+    model.head.weight = model.embedding.weight
+
+
+def freeze(model):
+    share(model)
+    model.embedding.requires_grad_(False)
+
+
+def fill(model):
+    nn.init.constant_(model.head.weight, 0.1)
+    nn.init.constant_(model.embedding.weight, 0.1)
+
+
+def clone_layers(model):
+    model.body = nn.Sequential(model.body, copy.deepcopy(model.body))
+
+
+def nearly(model):
+    copy_values(model)
+    model.head.weight.data[-1, -1] += 1e-3
+
+
+@pytest.mark.parametrize("change", [tie, freeze, fill, clone_layers, nearly, lambda model: None])
+def test_healthy_models_are_left_alone(change):
+    model = Language()
+    change(model)
+    assert found(model) == []
