@@ -208,14 +208,14 @@ def _broken_parameters(case: Case) -> tuple[int, ...]:
 
 def _spoils_gradients(case: Case, record: NonfiniteRecord) -> bool:
     """Return whether NaN of the forward is what a gradient broke on."""
-    if record.tensor is None or record.makes != "NaN":
+    if record.makes != "NaN" or (record.tensor is None and record.source not in _OWNERS):
         return False
-    after = _after(case, record.tensor.node)
+    after = None if record.tensor is None else _after(case, record.tensor.node)
     stats = case.shared(forward_stats)
     broken = {ref.node for ref, stat in stats.items() if stat.nonfinite}
     return any(
         one.parameters
-        and one.node.index in after
+        and (after is None or one.node.index in after)
         and not broken.isdisjoint(
             {one.node.index, *(ref.node for ref in forward_inputs(case, one.node.index))}
         )

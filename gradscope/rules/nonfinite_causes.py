@@ -43,7 +43,7 @@ def cause_of_break(case: Case, one: GradientBreak) -> Cause:
     output = stats.get(TensorRef(node=node.index, slot=0))
     inputs = [stats[ref] for ref in forward_inputs(case, node.index) if ref in stats]
     singularity = SINGULARITIES.get(plain_name(node.operation))
-    if singularity is not None:
+    if singularity is not None and not any(stat.nonfinite for stat in inputs):
         return _singular(case, node, singularity, output, inputs)
     broken = sum(stat.nonfinite for stat in (*inputs, *([output] if output else [])))
     function = function_name(node)

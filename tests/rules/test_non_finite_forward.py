@@ -118,6 +118,34 @@ def test_a_batch_with_nan_is_the_cause():
     assert "the batch holds NaN in 1 element before the forward begins" in found.message
 
 
+def test_nan_in_targets_that_a_where_leaves_out_matters_all_the_same():
+    target = torch.randn(20, 3)
+    target[4, 1] = math.nan
+
+    def loss(output, target):
+        return torch.where(target.isnan(), 0, (output - target).square()).mean()
+
+    torch.manual_seed(0)
+    report = gradscope.inspect(nn.Linear(6, 3), (torch.randn(20, 6), target), loss)
+    assert math.isfinite(report.recording.steps[0].loss)
+    found = only(report.findings, "GS104")
+    assert "the batch holds NaN in 1 element" in found.message
+    assert found.location.line == loss.__code__.co_firstlineno + 1
+    assert "GS103" in {one.rule for one in found.consequences}
+
+
+def test_nan_in_targets_that_are_selected_away_is_no_finding():
+    target = torch.randn(20, 3)
+    target[4, 1] = math.nan
+
+    def loss(output, target):
+        kept = ~target.isnan()
+        return (output[kept] - target[kept]).square().mean()
+
+    report = gradscope.inspect(nn.Linear(6, 3), (torch.randn(20, 6), target), loss)
+    assert not {one.rule for one in report.findings} & {"GS103", "GS104"}
+
+
 def test_infinity_in_a_batch_is_the_cause():
     x = torch.randn(20, 6)
     x[1, 2] = -math.inf
