@@ -9,6 +9,7 @@ import sys
 import weakref
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from types import FrameType
 
 import torch
 from torch import Tensor
@@ -44,7 +45,7 @@ _SHAPES = frozenset(
 )
 """Calls that take no more than shape, type and device of a tensor: no gradient could flow."""
 
-_DETACHES = frozenset({"data", "detach", "detach_"})
+_DETACHES = frozenset({"data", "detach", "detach_", "new_tensor", "tensor"})
 
 _WITH_INDICES = frozenset(
     {"cummax", "cummin", "kthvalue", "max", "median", "min", "mode", "nanmedian", "sort", "topk"}
@@ -86,11 +87,6 @@ class CutTracker:
         self._places: dict[tuple[str, int, int], int] = {}
         self._behind: dict[int, tuple[weakref.ref[Tensor], frozenset[int]]] = {}
 
-    @property
-    def following(self) -> bool:
-        """Whether any tensor came from behind a cut."""
-        return bool(self._behind)
-
     def see(
         self,
         func: Callable[..., object],
@@ -120,7 +116,24 @@ class CutTracker:
             for tensor in returned:
                 self._follow(tensor, origins)
 
-    def see_indices(
+    def see_nodes(
+        self,
+        func: Callable[..., object],
+        args: tuple[object, ...],
+        kwargs: Mapping[str, object] | None,
+        result: object,
+        numbers: tuple[int, int],
+    ) -> None:
+        """Look at a call that made nodes: those from the first number to before the second."""
+        if isinstance(result, tuple):
+            self._see_indices(func, args, result)
+        elif isinstance(result, Tensor) and not result.requires_grad:
+            self.see(func, args, kwargs, result)  # as of argsort, by way of a sort
+        if self._behind:
+            for origin in self._origins((args, tuple(kwargs.values())) if kwargs else args):
+                self.cuts[origin].joins.append(numbers)
+
+    def _see_indices(
         self, func: Callable[..., object], args: tuple[object, ...], result: object
     ) -> None:
         """Look at a call that returned several tensors, of which some may be indices."""
@@ -132,16 +145,6 @@ class CutTracker:
             origin = self._note(func.__name__, "non-differentiable", edges(args))
             for tensor in indices:
                 self._follow(tensor, frozenset({origin}))
-
-    def join(
-        self,
-        args: tuple[object, ...],
-        kwargs: Mapping[str, object] | None,
-        numbers: tuple[int, int],
-    ) -> None:
-        """Look at a call that made nodes: those from the first number to before the second."""
-        for origin in self._origins((args, tuple(kwargs.values())) if kwargs else args):
-            self.cuts[origin].joins.append(numbers)
 
     def before(self, tensor: Tensor) -> list[int]:
         """Return the places of the cuts behind which a tensor was made."""
@@ -156,7 +159,7 @@ class CutTracker:
         calls = self._caller.open_calls
         whole = self._caller.first_call_without_grad() if kind == "no-grad" else None
         if whole is None:
-            line = self._caller.line(sys._getframe(3))
+            line = self._caller.line(_frame_of_call())
         else:  # of all that happens in there, the call is the cause
             name, line, calls = "forward", calls[whole].line, calls[:whole]
         key = (name, id(line.code), line.number) if line else (name, 0, 0)
@@ -186,6 +189,14 @@ class CutTracker:
         if known is not None and known[0]() is tensor:
             origins |= known[1]
         self._behind[id(tensor)] = (weakref.ref(tensor), origins)
+
+
+def _frame_of_call() -> FrameType | None:
+    """Return the frame that called the torch function which is being looked at."""
+    frame: FrameType | None = sys._getframe(2)
+    while frame is not None and frame.f_code.co_name != "__torch_function__":
+        frame = frame.f_back
+    return None if frame is None else frame.f_back
 
 
 def _returned(result: object) -> list[Tensor]:

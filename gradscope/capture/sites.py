@@ -56,10 +56,7 @@ class SiteMode(TorchFunctionMode):
         if end != start:
             self._note(start, end, self._caller.line(sys._getframe(1)))
             self._next = end
-            if isinstance(result, tuple):
-                self._cuts.see_indices(func, args, result)
-            if self._cuts.following:
-                self._cuts.join(args, kwargs, (start, end))
+            self._cuts.see_nodes(func, args, kwargs, result, (start, end))
         else:
             self._cuts.see(func, args, kwargs, result)
             if getattr(func, "__name__", "") == "register_hook":

@@ -24,7 +24,7 @@ def intent(reach: Reach, stop: Stop) -> Intent:
         if stop.bypassed:
             return Intent("note", "like the straight-through estimator of a codebook")
         return Intent("warning" if held else "note", "like a target of the loss")
-    without_grad = stop.cut.kind == "no-grad" and not reach.draws(stop)
+    without_grad = stop.runs_without_grad and not reach.draws(stop)
     if stop.is_whole and without_grad and reach.is_twin(stop):
         return Intent("note", "like a copy of what learns")
     if stop.is_whole and (held is False or reach.is_in_eval_mode(stop)):

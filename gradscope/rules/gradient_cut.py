@@ -97,7 +97,7 @@ def _message(reach: Reach, stop: Stop, looks_like: str | None) -> str:
     if not reach.learning:
         return f"nothing learns: {_call(stop)} cuts {what} off from the loss"
     several = len(stop.parts) > 1
-    if stop.cut.kind == "no-grad":
+    if stop.runs_without_grad:
         why = f"{'they run' if several else 'it runs'} under no_grad"
     else:
         why = f"{_call(stop)} cuts {'them' if several else 'it'} off from the loss"

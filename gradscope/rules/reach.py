@@ -50,6 +50,11 @@ class Stop:
         return frozenset(node for cut in self.cuts if cut.straight_through for node in cut.joins)
 
     @property
+    def runs_without_grad(self) -> bool:
+        """Whether the parameters were used under no_grad, and not only what was made of them."""
+        return self.cut.kind == "no-grad" and (self.cut.whole_call or self.cut.last is None)
+
+    @property
     def is_whole(self) -> bool:
         """Whether it keeps the gradient from whole modules."""
         return all(part.module is not None for part in self.parts)

@@ -19,6 +19,7 @@ _CAUSES = (
         ("Round", "Floor", "Ceil", "Trunc", "Sign", "Frac", "Heaviside", "FloorDivide"),
         "the derivative of {} is zero everywhere",
     ),
+    (("Bernoulli", "Normal", "Poisson"), "{} draws at random, which has no derivative"),
     (
         ("Tanh", "Sigmoid", "Softmax", "LogSoftmax", "LogSigmoid"),
         "{} is so saturated that its derivative is zero",

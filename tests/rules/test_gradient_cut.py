@@ -50,11 +50,27 @@ def without_grad(encoder, x):
         return encoder(x)
 
 
+def wrapped_anew(encoder, x):
+    return torch.tensor(encoder(x))
+
+
+def scaled_in_inference_mode(encoder, x):
+    code = encoder(x)
+    with torch.inference_mode():
+        scaled = 2 * code
+    return scaled.clone()
+
+
 def adam(parameters) -> torch.optim.Optimizer:
     return torch.optim.Adam(parameters, lr=1e-3)
 
 
-@pytest.mark.parametrize("cut", [detached, data, listed, numpy], ids=lambda cut: cut.__name__)
+@pytest.mark.filterwarnings("ignore:To copy construct from a tensor")
+@pytest.mark.parametrize(
+    "cut",
+    [detached, data, listed, numpy, wrapped_anew, scaled_in_inference_mode],
+    ids=lambda cut: cut.__name__,
+)
 def test_encoder_cut_off_in_the_forward_is_an_error(findings_of, cut):
     model = Coder(cut)
     (found,) = findings_of(model, (X, CLASSES), functional.cross_entropy, probe_steps=1)

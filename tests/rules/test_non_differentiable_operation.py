@@ -33,6 +33,10 @@ def by_topk(model, scores, x):
     return x + model.table(scores.topk(1).indices.squeeze(-1))
 
 
+def by_argsort(model, scores, x):
+    return x + model.table(scores.argsort(dim=-1)[:, 0])
+
+
 def by_max(model, scores, x):
     return x + model.table(scores.max(dim=-1)[1])
 
@@ -60,6 +64,7 @@ def by_sample_without_a_function_of_its_own(model, scores, x):
 WORDS = {
     by_argmax: "argmax()",
     by_topk: "topk()",
+    by_argsort: "argsort()",
     by_max: "max()",
     by_comparison: "a comparison (gt)",
     by_cast: "a cast to integers (long())",
