@@ -91,5 +91,5 @@ def _remedy(record: AutogradErrorRecord) -> str:
             "the input's shape"
         )
     if record.place("inside") is not None:
-        return "mend the hook: it is given the gradient, and returns a gradient or nothing"
+        return "mend this line, which backward runs: a hook returns a gradient or nothing"
     return "look at the shapes and types that this operation was given"
