@@ -131,12 +131,16 @@ def _norms(gradient: Tensor, time: int) -> tuple[float, ...]:
 def _read_from(call: _Heard, loss: Tensor, time: int, steps: int) -> int:
     """Return the first time step whose output the loss uses.
 
-    Of packed sequences and where only the final state is used it is the last.
+    Of packed sequences and where only the final state is used it is the last; where it cannot be
+    told, the first.
     """
     outputs = call.outputs
     if outputs is None or not outputs.requires_grad or loss.numel() != 1:
         return steps - 1
-    (gradient,) = torch.autograd.grad(loss, outputs, retain_graph=True, allow_unused=True)
+    try:
+        (gradient,) = torch.autograd.grad(loss, outputs, retain_graph=True, allow_unused=True)
+    except RuntimeError:  # a reentrant checkpoint only takes a whole backward
+        return 0
     if gradient is None:
         return steps - 1
     used = gradient.detach().movedim(time, 0).flatten(1).ne(0).any(dim=1)

@@ -97,6 +97,10 @@ class ExplodingGradient(Rule):
         if found is not None:
             yield found
 
+    def _limit(self, severity: Severity) -> float:
+        limits = {"note": self.note_decades, "warning": self.warning_decades}
+        return limits.get(severity, self.error_decades)
+
     def _growing(self, case: Case) -> Finding | None:
         spines = case.shared(Spines)
         trend, later = spines.first.growth, spines.later
@@ -229,7 +233,7 @@ class ExplodingGradient(Rule):
             parameters=parameters,
             evidence={
                 "decades": decades,
-                "decades_limit": self.note_decades,
+                "decades_limit": self._limit(severity),
                 "decades_per_layer": abs(trend.slope),
                 "straightness": trend.straightness,
                 "layers": len(trend.matched),

@@ -61,6 +61,10 @@ class ShortMemoryHorizon(Rule):
     """Powers of ten by which the gradient fades on its way back to the first input. Measured: no
     run of 28 recalls its first input above 3.9."""
 
+    def obstacle(self, case: Case) -> str | None:
+        """Return why this rule cannot judge the recording."""
+        return case.examination_obstacle("horizons")
+
     def check(self, case: Case) -> Iterator[Finding]:
         """Yield a finding for all recurrent layers, and one for a loop over time."""
         short = [memory for memory in memories(case) if memory.faded >= self.decades]

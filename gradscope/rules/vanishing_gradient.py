@@ -100,10 +100,13 @@ class VanishingGradient(Rule):
                 return
         yield self._finding(case, trend, decades, severity, starved)
 
+    @property
+    def _limits(self) -> tuple[float, float, float]:
+        return self.note_decades, self.warning_decades, self.error_decades
+
     def _severity(self, case: Case, decades: float) -> Severity | None:
         levels: tuple[Severity, ...] = ("note", "warning", "error", "error")
-        limits = (self.note_decades, self.warning_decades, self.error_decades)
-        reached = sum(decades >= limit for limit in limits)
+        reached = sum(decades >= limit for limit in self._limits)
         if not reached:
             return None
         return levels[reached if is_sgd(case) else reached - 1]
@@ -132,7 +135,7 @@ class VanishingGradient(Rule):
             parameters=starved,
             evidence={
                 "decades": decades,
-                "decades_limit": self.note_decades,
+                "decades_limit": max(limit for limit in self._limits if limit <= decades),
                 "decades_per_layer": trend.slope,
                 "straightness": trend.straightness,
                 "layers": len(trend.matched),

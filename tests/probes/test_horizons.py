@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+import torch.utils.checkpoint
 from torch import nn
 from torch.nn import functional
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
@@ -133,6 +134,15 @@ def test_short_sequences_and_layers_called_a_step_at_a_time_are_left_out():
     batch = (torch.randn(STEPS, 3, 4), torch.randn(3, 8))
     assert recording_of(Stepwise(), batch).evidence_of(HorizonRecord) == ()
     assert horizons(decaying(0.5), last, torch.randn(3, 2, 5)) == ()
+
+
+def test_behind_a_reentrant_checkpoint_nothing_is_assumed_of_what_is_read():
+    def read(outputs, _):
+        head = torch.nn.functional.silu
+        return torch.utils.checkpoint.checkpoint(head, outputs[-1], use_reentrant=True)
+
+    (found,) = horizons(decaying(0.5), read, torch.randn(STEPS, 3, 5))
+    assert found.read_from == 0
 
 
 def test_it_is_not_made_where_the_forward_may_not_be_rerun():
