@@ -86,7 +86,7 @@ class NormalisedTwice(Rule):
         `log_softmax` before `cross_entropy` changes no number and is a note.
 
     Why it matters:
-        The softmax of ten probabilities lies between 0.09 and 0.24: the loss can never become
+        The softmax of ten probabilities lies between 0.085 and 0.232: the loss can never become
         small, its gradient is faint, and a class that is certain and wrong gets none at all.
         Nothing fails, and accuracy rises slowly.
 
