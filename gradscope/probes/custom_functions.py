@@ -36,7 +36,7 @@ _MOST_APPLICATIONS = 3
 """Of each function, with inputs of different shapes."""
 
 _WRONG = 1e-2
-"""Deviations above it count as wrong. Measured: those of right gradients stay below 2e-3, those of
+"""Deviations above it count as wrong. Measured: those of right gradients stay below 1e-4, those of
 mistakes of sign, factor and term begin at 0.3."""
 
 
