@@ -7,6 +7,8 @@ from gradscope.rules.singularities import LARGEST, SINGULARITIES, plain_name
 _EXPONENTIALS = frozenset({"cosh", "exp", "exp2", "expm1", "sinh"})
 _SPREADS = frozenset({"std", "stdmean", "var", "varmean"})
 _BOUNDED = frozenset({"acos", "asin", "atanh", "erfinv"})
+_LARGE = 0.1
+"""Power of a type's largest number from which operands are large enough to blame them."""
 _POSITIVE = frozenset({"log", "log10", "log2", "rsqrt", "sqrt"})
 
 
@@ -17,7 +19,7 @@ def cause_in_forward(record: NonfiniteRecord) -> Cause:
     return (
         _masked_rows(record, function)
         or _constant(record, function)
-        or _nothing_to_average(record, plain, function)
+        or _empty(record, plain, function)
         or _outside(record, plain, function)
         or _singular(record, plain, function)
         or _too_large(record, plain, function)
@@ -60,7 +62,8 @@ def _constant(record: NonfiniteRecord, function: str) -> Cause | None:
     )
 
 
-def _nothing_to_average(record: NonfiniteRecord, plain: str, function: str) -> Cause | None:
+def _empty(record: NonfiniteRecord, plain: str, function: str) -> Cause | None:
+    """Return the cause where too few numbers were given."""
     first = record.operands[0] if record.operands else None
     if plain == "mean" and first is not None and 0 in first.shape.dims:
         return Cause(
@@ -74,6 +77,13 @@ def _nothing_to_average(record: NonfiniteRecord, plain: str, function: str) -> C
             function="cross_entropy",
             reason=": every target is left out by ignore_index, and the mean of nothing is NaN",
             remedy="skip batches without a target, or take reduction='sum' over max(count, 1)",
+            evidence={},
+        )
+    if plain == "ctcloss":
+        return Cause(
+            function="ctc_loss",
+            reason=": a target is longer than its input allows, with a blank between equal labels",
+            remedy="leave such pairs out, make the inputs longer, or set zero_infinity=True",
             evidence={},
         )
     if plain in _SPREADS and record.makes == "NaN":
@@ -146,6 +156,8 @@ def _too_large(record: NonfiniteRecord, plain: str, function: str) -> Cause | No
     magnitude = max(_magnitude(operand) for operand in record.operands)
     if plain in _EXPONENTIALS:
         magnitude = record.operands[0].maximum
+    elif magnitude < largest**_LARGE:
+        return None
     evidence = {"operand_maximum": magnitude, "largest": largest}
     reason = (
         f": it overflows {record.dtype}, whose largest number is {largest:.5g}, from operands up "

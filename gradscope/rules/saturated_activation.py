@@ -41,7 +41,8 @@ class SaturatedActivation(Rule):
         The forward is run again. Of a sigmoid and a tanh, an element is saturated where the
         derivative is below 5 % of its maximum; of a softmax, a row in which one entry is above .99.
         Rows with a single entry, or with one that is not masked, are left out. The activation in
-        front of the loss, after which no weight follows, may be as certain as it likes.
+        front of the loss, after which no weight follows, may be as certain as it likes; so may the
+        soft side of a straight-through estimator.
 
     How to fix it:
         Normalise the inputs. Initialise by Xavier's method. In attention divide the scores by the
@@ -76,7 +77,7 @@ class SaturatedActivation(Rule):
         by_line: dict[int | None, list[_Activation]] = {}
         for one in _activations(case):
             enough = one.elements >= self.elements and one.share >= self.share
-            if enough and weight_follows(case, one.nodes[0]):
+            if enough and weight_follows(case, one.nodes[0]) and not _is_surrogate(case, one):
                 site = line_of(case, case.recording.nodes[one.nodes[0]])
                 by_line.setdefault(site, []).append(one)
         for site, found in by_line.items():
@@ -120,6 +121,14 @@ def _activations(case: Case) -> list[_Activation]:
         )
         for (_, operation, module), records in groups.items()
     ]
+
+
+def _is_surrogate(case: Case, one: _Activation) -> bool:
+    """Return whether it lends its gradient to hard choices: `hard - soft.detach() + soft`."""
+    if one.operation == "tanh":
+        return False
+    users = list(case.consumers(one.nodes[0]))
+    return bool(users) and all(user.operation == "AddBackward0" for user in users)
 
 
 def _message(worst: _Activation, activations: int) -> str:

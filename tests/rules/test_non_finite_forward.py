@@ -182,6 +182,16 @@ def test_a_loss_whose_forward_cannot_be_run_again_is_told_without_its_origin():
     assert "the loss is NaN, and the operation that made it was not seen" in found.message
 
 
+def test_a_target_that_is_too_long_for_its_input():
+    def loss(output, target):
+        scores = output.view(4, 5, 3).log_softmax(-1)
+        return functional.ctc_loss(scores, target, torch.full((5,), 4), torch.full((5,), 9))
+
+    batch = (torch.randn(20, 6), torch.ones(5, 9, dtype=torch.long))
+    found = only(gradscope.inspect(nn.Linear(6, 3), batch, loss).findings, "GS104")
+    assert "ctc_loss makes infinity: a target is longer than its input allows" in found.message
+
+
 def test_every_target_left_out():
     report = gradscope.inspect(
         nn.Linear(6, 3), (torch.randn(9, 6), torch.full((9,), -100)), "cross-entropy"

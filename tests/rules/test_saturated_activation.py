@@ -82,6 +82,22 @@ def test_healthy_activations_are_left_alone(model):
     assert "GS106" not in codes(report_of(model()))
 
 
+class HardChoice(nn.Module):
+    """Straight-through: the forward chooses, the softmax lends its gradient."""
+
+    def __init__(self):
+        super().__init__()
+        self.score, self.head = nn.Linear(8, 16), nn.Linear(16, 3)
+
+    def forward(self, x):
+        return self.head(torch.nn.functional.gumbel_softmax(self.score(x), tau=0.01, hard=True))
+
+
+def test_a_straight_through_choice_is_left_alone():
+    torch.manual_seed(0)
+    assert "GS106" not in codes(report_of(HardChoice()))
+
+
 class Gated(nn.Module):
     """A branch that a learnt gate keeps shut at the start."""
 
