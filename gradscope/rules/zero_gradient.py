@@ -63,7 +63,8 @@ class ZeroGradient(Rule):
         gradient by a straight-through estimator.
 
     When it may be wrong:
-        A batch that leaves a branch without an example looks the same. Left out are rows of
+        A batch that leaves a branch without an example looks the same; experts beside others that
+        learn, and a loss of zero whose margin is kept, are notes. Left out are rows of
         embeddings, experts without a row, biases whose parts cancel, and weights that meet nothing
         but zeros in the data.
 
