@@ -136,6 +136,7 @@ def test_short_sequences_and_layers_called_a_step_at_a_time_are_left_out():
     assert horizons(decaying(0.5), last, torch.randn(3, 2, 5)) == ()
 
 
+@pytest.mark.filterwarnings("ignore:None of the inputs have requires_grad")
 def test_behind_a_reentrant_checkpoint_nothing_is_assumed_of_what_is_read():
     def read(outputs, _):
         head = torch.nn.functional.silu
