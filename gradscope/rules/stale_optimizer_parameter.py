@@ -107,4 +107,4 @@ def _message(record: OptimizerRecord, tensors: list[StaleTensor], *, stepped: bo
     listed = " and ".join(names) if len(names) < 3 else f"{names[0]} and {len(names) - 1} more"
     since = f"{record.class_name} still holds the {listed} that "
     since += "the model no longer has" if tensors[0].replaced is None else "this line replaces"
-    return since if stepped else f"{since}: no step changes the new"
+    return since if stepped else f"{since}: no step changes what is there now"
