@@ -260,7 +260,7 @@ def test_failed_backward_is_reported_with_exit_code_2(tmp_path):
     done = gradscope(tmp_path, "inspect", "model.py", "--save", "run.gradscope")
     assert done.returncode == 2
     assert "GS503" in done.stdout
-    assert "model.py:6" in done.stdout
+    assert "\n6 \u2502" in done.stdout
     assert "RuntimeError: one of the variables needed for gradient computation" in done.stderr
     assert "error: backward failed in ExpBackward0" in done.stderr
     assert "contextlib" not in done.stderr
