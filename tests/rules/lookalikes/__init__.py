@@ -6,6 +6,7 @@ from tests.rules.lookalikes.freezing import FREEZING
 from tests.rules.lookalikes.generative import GENERATIVE
 from tests.rules.lookalikes.initialisation import INITIALISATION
 from tests.rules.lookalikes.objectives import OBJECTIVES
+from tests.rules.lookalikes.selections import SELECTIONS
 from tests.rules.lookalikes.sequences import SEQUENCES
 from tests.rules.lookalikes.structures import STRUCTURES
 
@@ -14,6 +15,7 @@ LOOKALIKES: tuple[Lookalike, ...] = (
     *INITIALISATION,
     *ESTIMATORS,
     *SEQUENCES,
+    *SELECTIONS,
     *GENERATIVE,
     *OBJECTIVES,
     *STRUCTURES,
