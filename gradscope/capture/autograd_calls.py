@@ -22,6 +22,15 @@ class SwitchWitness:
         self._lines: list[tuple[int, Line | None]] = []
         """With the number of cuts that were known by then."""
 
+    def wants(
+        self,
+        name: str,
+        args: tuple[object, ...],
+        kwargs: Mapping[str, object] | None,
+    ) -> bool:
+        """Return whether the call switches off."""
+        return bool(args) and args[0] is False
+
     def see(
         self,
         name: str,
@@ -30,9 +39,8 @@ class SwitchWitness:
         result: object,
         line: Line | None,
     ) -> None:
-        """Note the line, where it switches off."""
-        if args and args[0] is False:
-            self._lines.append((len(self._cuts.cuts), line))
+        """Note the line."""
+        self._lines.append((len(self._cuts.cuts), line))
 
     def before(self, cut: int) -> Line | None:
         """Return the line that had switched gradients off when a cut was first met."""
@@ -51,12 +59,24 @@ class BackwardCall(NamedTuple):
 
 
 class BackwardWitness:
-    """Notes what backward calls of the forward's own have freed."""
+    """Notes the backward calls of the forward's own, and what they have freed."""
 
     names = frozenset({"backward", "grad"})
 
     def __init__(self) -> None:
+        self.count = 0
+        """Of all of them."""
         self.calls: list[BackwardCall] = []
+        """Those that did not keep the graph."""
+
+    def wants(
+        self,
+        name: str,
+        args: tuple[object, ...],
+        kwargs: Mapping[str, object] | None,
+    ) -> bool:
+        """Return true: they are few."""
+        return True
 
     def see(
         self,
@@ -66,7 +86,8 @@ class BackwardWitness:
         result: object,
         line: Line | None,
     ) -> None:
-        """Note a call, unless it keeps the graph."""
+        """Count a call, and note it unless it keeps the graph."""
+        self.count += 1
         kwargs = kwargs or {}
         retain, create = kwargs.get("retain_graph"), kwargs.get("create_graph")
         if create if retain is None else retain:

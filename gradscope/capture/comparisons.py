@@ -57,6 +57,18 @@ class ComparisonWitness:
     def __init__(self) -> None:
         self.comparisons: list[Comparison] = []
 
+    def wants(
+        self, name: str, args: tuple[object, ...], kwargs: Mapping[str, object] | None
+    ) -> bool:
+        """Return whether a loss is computed, or both operands grow."""
+        operands = _operands(args, kwargs)
+        if operands is None or len(self.comparisons) == MOST_COMPARISONS:
+            return False
+        left, right = operands
+        if left.is_nested or right.is_nested:
+            return False
+        return name not in _ELEMENTWISE or grow_both(left.shape, right.shape)
+
     def see(
         self,
         name: str,
@@ -70,12 +82,8 @@ class ComparisonWitness:
         if operands is None or not isinstance(result, Tensor):
             return
         left, right = operands
-        if left.is_nested or right.is_nested:
-            return
-        if name in _ELEMENTWISE and not grow_both(left.shape, right.shape):
-            return
         outcome = edges(result)
-        if outcome and len(self.comparisons) < MOST_COMPARISONS:
+        if outcome:
             self.comparisons.append(
                 Comparison(
                     operation=name,

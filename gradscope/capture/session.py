@@ -16,7 +16,6 @@ from gradscope.capture.cuts import CutTracker
 from gradscope.capture.garbage import no_garbage_collection
 from gradscope.capture.gradients import GradientCollector, Slot
 from gradscope.capture.graph import Graph, walk
-from gradscope.capture.inner_gradients import InnerGradients
 from gradscope.capture.lines import NUMBERED, Caller, Line, created, sequence_number
 from gradscope.capture.modules import ModuleTracker
 from gradscope.capture.shares import ShareCollector
@@ -98,13 +97,11 @@ class StepCapture:
         caller = Caller()
         self.cuts = CutTracker(caller)
         self.comparisons = ComparisonWitness()
-        self.inner_gradients = InnerGradients()
         self.switches = SwitchWitness(self.cuts)
         self.backwards = BackwardWitness()
         self.writes = WriteWitness()
         witnesses = (
             self.comparisons,
-            self.inner_gradients,
             self.switches,
             self.backwards,
             self.writes,

@@ -14,7 +14,7 @@ from torch.overrides import TorchFunctionMode
 from gradscope.capture.cuts import CutTracker
 from gradscope.capture.edges import Edge, edges
 from gradscope.capture.lines import Caller, Line, sequence_number
-from gradscope.capture.witness import Witness, by_name
+from gradscope.capture.witness import Witness, Witnesses
 
 
 class SiteMode(TorchFunctionMode):
@@ -28,7 +28,7 @@ class SiteMode(TorchFunctionMode):
         self, caller: Caller, cuts: CutTracker, witnesses: tuple[Witness, ...] = ()
     ) -> None:
         super().__init__()
-        self._witnesses = by_name(witnesses)
+        self._witnesses = Witnesses(witnesses)
         self._caller = caller
         self._cuts = cuts
         self._next = sequence_number()
@@ -53,19 +53,19 @@ class SiteMode(TorchFunctionMode):
             self._next = start
         result = func(*args, **kwargs) if kwargs else func(*args)
         end = sequence_number()
+        line = None
         if end != start:
-            self._note(start, end, self._caller.line(sys._getframe(1)))
+            line = self._caller.line(sys._getframe(1))
+            self._note(start, end, line)
             self._next = end
             self._cuts.see_nodes(func, args, kwargs, result, (start, end))
         else:
             self._cuts.see(func, args, kwargs, result)
             if getattr(func, "__name__", "") == "register_hook":
                 self.hooked += edges(args[:1])
-        witnesses = self._witnesses.get(getattr(func, "__name__", ""))
-        if witnesses is not None:
-            line = self._caller.line(sys._getframe(1))
-            for witness in witnesses:
-                witness.see(func.__name__, args, kwargs, result, line)
+        for witness in self._witnesses.of(getattr(func, "__name__", ""), args, kwargs):
+            line = line or self._caller.line(sys._getframe(1))
+            witness.see(func.__name__, args, kwargs, result, line)
         return result
 
     def _note(self, start: int, end: int, line: Line | None) -> None:

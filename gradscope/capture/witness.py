@@ -1,6 +1,7 @@
 """Who wants to know of certain calls of torch functions during the forward."""
 
 from collections.abc import Mapping
+from functools import cache
 from typing import Protocol
 
 from gradscope.capture.lines import Line
@@ -11,6 +12,11 @@ class Witness(Protocol):
 
     names: frozenset[str]
     """By `__name__` of the function."""
+
+    def wants(
+        self, name: str, args: tuple[object, ...], kwargs: Mapping[str, object] | None
+    ) -> bool:
+        """Return whether a call of such a name is worth finding its line."""
 
     def see(
         self,
@@ -23,7 +29,27 @@ class Witness(Protocol):
         """Take note of a call that has just returned; what is kept must not outlive the capture."""
 
 
-def by_name(witnesses: tuple[Witness, ...]) -> dict[str, tuple[Witness, ...]]:
-    """Return who wants to know of which function."""
-    names = {name for witness in witnesses for name in witness.names}
-    return {name: tuple(one for one in witnesses if name in one.names) for name in names}
+class Witnesses:
+    """Those who want to know, by the names of the functions."""
+
+    def __init__(self, witnesses: tuple[Witness, ...]) -> None:
+        self._witnesses = witnesses
+        self._places = _places_by_name(tuple(witness.names for witness in witnesses))
+
+    def of(
+        self, name: str, args: tuple[object, ...], kwargs: Mapping[str, object] | None
+    ) -> list[Witness]:
+        """Return who wants to know of a call."""
+        places = self._places.get(name)
+        if places is None:
+            return []
+        witnesses = [self._witnesses[place] for place in places]
+        return [witness for witness in witnesses if witness.wants(name, args, kwargs)]
+
+
+@cache
+def _places_by_name(names: tuple[frozenset[str], ...]) -> dict[str, tuple[int, ...]]:
+    return {
+        name: tuple(place for place, wanted in enumerate(names) if name in wanted)
+        for name in frozenset[str]().union(*names)
+    }

@@ -51,6 +51,15 @@ class WriteWitness:
     def __init__(self) -> None:
         self.writes: list[Write] = []
 
+    def wants(
+        self,
+        name: str,
+        args: tuple[object, ...],
+        kwargs: Mapping[str, object] | None,
+    ) -> bool:
+        """Return whether the call writes in place."""
+        return name not in _BY_OPTION or bool(kwargs and kwargs.get("inplace"))
+
     def see(
         self,
         name: str,
@@ -60,8 +69,6 @@ class WriteWitness:
         line: Line | None,
     ) -> None:
         """Note what was written to, as far as it counts its versions."""
-        if name in _BY_OPTION and not (kwargs and kwargs.get("inplace")):
-            return
         written = args[0] if args else None
         with DisableTorchFunction():
             for tensor in written if isinstance(written, list | tuple) else (written,):

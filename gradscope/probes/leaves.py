@@ -93,7 +93,7 @@ def _leaves_of_another_forward(scene: Scene) -> set[int] | None:
 def _is_read(scene: Scene, leaf: Tensor) -> bool:
     """Return whether somebody wants the gradient of an input."""
     trains = any(parameter.requires_grad for parameter in scene.named.parameters)
-    return bool(scene.capture.inner_gradients.count or leaf._backward_hooks) or not trains
+    return bool(scene.capture.backwards.count or leaf._backward_hooks) or not trains
 
 
 def _note(scene: Scene, node: int, leaf: Tensor, place: _Place) -> None:
