@@ -227,6 +227,7 @@ def _input_check(found: Comparison, names: list[str], dtype: str) -> InputCheck:
         deviation=float((analytical - numerical).norm()) / size,
         factor=factor,
         residual=float((analytical - factor * numerical).norm()) / size,
+        is_constant=found.is_constant,
     )
 
 

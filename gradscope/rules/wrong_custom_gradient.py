@@ -105,6 +105,8 @@ def _is_a_factor(check: InputCheck) -> bool:
 
 
 def _how_wrong(check: InputCheck) -> str:
+    if check.is_constant:
+        return "it is the same whatever gradient backward is given"
     if _is_a_factor(check):
         return f"it is {check.factor:.3g} times what finite differences show"
     return (
@@ -114,6 +116,8 @@ def _how_wrong(check: InputCheck) -> str:
 
 
 def _remedy(check: InputCheck) -> str:
+    if check.is_constant:
+        return f"multiply what backward returns for `{check.name}` by the gradient it is given"
     if _is_a_factor(check) and abs(check.factor + 1) < 1e-6:
         return f"change the sign of the gradient for `{check.name}`"
     if _is_a_factor(check):

@@ -8,25 +8,8 @@ from tests.rules.inspecting import marked_lines, report_of_file
 
 SICK = sorted(Path(__file__).with_name("sick").glob("gs*.py"))
 
-MISSED = {
-    "gs505_forgotten_chain": "a backward that is not linear in its gradient goes unchecked",
-}
-"""What no rule finds yet."""
 
-
-@pytest.mark.parametrize(
-    "path",
-    [
-        pytest.param(
-            path,
-            id=path.stem,
-            marks=[pytest.mark.xfail(reason=MISSED[path.stem], strict=False)]
-            if path.stem in MISSED
-            else [],
-        )
-        for path in SICK
-    ],
-)
+@pytest.mark.parametrize("path", SICK, ids=[path.stem for path in SICK])
 def test_the_cause_is_found_at_its_line(path):
     code = path.stem.split("_")[0].upper()
     findings = report_of_file(path).findings

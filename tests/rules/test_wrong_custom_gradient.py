@@ -276,6 +276,16 @@ def test_what_cannot_be_checked_is_said(custom, reason):
     assert "GS505" not in {finding.rule for finding in report.findings}
 
 
+def test_a_loss_may_count_on_being_given_one():
+    loss = function(
+        lambda ctx, x: (save(ctx, 2 * x), x.square().sum())[1],
+        lambda ctx, g: ctx.saved_tensors[0],
+    )
+    report = gradscope.inspect(nn.Linear(5, 3), torch.randn(7, 5), lambda y: loss.apply(y))
+    assert outcome(report).outcome == "unchecked"
+    assert not report.findings
+
+
 def test_half_precision_within_is_left_alone():
     rough = function(lambda ctx, x: x.bfloat16().exp().to(x.dtype), lambda ctx, g: g)
     assert record_of(rough.apply).outcome in ("chosen", "unchecked")
@@ -314,6 +324,11 @@ WRONG = {
     "factor": (function(lambda ctx, x: x * 4, lambda ctx, g: g * 2).apply, 0.5, 0.5),
     "forgotten": (function(exp_of, lambda ctx, g: g).apply, None, None),
     "transposed": (wrong_linear, None, None),
+    "constant": (
+        function(exp_of, lambda ctx, g: ctx.saved_tensors[0]).apply,
+        None,
+        None,
+    ),
     "inverted mask": (
         function(
             lambda ctx, x: (save(ctx, x), x.clamp(min=0))[1],

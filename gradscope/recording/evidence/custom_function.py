@@ -27,6 +27,8 @@ class InputCheck:
     """What the numerical gradient must be multiplied by to come nearest to backward's."""
     residual: float
     """What then remains of the deviation: near 0, the factor is all that is wrong."""
+    is_constant: bool = False
+    """Whether backward returns the same whatever gradient it is given."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
