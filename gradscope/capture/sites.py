@@ -29,6 +29,7 @@ class SiteMode(TorchFunctionMode):
     ) -> None:
         super().__init__()
         self._witnesses = Witnesses(witnesses)
+        self._witnessed = self._witnesses.names
         self._caller = caller
         self._cuts = cuts
         self._next = sequence_number()
@@ -61,11 +62,13 @@ class SiteMode(TorchFunctionMode):
             self._cuts.see_nodes(func, args, kwargs, result, (start, end))
         else:
             self._cuts.see(func, args, kwargs, result)
-            if getattr(func, "__name__", "") == "register_hook":
-                self.hooked += edges(args[:1])
-        for witness in self._witnesses.of(getattr(func, "__name__", ""), args, kwargs):
-            line = line or self._caller.line(sys._getframe(1))
-            witness.see(func.__name__, args, kwargs, result, line)
+        name = getattr(func, "__name__", "")
+        if name in self._witnessed:
+            for witness in self._witnesses.of(name, args, kwargs):
+                line = line or self._caller.line(sys._getframe(1))
+                witness.see(name, args, kwargs, result, line)
+        elif name == "register_hook":
+            self.hooked += edges(args[:1])
         return result
 
     def _note(self, start: int, end: int, line: Line | None) -> None:

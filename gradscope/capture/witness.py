@@ -35,15 +35,14 @@ class Witnesses:
     def __init__(self, witnesses: tuple[Witness, ...]) -> None:
         self._witnesses = witnesses
         self._places = _places_by_name(tuple(witness.names for witness in witnesses))
+        self.names = self._places.keys()
+        """Of all functions that somebody wants to know of."""
 
     def of(
         self, name: str, args: tuple[object, ...], kwargs: Mapping[str, object] | None
     ) -> list[Witness]:
-        """Return who wants to know of a call."""
-        places = self._places.get(name)
-        if places is None:
-            return []
-        witnesses = [self._witnesses[place] for place in places]
+        """Return who wants to know of a call of one of these names."""
+        witnesses = [self._witnesses[place] for place in self._places[name]]
         return [witness for witness in witnesses if witness.wants(name, args, kwargs)]
 
 
