@@ -1,0 +1,109 @@
+"""A loss without a graph is reported at the line that cut it (GS501)."""
+
+import pytest
+
+from tests.rules.inspecting import only
+from tests.rules.raising import HEAD, check
+
+NO_GRAPH = {
+    "detached": """
+def loss_fn(output, target):
+    return F.mse_loss(output.detach(), target)  # <-
+""",
+    "data": """
+def loss_fn(output, target):
+    error = output.data - target  # <-
+    return error.square().mean()
+""",
+    "argmax": """
+def loss_fn(output, target):
+    chosen = output.argmax(-1).float()  # <-
+    return (chosen - target[:, 0]).abs().mean()
+""",
+    "rebuilt from a number": """
+def loss_fn(output, target):
+    value = F.mse_loss(output, target).item()  # <-
+    return torch.tensor(value)
+""",
+    "rebuilt from tensors": """
+def loss_fn(output, target):
+    terms = [F.mse_loss(output, target), output.abs().mean()]
+    return torch.tensor(terms).sum()  # <-
+""",
+    "by numpy": """
+def loss_fn(output, target):
+    error = output.detach().numpy() - target.numpy()  # <-
+    return torch.from_numpy(error).square().mean()
+""",
+    "no_grad around all": """
+def compute_loss(model, batch):
+    with torch.no_grad():  # <-
+        output = model(batch[0])  # also
+        return F.mse_loss(output, batch[1])
+""",
+    "no_grad around the loss": """
+def compute_loss(model, batch):
+    output = model(batch[0])
+    with torch.no_grad():  # <-
+        loss = F.mse_loss(output, batch[1])  # also
+    return loss
+""",
+    "decorated": """
+@torch.no_grad()
+def evaluate(model, batch):
+    return F.mse_loss(model(batch[0]), batch[1])  # also
+
+def compute_loss(model, batch):
+    return evaluate(model, batch)  # <-
+""",
+    "inference mode": """
+def compute_loss(model, batch):
+    with torch.inference_mode():
+        output = model(batch[0])  # <-
+        return F.mse_loss(output, batch[1])
+""",
+    "its own backward": """
+def compute_loss(model, batch):
+    output = model(batch[0]).detach()  # <-
+    loss = F.mse_loss(output, batch[1])
+    loss.backward()  # also
+    return loss
+""",
+    "in the model": """
+class Cut(Net):
+    def forward(self, x):
+        return super().forward(x).detach()  # <-
+model = Cut()
+loss_fn = F.mse_loss
+""",
+    "requires_grad_ on the loss": """
+def loss_fn(output, target):
+    loss = F.mse_loss(output.detach(), target)  # <-
+    return loss.requires_grad_()
+""",
+    "a new tensor that requires grad": """
+def loss_fn(output, target):
+    loss = F.mse_loss(output, target)
+    return torch.tensor(loss.item(), requires_grad=True)  # <-
+""",
+}
+
+
+@pytest.mark.filterwarnings("ignore:Converting a tensor")
+@pytest.mark.parametrize("text", NO_GRAPH.values(), ids=NO_GRAPH)
+def test_a_loss_without_a_graph_points_to_what_cut_it(inspect_file, text):
+    finding = check(inspect_file, "GS501", text)
+    assert finding.severity == "error"
+    assert "no graph" in finding.message
+
+
+def test_a_frozen_model_points_to_where_it_is_made(inspect_file):
+    report = inspect_file(HEAD + "model.requires_grad_(False)\nloss_fn = F.mse_loss\n")
+    finding = only(report.findings, "GS501")
+    assert finding.location.source == "self.a, self.b = nn.Linear(4, 8), nn.Linear(8, 2)"
+    assert "none of the 4 parameters requires grad" in finding.message
+
+
+def test_frozen_parts_are_no_finding(inspect_file):
+    report = inspect_file(HEAD + "model.a.requires_grad_(False)\nloss_fn = F.mse_loss\n")
+    assert "GS501" not in {one.rule for one in report.findings}
