@@ -52,6 +52,9 @@ class Finding:
     evidence: tuple[tuple[str, float | str | bool | None], ...] = ()
     """The measured numbers, and the limits they crossed, by name."""
     remedy: str
+    caused_by: tuple[str, ...] = ()
+    """Rules whose findings about the same parameters, if there are any, explain this one; beside
+    what rules explain in general."""
     consequences: tuple[Consequence, ...] = ()
     fingerprint: str
     """Stays the same from run to run: holds no number."""

@@ -1,7 +1,7 @@
 """Judges a recording by the rules: the worst first, and consequences with their cause."""
 
 import dataclasses
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping
 from fnmatch import fnmatchcase
 
 from gradscope.errors import GradscopeError
@@ -70,26 +70,36 @@ def check_settings(settings: Settings) -> None:
 def with_consequences(findings: Iterable[Finding]) -> list[Finding]:
     """Return the root causes, with what they explain attached to them."""
     remaining = list(findings)
-    causes = {rule.code: rule.explains for rule in RULES}
-    explained: dict[int, list[Finding]] = {}
-    roots = []
+    causes: dict[int, Finding] = {}
     for finding in remaining:
-        cause = next(
-            (
-                other
-                for other in remaining
-                if other is not finding
-                and finding.rule.startswith(causes.get(other.rule) or ("-",))
-                and not other.rule.startswith(causes.get(finding.rule) or ("-",))
-                and _overlap(other, finding)
-            ),
-            None,
-        )
-        if cause is None:
-            roots.append(finding)
-        else:
-            explained.setdefault(id(cause), []).append(finding)
-    return [_attach(root, explained) for root in roots]
+        for other in remaining:
+            leads_back = any(one is finding for one in _chain(other, causes))
+            if not leads_back and _explains(other, finding) and _overlap(other, finding):
+                causes[id(finding)] = other
+                break
+    explained: dict[int, list[Finding]] = {}
+    for finding in remaining:
+        if id(finding) in causes:
+            explained.setdefault(id(causes[id(finding)]), []).append(finding)
+    return [_attach(one, explained) for one in remaining if id(one) not in causes]
+
+
+def _chain(finding: Finding, causes: Mapping[int, Finding]) -> Iterator[Finding]:
+    """Yield a finding, its cause, the cause of that, and so on."""
+    one: Finding | None = finding
+    while one is not None:
+        yield one
+        one = causes.get(id(one))
+
+
+def _explains(cause: Finding, finding: Finding) -> bool:
+    """Return whether a finding is of a kind that explains the other; its own word comes first."""
+    if cause.rule in finding.caused_by or finding.rule in cause.caused_by:
+        return cause.rule in finding.caused_by
+    explains = {rule.code: rule.explains for rule in RULES}
+    return finding.rule.startswith(explains.get(cause.rule) or ("-",)) and not (
+        cause.rule.startswith(explains.get(finding.rule) or ("-",))
+    )
 
 
 def _attach(root: Finding, explained: dict[int, list[Finding]]) -> Finding:

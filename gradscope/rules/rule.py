@@ -54,6 +54,7 @@ class Rule(ABC):
         evidence: Evidence | None = None,
         count: int = 1,
         step: int | None = 0,
+        caused_by: Iterable[str] = (),
     ) -> Finding:
         """Return a finding of this rule.
 
@@ -70,6 +71,7 @@ class Rule(ABC):
             evidence: Measured numbers and the limits that they crossed.
             count: How many things, by what the rule counts.
             step: The first step that shows it.
+            caused_by: Rules whose findings about these parameters explain this one.
         """
         location = case.site(site) if isinstance(site, int) else site
         indices = list(dict.fromkeys(parameters))
@@ -89,6 +91,7 @@ class Rule(ABC):
             count=count,
             evidence=tuple((evidence or {}).items()),
             remedy=remedy,
+            caused_by=tuple(caused_by),
             fingerprint=_fingerprint(self.code, location, case.recording.target.root, explained),
         )
 

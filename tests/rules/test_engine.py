@@ -359,6 +359,28 @@ def test_a_rule_does_not_explain_its_own_findings(recording, monkeypatch):
     assert rules_found(recording) == ["GS501", "GS501"]
 
 
+def test_a_finding_names_the_cause_itself_where_rules_may_explain_each_other(recording):
+    plan(GS203=[{"parameters": [0], "caused_by": ("GS501",)}], GS501=[{"parameters": [0]}])
+    (cause,) = judge(recording).findings
+    assert cause.rule == "GS501"
+    assert [one.rule for one in cause.consequences] == ["GS203"]
+
+
+def test_a_cause_that_a_finding_names_is_about_the_same_parameters(recording):
+    plan(GS203=[{"parameters": [0], "caused_by": ("GS501",)}], GS501=[{"parameters": [2]}])
+    assert rules_found(recording) == ["GS501", "GS203"]
+
+
+def test_findings_that_explain_one_another_in_a_ring_are_not_lost(recording):
+    plan(
+        GS101=[{"caused_by": ("GS501",)}],
+        GS201=[{"caused_by": ("GS101",)}],
+        GS501=[{"caused_by": ("GS201",)}],
+    )
+    (cause,) = judge(recording).findings
+    assert len(cause.consequences) == 2
+
+
 def test_an_ignored_cause_leaves_its_consequences_listed(recording):
     plan(GS201=[{"parameters": [0]}], GS203=[{"parameters": [0]}])
     assert rules_found(recording, ignore=("GS201",)) == ["GS203"]
