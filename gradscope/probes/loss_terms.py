@@ -31,7 +31,7 @@ class _Term(NamedTuple):
 def examine_loss_terms(scene: Scene) -> str | None:
     """Note the gradients of the terms, where the loss is given with two terms or more."""
     if scene.terms < 2:
-        return "the loss is not given as named terms"
+        return None
     if scene.opaque or not scene.reruns:
         return "the forward is not run again"
     try:
@@ -42,7 +42,7 @@ def examine_loss_terms(scene: Scene) -> str | None:
     except RuntimeError as error:  # as under a reentrant checkpoint
         return f"backward raised when it was run again: {str(error).splitlines()[0]}"
     if len(terms) < 2:
-        return "fewer than two of the named terms are part of the loss"
+        return None
     lines = _lines(scene, outcome, [term.value for term in terms])
     for term, line in zip(terms, lines, strict=True):
         scene.assembler.note(

@@ -4,7 +4,6 @@ from collections import Counter
 
 from gradscope.recording.records import (
     ParameterRecord,
-    Reach,
     Recording,
     Site,
     TensorStat,
@@ -19,6 +18,8 @@ from gradscope.report.rows import (
     TensorRow,
     WidestPoint,
 )
+
+_NOT_SEEN = "no backward was measured"
 
 
 def parameter_rows(view: StepView) -> tuple[ParameterRow, ...]:
@@ -76,7 +77,6 @@ def _parameter_row(
     view: StepView, parameter: ParameterRecord, *, depth: int | None, site: Site | None
 ) -> ParameterRow:
     stat = view.parameter_stats.get(parameter.index)
-    unseen: Reach = "none" if parameter.requires_grad else "frozen"
     return ParameterRow(
         index=parameter.index,
         name=parameter.name,
@@ -88,8 +88,8 @@ def _parameter_row(
         device=parameter.device,
         numel=parameter.numel,
         requires_grad=parameter.requires_grad,
-        reach=stat.reach if stat else unseen,
-        reason=stat.reason if stat else "the recording has no measurement of it",
+        reach=stat.reach if stat else "unknown" if parameter.requires_grad else "frozen",
+        reason=stat.reason if stat else _NOT_SEEN,
         grad=stat.gradient if stat else None,
         weight_norm=stat.weight_norm if stat else None,
         update_norm=stat.update_norm if stat else None,
@@ -198,6 +198,7 @@ def summarise(
         zero=reach["zero"],
         none=reach["none"],
         frozen=reach["frozen"],
+        unknown=reach["unknown"],
         numel=sum(row.numel for row in parameters),
         trainable_numel=sum(row.numel for row in trainable),
         nonfinite_parameters=sum(bool(row.grad and row.grad.nonfinite) for row in parameters),

@@ -73,7 +73,8 @@ def vertex_label(vertex: Vertex) -> str:
 def _fate(vertex: Vertex) -> str:
     if vertex.grad_norm is not None:
         return f"gradient {figure(vertex.grad_norm, UNICODE)}"
-    return "frozen" if vertex.reach == "frozen" else "no gradient"
+    words = {"frozen": "frozen", "unknown": "not measured"}
+    return words.get(vertex.reach or "", "no gradient")
 
 
 def _link(link: Link) -> str:

@@ -45,7 +45,7 @@ class Vertex:
     """The recording's nodes that it stands for; none where backward does not lead to it."""
     grad_norm: float | None
     """Over the gradients of a parameter, or of all parameters in a module."""
-    reach: Reach | None = None
+    reach: Reach | Literal["unknown"] | None = None
     """Of a parameter."""
 
 

@@ -73,6 +73,7 @@ def _summary(report: Report) -> str:
             for count, what in (
                 (summary.zero, "zero"),
                 (summary.none, "without"),
+                (summary.unknown, "not measured"),
                 (summary.frozen, "frozen"),
                 (summary.nonfinite_parameters, "non-finite"),
             )

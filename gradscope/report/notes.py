@@ -13,6 +13,7 @@ def parameter_counts(report: Report) -> str:
     summary = report.summary
     troubles = (
         (summary.none, "without a gradient"),
+        (summary.unknown, "not measured"),
         (summary.nonfinite_parameters, "non-finite"),
         (summary.zero, "zero"),
     )

@@ -66,6 +66,7 @@ def summary_object(report: Report) -> Object:
             "zero": summary.zero,
             "none": summary.none,
             "frozen": summary.frozen,
+            "unknown": summary.unknown,
             "nonfinite": summary.nonfinite_parameters,
             "numel": summary.numel,
             "trainable_numel": summary.trainable_numel,

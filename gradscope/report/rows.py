@@ -5,6 +5,7 @@ As in the records, `None`, `0.0` and NaN are three different values: not measure
 
 import math
 from dataclasses import dataclass
+from typing import Literal
 
 from gradscope.recording.records import GradientStat, NodeKind, Reach, Site
 
@@ -27,7 +28,8 @@ class ParameterRow:
     device: str
     numel: int
     requires_grad: bool
-    reach: Reach
+    reach: Reach | Literal["unknown"]
+    """Unknown where no backward was seen to its end."""
     reason: str | None
     """Why there is no gradient, where `grad` is None."""
     grad: GradientStat | None
@@ -184,6 +186,8 @@ class Summary:
     none: int
     """Parameters that require grad and got none."""
     frozen: int
+    unknown: int
+    """Parameters that require grad, of a step without a measured backward."""
     numel: int
     """Elements of all parameters."""
     trainable_numel: int

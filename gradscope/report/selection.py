@@ -14,7 +14,7 @@ from gradscope.report.view import SortKey, ViewOptions
 
 Row = TypeVar("Row", ParameterRow, TensorRow)
 GroupKind = Literal["non-finite", "none", "unmeasured", "zero", "largest", "smallest"]
-"""`unmeasured`: backward delivered a gradient of which there are no numbers."""
+"""`unmeasured`: backward delivered a gradient of which there are no numbers, or was not seen."""
 _Key = Callable[[Row], tuple[float | str, ...]]
 
 

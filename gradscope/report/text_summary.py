@@ -77,6 +77,7 @@ def _parameters(report: Report) -> Text:
     for count, what, style in (
         (summary.zero, "zero", "magenta"),
         (summary.none, "without gradient", "magenta"),
+        (summary.unknown, "not measured", "dim"),
         (summary.frozen, "frozen", "dim"),
     ):
         if count:

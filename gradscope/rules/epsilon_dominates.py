@@ -58,11 +58,7 @@ class EpsilonDominates(Rule):
 
     def obstacle(self, case: Case) -> str | None:
         """Return why this rule cannot judge the recording."""
-        optimizers = Optimizers(case)
-        if optimizers.obstacle() is not None or optimizers.targets is None:
-            return optimizers.obstacle()
-        is_adaptive = optimizers.targets.family == "adaptive"
-        return None if is_adaptive else f"{optimizers.targets.class_name} has no such epsilon"
+        return Optimizers(case).obstacle()
 
     def check(self, case: Case) -> Iterator[Finding]:
         """Yield a finding if most elements are below epsilon."""
@@ -113,8 +109,9 @@ class EpsilonDominates(Rule):
 
 
 def _epsilons(optimizers: Optimizers) -> dict[int, float]:
-    """Return the epsilon of every weight matrix in the target's optimizer."""
-    groups = () if optimizers.targets is None else optimizers.targets.groups
+    """Return the epsilon of every weight matrix, where the target's optimizer has one."""
+    target = optimizers.targets
+    groups = () if target is None or target.family != "adaptive" else target.groups
     parameters = optimizers.case.recording.parameters
     return {
         index: group.epsilon

@@ -165,7 +165,7 @@ def test_recording_without_a_step_makes_a_report_that_says_so(recording):
         recording, steps=(), parameter_stats=(), tensor_stats=(), nodes=(), edges=(), calls=()
     )
     report = Report.from_recording(bare)
-    assert [row.reach for row in report.parameters] == ["none"] * 4 + ["frozen"]
+    assert [row.reach for row in report.parameters] == ["unknown"] * 4 + ["frozen"]
     assert report.parameters[0].reason
     assert report.summary.grad_norm is None and report.summary.loss is None
     assert report.graph.widest is None and report.graph.depth == 0

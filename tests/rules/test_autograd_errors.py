@@ -10,6 +10,8 @@ from torch import Tensor, nn
 import gradscope
 from gradscope.errors import UserCodeError
 from gradscope.recording.evidence.autograd_error import AutogradErrorRecord
+from gradscope.report.concise import render_concise
+from gradscope.report.view import ViewOptions
 
 
 class Broken(nn.Module):
@@ -27,9 +29,15 @@ def test_the_report_holds_the_structure_and_no_gradient():
     model = Broken()
     report = gradscope.inspect(model, torch.randn(2, 4), lambda y: y.sum())
     assert {node.operation for node in report.recording.nodes} >= {"ExpBackward0", "AddBackward0"}
-    assert all(row.grad is None and row.reach == "none" for row in report.parameters)
+    assert all(row.grad is None and row.reach == "unknown" for row in report.parameters)
     assert report.recording.parameter_stats == ()
-    assert json.loads(report.to_json())["findings"][0]["rule"] == "GS503"
+    told = json.loads(report.to_json())
+    assert told["findings"][0]["rule"] == "GS503"
+    assert (told["summary"]["parameters"]["none"], told["summary"]["parameters"]["unknown"]) == (
+        0,
+        2,
+    )
+    assert "2 parameters (2 not measured)" in render_concise(report, ViewOptions())
     assert model.linear.weight.grad is None
     assert any("RuntimeError" in note.reason for note in report.skipped)
     assert all("no such examination" not in skipped.reason for skipped in report.rules.skipped)
