@@ -172,7 +172,7 @@ def _too_large(record: NonfiniteRecord, plain: str, function: str) -> Cause | No
         )
     else:
         remedy = "normalise the inputs or the activations: they grow on their way to this line"
-    return Cause(function=function, reason=reason, remedy=remedy, evidence=evidence)
+    return Cause(function=function, reason=reason, remedy=remedy, evidence=evidence, by_growth=True)
 
 
 def _magnitude(operand: OperandRecord) -> float:

@@ -33,7 +33,7 @@ def gradient_breaks(case: Case) -> tuple[GradientBreak, ...]:
                     blamed.setdefault(ref, []).append(node)
     broken: dict[int, list[TensorRef]] = {}
     for ref, nodes in blamed.items():
-        singular = [node for node in nodes if _is_singular(stats, node)]
+        singular = [node for node in nodes if is_singular(stats, node)]
         for node in singular or nodes:
             broken.setdefault(node.index, []).append(ref)
     found = [_break(case, case.recording.nodes[node], refs) for node, refs in broken.items()]
@@ -53,7 +53,7 @@ def _break(case: Case, node: NodeRecord, broken: list[TensorRef]) -> GradientBre
     )
 
 
-def _is_singular(stats: dict[TensorRef, ForwardStat], node: NodeRecord) -> bool:
+def is_singular(stats: dict[TensorRef, ForwardStat], node: NodeRecord) -> bool:
     """Return whether an operation's own values say that its derivative is infinite."""
     singularity = SINGULARITIES.get(plain_name(node.operation))
     output = stats.get(TensorRef(node=node.index, slot=0))

@@ -5,46 +5,28 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import ClassVar
 
-from gradscope.recording.evidence.nonfinite import NonfiniteRecord
 from gradscope.recording.finding import Finding, Severity
 from gradscope.rules.case import Case
-from gradscope.rules.forward_causes import cause_in_forward
-from gradscope.rules.gradient_breaks import forward_inputs, forward_stats, gradient_breaks
+from gradscope.rules.forward_origins import ForwardOrigin, forward_origins
 from gradscope.rules.rule import Rule
 from gradscope.rules.upstream import line_of
-
-_OWNERS = {
-    "parameter": "parameter {}",
-    "buffer": "buffer {}",
-    "batch": "the batch",
-    "tensor": "a tensor made before the forward",
-}
-_OWNERS_REMEDY = {
-    "parameter": "initialise it (torch.empty leaves whatever was in memory), or look for the step "
-    "or checkpoint that broke it",
-    "buffer": "look for what writes to it: running statistics keep a NaN for good",
-    "batch": "clean the data: torch.nan_to_num, or drop rows for which torch.isfinite is false",
-    "tensor": "look at how it was made, and check it with torch.isfinite",
-}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NonFiniteForward(Rule):
-    """NaN or infinity made in the forward, in the loss or in what its gradient is made of.
+    """NaN or infinity made in the forward, which the loss becomes too.
 
     What it finds:
         The first operation of the forward that makes NaN or infinity of finite numbers, where that
-        reaches the loss or spoils gradients; or the parameter, buffer or batch that holds such
-        numbers from the start.
+        reaches the loss; or the parameter, buffer or batch that holds such numbers from the start.
+        Where the loss stays finite and only gradients break on such numbers, it is GS103's finding.
 
     Why it matters:
         A loss of NaN teaches nothing, and its gradients turn every weight into NaN with one step.
-        NaN in rows that are thrown away later does so too: the gradient of zero that these rows
-        get is multiplied by NaN.
 
     How it is measured:
-        If the loss or a gradient is not finite, the forward is run again from the same random
-        state, and the operands of every operation are compared with what it returns. An infinity
+        If the loss is not finite, the forward is run again from the same random state, and the
+        operands of every operation are compared with what it returns. An infinity
         written on purpose, as the -inf of a mask that softmax turns into zero, is none of these.
         NaN that was made of an earlier infinity is told with the operation that made the infinity.
 
@@ -67,6 +49,7 @@ class NonFiniteForward(Rule):
     name: ClassVar[str] = "non-finite-forward"
     level: ClassVar[Severity] = "error"
     explains: ClassVar[tuple[str, ...]] = (
+        "GS101",
         "GS102",
         "GS103",
         "GS105",
@@ -82,63 +65,26 @@ class NonFiniteForward(Rule):
         "GS604",
     )
 
-    def obstacle(self, case: Case) -> str | None:
-        """Only what is broken needs the search."""
-        if _loss_word(case) or not _broken_parameters(case):
-            return None
-        return case.examination_obstacle("non-finite")
-
     def check(self, case: Case) -> Iterator[Finding]:
-        """Yield a finding for every origin of what is not finite."""
-        records = {one.index: one for one in case.recording.evidence_of(NonfiniteRecord)}
-        lost = [one for one in records.values() if one.reaches_loss]
-        mattering = lost or [one for one in records.values() if _spoils_gradients(case, one)]
-        by_line: dict[int | None, list[NonfiniteRecord]] = {}
-        for one in mattering:
-            root = _root(records, one)
-            by_line.setdefault(_line(case, root), []).append(one)
-        for ones in by_line.values():
-            yield self._finding(case, records, ones[0])
-        if not lost and (loss := _loss_word(case)):
+        """Yield a finding for every origin of a loss that is not finite."""
+        loss = loss_word(case)
+        lost = [one for one in case.shared(forward_origins) if one.seen.reaches_loss]
+        for origin in lost:
+            yield self._finding(case, origin, loss or "not finite")
+        if loss and not lost:
             yield self._unlocated(case, loss)
 
-    def _finding(
-        self, case: Case, records: dict[int, NonfiniteRecord], seen: NonfiniteRecord
-    ) -> Finding:
-        root = _root(records, seen)
-        if root.source in _OWNERS:
-            message, remedy = _owned(root), _OWNERS_REMEDY[root.source]
-            evidence: dict[str, float | str | bool | None] = {}
-        else:
-            cause = cause_in_forward(root)
-            message = f"{cause.function} makes {root.makes}{cause.reason}"
-            remedy, evidence = cause.remedy, dict(cause.evidence)
-        parameters = _broken_parameters(case)
-        loss = _loss_word(case)
-        outcome = f"the loss is {loss}" if loss else _gradients(len(parameters))
-        site = _mask(records, root) if root.blocked_rows else _line(case, root)
-        later = None
-        if seen.site != site:
-            what = "takes it in" if seen is root and root.source in _OWNERS else "makes NaN of it"
-            later = case.related(seen.site, f"{seen.operation.strip('_')} {what}")
-        module = None
-        if root.tensor is not None:
-            module = case.module_of(case.recording.nodes[root.tensor.node])
+    def _finding(self, case: Case, origin: ForwardOrigin, loss: str) -> Finding:
         return self.finding(
             case,
-            message=f"{message}; {outcome}",
-            remedy=remedy,
-            site=site,
-            related=(later,),
-            parameters=parameters,
-            modules=(module,) if module else (),
-            evidence={
-                "operation": root.operation,
-                "nonfinite_elements": root.broken,
-                "reaches_loss": seen.reaches_loss,
-                "parameters": len(parameters),
-                **evidence,
-            },
+            message=f"{origin.made}; the loss is {loss}",
+            remedy=origin.cause.remedy,
+            site=origin.site,
+            related=(origin.taken_in(case),),
+            parameters=_broken_parameters(case),
+            modules=origin.modules(case),
+            evidence=origin.evidence,
+            caused_by=("GS101",) if origin.cause.by_growth else (),
         )
 
     def _unlocated(self, case: Case, loss: str) -> Finding:
@@ -154,43 +100,7 @@ class NonFiniteForward(Rule):
         )
 
 
-def _root(records: dict[int, NonfiniteRecord], one: NonfiniteRecord) -> NonfiniteRecord:
-    """Return what made the infinity of which an operation made NaN, unless that was meant."""
-    if one.blocked_rows or one.because_of is None:
-        return one
-    earlier = records.get(one.because_of)
-    meant = earlier is None or earlier.source in ("constant", "buffer", "tensor")
-    return one if meant or earlier is None else _root(records, earlier)
-
-
-def _mask(records: dict[int, NonfiniteRecord], softmax: NonfiniteRecord) -> int | None:
-    """Return the line that wrote -inf into scores, else that of their softmax."""
-    mask = None if softmax.because_of is None else records.get(softmax.because_of)
-    writes = mask is not None and mask.source == "constant" and mask.tensor is not None
-    return mask.site if mask is not None and writes else softmax.site
-
-
-def _line(case: Case, root: NonfiniteRecord) -> int | None:
-    """Return the line of an operation, of a parameter the one that made it."""
-    for parameter in case.recording.parameters:
-        if root.source == "parameter" and parameter.name == root.name:
-            return root.site if parameter.site is None else parameter.site
-    if root.site is not None or root.tensor is None:
-        return root.site
-    return line_of(case, case.recording.nodes[root.tensor.node])
-
-
-def _owned(root: NonfiniteRecord) -> str:
-    owner = _OWNERS[root.source].format(root.name)
-    elements = "1 element" if root.broken == 1 else f"{root.broken} elements"
-    return f"{owner} holds {root.makes} in {elements} before the forward begins"
-
-
-def _gradients(count: int) -> str:
-    return "1 gradient is not finite" if count == 1 else f"{count} gradients are not finite"
-
-
-def _loss_word(case: Case) -> str | None:
+def loss_word(case: Case) -> str | None:
     """Return how a loss that is not finite is written, None for another one."""
     loss = None if case.first.step is None else case.first.step.loss
     if loss is None or math.isfinite(loss):
@@ -204,31 +114,3 @@ def _broken_parameters(case: Case) -> tuple[int, ...]:
         for stat in case.first.parameter_stats.values()
         if stat.gradient is not None and stat.gradient.nonfinite
     )
-
-
-def _spoils_gradients(case: Case, record: NonfiniteRecord) -> bool:
-    """Return whether NaN of the forward is what a gradient broke on."""
-    if record.makes != "NaN" or (record.tensor is None and record.source not in _OWNERS):
-        return False
-    after = None if record.tensor is None else _after(case, record.tensor.node)
-    stats = case.shared(forward_stats)
-    broken = {ref.node for ref, stat in stats.items() if stat.nonfinite}
-    return any(
-        one.parameters
-        and (after is None or one.node.index in after)
-        and not broken.isdisjoint(
-            {one.node.index, *(ref.node for ref in forward_inputs(case, one.node.index))}
-        )
-        for one in case.shared(gradient_breaks)
-    )
-
-
-def _after(case: Case, node: int) -> set[int]:
-    """Return a node and those that its output led to."""
-    waiting, seen = [node], {node}
-    while waiting:
-        for user in case.users.get(waiting.pop(), ()):
-            if user not in seen:
-                seen.add(user)
-                waiting.append(user)
-    return seen

@@ -7,6 +7,7 @@ from typing import ClassVar
 from gradscope.recording.finding import Finding, RelatedLocation, Severity
 from gradscope.recording.records import NodeRecord
 from gradscope.rules.case import Case
+from gradscope.rules.forward_origins import ForwardOrigin, forward_origins
 from gradscope.rules.gradient_breaks import GradientBreak, gradient_breaks
 from gradscope.rules.nonfinite_causes import Cause, cause_of_break, what_it_is
 from gradscope.rules.rule import Rule
@@ -15,11 +16,12 @@ from gradscope.rules.upstream import line_of
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NonFiniteGradient(Rule):
-    """NaN or infinity in a gradient, made by the backward of one operation.
+    """NaN or infinity in a gradient although the loss is finite.
 
     What it finds:
         The operation whose backward is given finite gradients and returns NaN or infinity, where
-        this spoils the gradient of a parameter.
+        this spoils the gradient of a parameter; and NaN of the forward that a mask or a selection
+        keeps out of the loss, but not out of backward.
 
     Why it matters:
         One NaN in a gradient makes every weight NaN that the optimizer's step touches, for good.
@@ -28,8 +30,10 @@ class NonFiniteGradient(Rule):
     How it is measured:
         The gradient of every tensor is counted for elements that are not finite. In the order of
         backward, an operation breaks the gradient if all that it is given is finite, and something
-        that it returns is not. Infinities that a later operation turns into zeros again, as that
-        of sqrt(0) behind a ReLU, reach no parameter and are no finding.
+        that it returns is not. Where the operation multiplied by NaN of the forward, the forward is
+        run again, and the finding names the line that made the NaN. Infinities that a later
+        operation turns into zeros again, as that of sqrt(0) behind a ReLU, reach no parameter and
+        are no finding.
 
     How to fix it:
         Keep the argument away from the point at which the derivative is infinite: a small number
@@ -50,6 +54,7 @@ class NonFiniteGradient(Rule):
     name: ClassVar[str] = "non-finite-gradient"
     level: ClassVar[Severity] = "error"
     explains: ClassVar[tuple[str, ...]] = (
+        "GS101",
         "GS102",
         "GS105",
         "GS106",
@@ -70,12 +75,36 @@ class NonFiniteGradient(Rule):
 
     def check(self, case: Case) -> Iterator[Finding]:
         """Yield a finding for every line whose backward breaks a gradient."""
+        origins = [one for one in case.shared(forward_origins) if one.breaks]
+        for origin in origins:
+            yield self._of_forward(case, origin)
+        told = {one.node.index for origin in origins for one in origin.breaks}
         by_line: dict[int | None, list[GradientBreak]] = {}
         for one in case.shared(gradient_breaks):
-            if one.parameters:
+            if one.parameters and one.node.index not in told:
                 by_line.setdefault(line_of(case, one.node), []).append(one)
         for site, breaks in by_line.items():
             yield self._finding(case, site, breaks)
+
+    def _of_forward(self, case: Case, origin: ForwardOrigin) -> Finding:
+        """Return the finding where gradients break on NaN that the loss does not see."""
+        parameters = {parameter for one in origin.breaks for parameter in one.parameters}
+        spoilt = "1 gradient is" if len(parameters) == 1 else f"{len(parameters)} gradients are"
+        here = line_of(case, origin.breaks[0].node)
+        broken = case.related(here, "here backward meets it first")
+        taken_in = origin.taken_in(case)
+        return self.finding(
+            case,
+            message=f"{origin.made}; the loss is finite, but {spoilt} not",
+            remedy=origin.cause.remedy,
+            site=origin.site,
+            related=(taken_in, None if here in (origin.site, origin.seen.site) else broken),
+            parameters=sorted(parameters),
+            modules=origin.modules(case),
+            evidence={**origin.evidence, "parameters": len(parameters)},
+            count=len(parameters),
+            caused_by=("GS101",) if origin.cause.by_growth else (),
+        )
 
     def _finding(self, case: Case, site: int | None, breaks: list[GradientBreak]) -> Finding:
         first = breaks[0]
@@ -97,6 +126,7 @@ class NonFiniteGradient(Rule):
                 **cause.evidence,
             },
             count=len(parameters),
+            caused_by=("GS101",) if cause.by_growth else (),
         )
 
 

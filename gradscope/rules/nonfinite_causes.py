@@ -6,7 +6,12 @@ from dataclasses import dataclass
 from gradscope.recording.evidence.forward_stat import ForwardStat
 from gradscope.recording.records import GradientStat, NodeRecord, TensorRef
 from gradscope.rules.case import Case
-from gradscope.rules.gradient_breaks import GradientBreak, forward_inputs, forward_stats
+from gradscope.rules.gradient_breaks import (
+    GradientBreak,
+    forward_inputs,
+    forward_stats,
+    is_singular,
+)
 from gradscope.rules.singularities import LARGEST, SINGULARITIES, Singularity, plain_name
 
 _WHERE_DIVISION = (
@@ -29,6 +34,8 @@ class Cause:
     """Goes on after what was made; empty where nothing more is known."""
     remedy: str
     evidence: Mapping[str, float | str | bool | None]
+    by_growth: bool = False
+    """Whether numbers grew until they did not fit into their type."""
 
 
 def what_it_is(gradient: GradientStat) -> str:
@@ -43,10 +50,23 @@ def cause_of_break(case: Case, one: GradientBreak) -> Cause:
     output = stats.get(TensorRef(node=node.index, slot=0))
     inputs = [stats[ref] for ref in forward_inputs(case, node.index) if ref in stats]
     singularity = SINGULARITIES.get(plain_name(node.operation))
-    if singularity is not None and not any(stat.nonfinite for stat in inputs):
+    overflow = _overflow(case, one, function_name(node))
+    finite = not any(stat.nonfinite for stat in inputs)
+    if singularity is not None and finite and (overflow is None or is_singular(stats, node)):
         return _singular(case, node, singularity, output, inputs)
     broken = sum(stat.nonfinite for stat in (*inputs, *([output] if output else [])))
     function = function_name(node)
+    if finite and inputs and output is not None and output.nonfinite:
+        return Cause(
+            function=function,
+            reason=(
+                f": its result is not finite at {output.nonfinite} of {output.numel} elements, and "
+                "backward multiplies by it"
+            ),
+            remedy=remedy_before_where(case, node.index, function)
+            or "keep its argument where the result is finite, as by clamp(max=...)",
+            evidence={"nonfinite_in_forward": output.nonfinite, "maximum": inputs[0].maximum},
+        )
     if broken:
         return Cause(
             function=function,
@@ -54,7 +74,7 @@ def cause_of_break(case: Case, one: GradientBreak) -> Cause:
             remedy="find the operation of the forward that made them; they multiply into gradients",
             evidence={"nonfinite_in_forward": broken},
         )
-    return _overflow(case, one, function) or _unknown(function)
+    return overflow or _unknown(function)
 
 
 def function_name(node: NodeRecord) -> str:
@@ -90,12 +110,20 @@ def _singular(
             )
     if inputs:
         evidence |= {"minimum": inputs[0].minimum, "maximum": inputs[0].maximum}
-    chosen = any(user.operation.startswith("WhereBackward") for user in case.consumers(node.index))
-    remedy = singularity.remedy
-    if chosen:
-        divides = singularity.function == "division"
-        remedy = _WHERE_DIVISION if divides else _WHERE.format(function=singularity.function)
-    return Cause(function=singularity.function, reason=reason, remedy=remedy, evidence=evidence)
+    chosen = remedy_before_where(case, node.index, singularity.function)
+    return Cause(
+        function=singularity.function,
+        reason=reason,
+        remedy=chosen or singularity.remedy,
+        evidence=evidence,
+    )
+
+
+def remedy_before_where(case: Case, node: int, function: str) -> str | None:
+    """Return the remedy for an operation whose result `torch.where` chooses from, else None."""
+    if not any(user.operation.startswith("WhereBackward") for user in case.consumers(node)):
+        return None
+    return _WHERE_DIVISION if function == "division" else _WHERE.format(function=function)
 
 
 def _overflow(case: Case, one: GradientBreak, function: str) -> Cause | None:
@@ -123,6 +151,7 @@ def _overflow(case: Case, one: GradientBreak, function: str) -> Cause | None:
             else "make the loss or the weights smaller: the gradient grows on its way back"
         ),
         evidence={"given_maximum": one.given.absolute_maximum, "largest": largest},
+        by_growth=True,
     )
 
 

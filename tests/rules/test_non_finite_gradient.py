@@ -93,6 +93,72 @@ def test_the_operation_is_named_whose_backward_breaks_the_gradient(forward, func
     assert set(found.parameters) == set(broken)
 
 
+class Pooling(nn.Module):
+    """Rows of zeros are exactly zero, and so they stay in a layer without a bias."""
+
+    def __init__(self):
+        super().__init__()
+        self.project, self.head = nn.Linear(6, 12, bias=False), nn.Linear(12, 3)
+
+    def forward(self, x):
+        h = self.project(x)
+        h = h.sign() * h.abs().sqrt()
+        return self.head(functional.normalize(h, dim=-1).mean(1)).square().mean()
+
+
+def test_a_singular_point_explains_that_gradients_grow_beside_it():
+    torch.manual_seed(0)
+    rows = torch.randn(8, 5, 6)
+    rows[:, 3:] = 0
+    (found,) = gradscope.inspect(Pooling(), rows).findings
+    assert found.rule == "GS103"
+    assert found.location.source == "h = h.sign() * h.abs().sqrt()"
+    assert {one.rule for one in found.consequences} == {"GS101"}
+
+
+def test_gradients_that_overflow_because_they_grow_are_a_consequence_of_it():
+    torch.manual_seed(0)
+    layers = [nn.Linear(16, 16, bias=False) for _ in range(8)]
+    for layer in layers:
+        nn.init.normal_(layer.weight, std=5e4)
+    deep = nn.Sequential(*layers)
+    (found,) = gradscope.inspect(deep, torch.randn(20, 16), lambda y, _: y.sum() * 1e-3).findings
+    assert found.rule == "GS101"
+    assert {one.rule for one in found.consequences} & {"GS103", "GS104"}
+
+
+def test_nan_that_a_where_leaves_out_of_the_loss_is_told_with_its_remedy():
+    def unit(model, h):
+        length = torch.relu(h).square().sum(-1, keepdim=True).mul(torch.arange(20)[:, None] > 3)
+        return torch.where(length > 0, length / length, 0).sum() + h.sum()
+
+    (found,) = inspect(unit).findings
+    assert found.rule == "GS103"
+    assert "division makes NaN: the denominator is 0 at 4 elements; the loss is" in found.message
+    assert "make the denominator safe before the division" in found.remedy
+
+
+def test_infinity_that_a_where_leaves_out_of_the_loss_is_told_by_its_operation():
+    def soft(model, h):
+        large = 100 * h + torch.arange(8) * 10
+        return torch.where(large > 80, h, large.exp().log1p()).sum()
+
+    (found,) = inspect(soft).findings
+    assert found.rule == "GS103"
+    assert "the backward of exp " in found.message
+    assert "its result is not finite at" in found.message
+
+
+def test_singular_points_of_their_own_lines_are_told_beside_nan_of_the_forward():
+    def two(model, h):
+        zero = torch.relu(h[:, :1]) * 0
+        broken = torch.where(zero > 0, zero / zero, 0)
+        return broken.sum() + h.sum() + same(model.second(h)).sqrt().sum()
+
+    found = [one for one in inspect(two).findings if one.rule == "GS103"]
+    assert {one.message.split()[0] for one in found} == {"division", "the"}
+
+
 def test_a_gradient_that_outgrows_half_precision_is_told_from_singular_points():
     found = only(inspect(lambda model, h: 1e6 * h.half().float().sum()).findings, "GS103")
     assert "it overflows float16, whose largest number is 65504, from elements up to 1e+06" in (
