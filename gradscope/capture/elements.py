@@ -34,7 +34,8 @@ def elements(tensor: Tensor) -> Elements:
         NotMeasurable: For meta tensors and subclasses whose elements are not reachable.
     """
     numel = tensor.numel()
-    stored = _strided(tensor.detach() if type(tensor) is Tensor else _unwrap(tensor.detach()))
+    tensor = tensor.detach()
+    stored = _strided(tensor if has_own_elements(tensor) else _unwrap(tensor))
     if stored.is_meta:
         raise NotMeasurable("a meta tensor has no elements")
     if stored.is_complex():
@@ -45,6 +46,12 @@ def elements(tensor: Tensor) -> Elements:
             repeats *= stored.shape[dim]
             stored = stored.narrow(dim, 0, 1)
     return Elements(stored, repeats, numel)
+
+
+def has_own_elements(tensor: Tensor) -> bool:
+    """Return whether torch's own kernels read the tensor, and not what its class dispatches to."""
+    kind = type(tensor)
+    return kind is Tensor or kind.__torch_dispatch__ is Tensor.__torch_dispatch__
 
 
 def _moduli(values: Tensor) -> Tensor:
@@ -72,8 +79,6 @@ def _unwrap(tensor: Tensor) -> Tensor:
         inner = getattr(tensor, attribute, None)
         if isinstance(inner, Tensor):
             return inner
-    if isinstance(tensor, torch.nn.Parameter):
-        return tensor.data
     raise NotMeasurable(f"a `{type(tensor).__name__}` does not show its elements")
 
 

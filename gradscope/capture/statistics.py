@@ -25,7 +25,7 @@ from gradscope.capture.arithmetic import (
     row_octaves,
     to_host,
 )
-from gradscope.capture.elements import NotMeasurable, elements, in_memory_order
+from gradscope.capture.elements import NotMeasurable, elements, has_own_elements, in_memory_order
 from gradscope.recording.records import GradientStat
 
 Key = tuple[int, int]
@@ -128,8 +128,7 @@ class Measurer:
     def add(self, key: Key, tensor: Tensor) -> None:
         """Measure a tensor now if it is large, or hold it if it is small."""
         size = tensor.numel()
-        is_plain = tensor.dtype in _REAL and tensor.layout is torch.strided and not tensor.is_nested
-        if size > HELD_ELEMENTS or not is_plain or tensor.is_meta:
+        if size > HELD_ELEMENTS or tensor.dtype not in _REAL or not _is_simple(tensor):
             self._add_part(key, tensor)
             return
         self._held.append((key, tensor, tensor._version))
@@ -233,7 +232,17 @@ def norms(tensors: list[Tensor]) -> list[float]:
 
 
 def _is_plain(tensor: Tensor) -> bool:
-    return tensor.is_cpu and tensor.layout is torch.strided and not tensor.is_nested
+    return tensor.is_cpu and _is_simple(tensor)
+
+
+def _is_simple(tensor: Tensor) -> bool:
+    """Return whether the tensor's elements can be read as they are."""
+    return (
+        tensor.layout is torch.strided
+        and not tensor.is_nested
+        and not tensor.is_meta
+        and has_own_elements(tensor)
+    )
 
 
 def _measure_bucket(

@@ -112,4 +112,9 @@ class WriteWitness:
 
 
 def _has_versions(tensor: Tensor) -> bool:
-    return tensor.layout is torch.strided and not tensor.is_meta and not tensor.is_inference()
+    return (
+        tensor.layout is torch.strided
+        and torch._C._has_storage(tensor)  # not so inside of `torch.func`'s transforms
+        and not tensor.is_meta
+        and not tensor.is_inference()
+    )

@@ -143,12 +143,17 @@ def _inactive(operation: Operation, plain: str, output: Tensor, others: list[int
     elif plain != "relu":
         given = (*operation.args[1:], operation.kwargs.get("min"), operation.kwargs.get("max"))
         bounds = [float(value) for value in given if isinstance(value, int | float)]
-        if bounds[:1] != [0]:  # other bounds keep numbers in range, and are no activation
-            return None
+        if bounds[:1] != [0] or _has_no_minimum(operation, plain):
+            return None  # other bounds keep numbers in range, and are no activation
         high = bounds[1] if len(bounds) > 1 else math.inf
     if high == math.inf:
         return output.amax(dim=others) <= low
     return ((output <= low) | (output >= high)).all(dim=others)
+
+
+def _has_no_minimum(operation: Operation, plain: str) -> bool:
+    first = operation.args[1] if len(operation.args) > 1 else operation.kwargs.get("min")
+    return plain == "clamp" and first is None
 
 
 def _certain_rows(operation: Operation, output: Tensor) -> tuple[int, int]:

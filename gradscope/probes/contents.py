@@ -41,7 +41,7 @@ class Contents:
         if isinstance(value, nn.Module | SimpleNamespace | torch.optim.Optimizer):
             # A module's parameters, buffers and children are dictionaries among its attributes, an
             # optimizer's state and groups likewise.
-            return self._note_container(vars(value))
+            return [*self._note_container(vars(value)), *_scripted(value)]
         if type(value) in _CONTAINERS:
             return self._note_container(value)
         if dataclasses.is_dataclass(value) and not isinstance(value, type):
@@ -83,6 +83,13 @@ def refill(container: object, content: object) -> None:
     elif isinstance(container, dict | set) and isinstance(content, dict | set):
         container.clear()
         container.update(content)
+
+
+def _scripted(value: object) -> list[Tensor]:
+    """Return the tensors that TorchScript holds, out of sight of Python's attributes."""
+    if not isinstance(value, torch.jit.ScriptModule):
+        return []
+    return [*value.parameters(), *value.buffers()]
 
 
 def _inside(value: object) -> Iterable[object]:

@@ -79,7 +79,9 @@ def _adam(parameters: list[nn.Parameter]) -> list[torch.optim.Optimizer]:
 def describe_optimizer(optimizer: torch.optim.Optimizer) -> str:
     """Return an optimizer's class and learning rates, as `AdamW(lr=0.001)`."""
     rates = dict.fromkeys(
-        f"{float(group['lr']):g}" for group in optimizer.param_groups if "lr" in group
+        f"{float(group['lr']):g}"
+        for group in optimizer.param_groups
+        if group.get("lr") is not None  # as where the optimizer chooses it itself
     )
     return (
         f"{type(optimizer).__name__}(lr={', '.join(rates)})" if rates else type(optimizer).__name__

@@ -324,3 +324,35 @@ def test_norm_of_no_elements_is_zero_and_of_unreachable_ones_nan():
     empty, meta, one = norms([torch.zeros(0), torch.ones(2, device="meta"), torch.ones(1)])
     assert (empty, one) == (0, 1)
     assert math.isnan(meta)
+
+
+class Wrapped(Tensor):
+    """Holds its elements in another tensor, as distributed and quantised tensors do."""
+
+    @staticmethod
+    def __new__(cls, inner):
+        return Tensor._make_wrapper_subclass(cls, inner.shape, dtype=inner.dtype)
+
+    def __init__(self, inner):
+        self.inner = inner
+
+    @classmethod
+    def __torch_dispatch__(cls, func, types, args=(), kwargs=None):
+        unwrapped = [arg.inner if isinstance(arg, Wrapped) else arg for arg in args]
+        return Wrapped(func(*unwrapped, **(kwargs or {})))
+
+
+class Named(Tensor):
+    """Changes what torch's functions do and not where the elements are."""
+
+
+@pytest.mark.parametrize("size", [3, 2 * HELD_ELEMENTS])
+def test_classes_of_tensors_are_measured_where_their_elements_can_be_reached(size):
+    measurer = Measurer()
+    measurer.add((0, 0), Wrapped(torch.ones(size)))
+    measurer.add((1, 0), torch.ones(size).as_subclass(Named))
+    measurer.add((2, 0), torch.ones(size))
+    numbers = measurer.results()
+    assert measurer.unmeasured == {(0, 0): "a `Wrapped` does not show its elements"}
+    assert numbers[1, 0] == numbers[2, 0]
+    assert math.isnan(norms([Wrapped(torch.ones(size))])[0])

@@ -164,3 +164,15 @@ def test_switches_and_backwards_are_noted_with_their_lines():
     assert (call.name, call.line.number) == ("backward", first + 6)
     assert capture.backwards.that_freed(number) is call
     assert capture.backwards.that_freed(number + 1000) is None
+
+
+def test_writes_inside_of_transforms_of_functions_are_let_through():
+    weight = nn.Parameter(torch.ones(3))
+
+    def loss(x):
+        return torch.func.hessian(lambda row: (row * weight).tanh().sum())(x).sum()
+
+    capture = StepCapture([weight])
+    with capture.forward():
+        watched = loss(torch.ones(3))
+    assert torch.equal(watched, loss(torch.ones(3)))

@@ -180,6 +180,7 @@ def test_activations_that_are_flat_on_one_side_are_counted(activation):
 NO_UNITS = {
     "leaky": lambda model, x: model.second(functional.leaky_relu(model.first(x))),
     "clamp of probabilities": lambda model, x: model.second(model.first(x).clamp(1e-6, 1)),
+    "clamp from above": lambda model, x: model.second(model.first(x).clamp(max=0)),
     "a hinge": lambda model, x: torch.relu(1 - model.second(model.first(x))),
     "distances": lambda model, x: torch.relu(model.first(x) @ model.first(x).T),
     "a loss per row": lambda model, x: torch.relu(model.second(model.first(x)).sum(1)),

@@ -90,3 +90,9 @@ def test_exception_of_the_optimizer_is_the_users():
 def test_description_names_every_rate_once():
     groups = [{"params": [nn.Parameter(torch.ones(1))], "lr": rate} for rate in (0.1, 0.01, 0.1)]
     assert describe_optimizer(torch.optim.AdamW(groups)) == "AdamW(lr=0.1, 0.01)"
+
+
+def test_a_rate_that_the_optimizer_chooses_itself_is_not_named():
+    optimizer = torch.optim.SGD([nn.Parameter(torch.ones(1))], lr=0.1)
+    optimizer.param_groups[0]["lr"] = None
+    assert describe_optimizer(optimizer) == "SGD"

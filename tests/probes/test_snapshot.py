@@ -359,3 +359,19 @@ def test_views_and_expanded_buffers():
         base.mul_(2)
     assert base.tolist() == [0, 1, 2, 3, 4, 5]
     assert model.view.data_ptr() == base.data_ptr()
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::torch.jit.TracerWarning")
+@pytest.mark.parametrize(
+    "compiled", [torch.jit.script, lambda m: torch.jit.trace(m, torch.ones(3, 2))]
+)
+def test_scripted_modules(compiled):
+    model = compiled(nn.Sequential(nn.Linear(2, 2), nn.BatchNorm1d(2)))
+    before = [bits(tensor) for tensor in model.state_dict().values()]
+    with preserved(model, None):
+        model(torch.randn(3, 2)).sum().backward()
+        with torch.no_grad():
+            for parameter in model.parameters():
+                parameter.add_(1)
+    assert [bits(tensor) for tensor in model.state_dict().values()] == before
+    assert all(parameter.grad is None for parameter in model.parameters())
