@@ -8,6 +8,8 @@ from types import FunctionType
 
 from gradscope.capture.lines import Line
 
+_REGISTERING = frozenset({"register_buffer", "register_module", "register_parameter"})
+
 
 def assignments(kind: type) -> dict[str, Line]:
     """Return the first line of a class, or of one it derives from, that assigns each attribute.
@@ -31,10 +33,19 @@ def _assignments(method: FunctionType) -> Iterator[tuple[str, Line]]:
     except (OSError, SyntaxError):
         return
     for node in ast.walk(tree):
-        if isinstance(node, ast.Assign | ast.AnnAssign):
-            for target in node.targets if isinstance(node, ast.Assign) else [node.target]:
-                for attribute in _attributes(target):
-                    yield attribute, Line(method.__code__, first + node.lineno - 1)
+        for attribute in _assigned(node):
+            yield attribute, Line(method.__code__, first + getattr(node, "lineno", 1) - 1)
+
+
+def _assigned(node: ast.AST) -> Iterator[str]:
+    """Yield the attributes that a statement or a call such as `register_buffer` gives."""
+    if isinstance(node, ast.Assign | ast.AnnAssign):
+        for target in node.targets if isinstance(node, ast.Assign) else [node.target]:
+            yield from _attributes(target)
+    elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+        name = node.args[0] if node.args else None
+        if node.func.attr in _REGISTERING and isinstance(name, ast.Constant):
+            yield str(name.value)
 
 
 def _attributes(target: ast.expr) -> Iterator[str]:

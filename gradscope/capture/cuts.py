@@ -146,6 +146,14 @@ class CutTracker:
             for tensor in indices:
                 self._follow(tensor, frozenset({origin}))
 
+    def see_wrapped(self, tensor: Tensor, parameter: Tensor, frame: FrameType) -> None:
+        """Look at a tensor that a frame made a parameter, which is a leaf of its own."""
+        sources, origins = edges(tensor), self._origins(tensor)
+        if sources:
+            origins |= {self._note("Parameter", "detach", sources, frame)}
+        if origins:
+            self._follow(parameter, origins)
+
     def before(self, tensor: Tensor) -> list[int]:
         """Return the places of the cuts behind which a tensor was made."""
         return sorted(self._origins(tensor))
@@ -155,11 +163,13 @@ class CutTracker:
         self.cuts.clear()
         self._behind.clear()
 
-    def _note(self, name: str, kind: CutKind, sources: list[Edge]) -> int:
+    def _note(
+        self, name: str, kind: CutKind, sources: list[Edge], frame: FrameType | None = None
+    ) -> int:
         calls = self._caller.open_calls
         whole = self._caller.first_call_without_grad() if kind == "no-grad" else None
         if whole is None:
-            line = self._caller.line(_frame_of_call())
+            line = self._caller.line(frame or _frame_of_call())
         else:  # of all that happens in there, the call is the cause
             name, line, calls = "forward", calls[whole].line, calls[:whole]
         key = (name, id(line.code), line.number) if line else (name, 0, 0)

@@ -18,6 +18,7 @@ from gradscope.capture.gradients import GradientCollector, Slot
 from gradscope.capture.graph import Graph, walk
 from gradscope.capture.lines import NUMBERED, Caller, Line, created, sequence_number
 from gradscope.capture.modules import ModuleTracker
+from gradscope.capture.parameters_made import watch_parameters_made
 from gradscope.capture.shares import ShareCollector
 from gradscope.capture.sites import SiteMode
 from gradscope.capture.statistics import Measurer, Numbers, norms
@@ -126,7 +127,7 @@ class StepCapture:
             return
         self.modules.start()
         try:
-            with self.sites:
+            with self.sites, watch_parameters_made(self.cuts):
                 yield
         finally:
             self.modules.stop()

@@ -7,7 +7,10 @@ from typing import NamedTuple
 from torch import Tensor, nn
 
 from gradscope.capture.assignments import assignments
+from gradscope.capture.cuts import leaves_behind
+from gradscope.capture.edges import Edge
 from gradscope.capture.graph import walk
+from gradscope.capture.lines import created
 from gradscope.capture.teardown import let_go
 from gradscope.errors import GradscopeError
 from gradscope.probes.scene import Scene
@@ -42,7 +45,7 @@ def examine_leaves(scene: Scene) -> str | None:
         leaves = {node: leaf for node, leaf in leaves.items() if id(leaf) not in held}
     if not leaves:
         return None
-    places = _places(scene, {id(leaf) for leaf in leaves.values()})
+    places = _places(scene, leaves)
     again = _leaves_of_another_forward(scene)
     order = {key: number for number, key in enumerate(places)}
     for node, leaf in sorted(leaves.items(), key=lambda item: order.get(id(item[1]), -1)):
@@ -62,7 +65,7 @@ def _place(leaf: Tensor, known: _Place | None, again: set[int] | None) -> _Place
     """
     is_parameter = isinstance(leaf, nn.Parameter)
     is_new_each_time = again is not None and id(leaf) not in again
-    if known is not None and known.origin == "input":
+    if known is not None and known.origin in ("input", "computed"):
         return known
     if is_new_each_time:
         if not is_parameter:  # noise, a copy of the input: made to be differentiated
@@ -115,17 +118,36 @@ def _note(scene: Scene, node: int, leaf: Tensor, place: _Place) -> None:
     )
 
 
-def _places(scene: Scene, wanted: set[int]) -> dict[int, _Place]:
-    """Return where wanted tensors (by `id`) are kept, each under its first name."""
+def _places(scene: Scene, leaves: Mapping[int, Tensor]) -> dict[int, _Place]:
+    """Return where leaves (by `id`) are kept, each under its first name."""
+    wanted = {id(leaf) for leaf in leaves.values()}
     found: dict[int, _Place] = {}
     for tensor, name in _named_tensors(scene.target.batch, "batch", set()):
         if id(tensor) in wanted:
             kind = type(scene.target.batch).__name__
             found.setdefault(id(tensor), _Place(name, None, "", kind, False, "input"))
+    computed: dict[int, _Place] = {}
     for tensor, place in _kept(scene):
         if id(tensor) in wanted:
             found.setdefault(id(tensor), place)
-    return found
+        for leaf in _computed_from(scene, tensor, wanted):
+            computed.setdefault(leaf, place._replace(origin="computed"))
+    return computed | found
+
+
+def _computed_from(scene: Scene, kept: Tensor, wanted: set[int]) -> list[int]:
+    """Return the leaves (by `id`) of which a kept tensor was computed before the forward.
+
+    A result that was kept of the model's own parameters is another matter: those do learn.
+    """
+    node = kept.grad_fn
+    number = None if node is None else created(node)
+    if node is None or number is None or number >= scene.capture.first_number:
+        return []
+    if node not in scene.capture.graph.index:
+        return []
+    behind = {id(leaf) for leaf in leaves_behind(Edge(node, kept.output_nr, None))}
+    return list(behind) if behind <= wanted else []
 
 
 def _kept(scene: Scene) -> Iterator[tuple[Tensor, _Place]]:

@@ -35,7 +35,9 @@ def intent(reach: Reach, stop: Stop) -> Intent:
 
 
 def _of_whole_modules(reach: Reach, stop: Stop, *, held: bool, without_grad: bool) -> Intent:
-    if reach.learns_only_head(stop):
+    # To leave a backbone as it is, one detaches it; nobody chooses by it for that.
+    chooses = stop.cut.kind == "non-differentiable" or reach.draws(stop)
+    if reach.learns_only_head(stop) and not chooses:
         return Intent("warning", "like a frozen backbone under a head")
     if held:
         return Intent("error", None)

@@ -11,6 +11,15 @@ from gradscope.rules.reach import Reach, Stop
 from gradscope.rules.rule import Rule
 from gradscope.rules.subtrees import counted, named
 
+_COPIES = {
+    "Parameter": "nn.Parameter(…)",
+    "new_tensor": "new_tensor(…)",
+    "tensor": "torch.tensor(…)",
+}
+"""Calls that copy a tensor's numbers, as they are written."""
+
+_ARRAYS = frozenset({"__array__", "numpy"})
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GradientCut(Rule):
@@ -19,7 +28,8 @@ class GradientCut(Rule):
     What it finds:
         Parameters that require grad, that the forward uses, and to which no step's backward came,
         because everything that leads from them to the loss passes a `detach()`, `.data`, `item()`,
-        `numpy()`, `tolist()`, `torch.tensor(…)` of such numbers, or a block under `no_grad`.
+        `numpy()`, `tolist()`, `torch.tensor(…)` or `nn.Parameter(…)` of a result, or a block under
+        `no_grad`.
 
     Why it matters:
         Nothing fails: the loss falls as far as the other parameters can bring it, and those behind
@@ -108,6 +118,8 @@ def _message(reach: Reach, stop: Stop, looks_like: str | None) -> str:
 def _call(stop: Stop) -> str:
     if stop.cut.operation == "data":
         return ".data"
+    if stop.cut.operation in _COPIES:
+        return _COPIES[stop.cut.operation]
     if stop.cut.kind == "no-grad":
         return "no_grad"
     return f"{stop.cut.operation}()"
@@ -121,8 +133,18 @@ def _remedy(stop: Stop, severity: Severity) -> str:
             "take it out of `no_grad`; or, if it is not meant to learn, freeze it by "
             "`requires_grad_(False)` and leave it out of the optimizer"
         )
+    if stop.cut.operation in _COPIES:
+        return f"use the tensor as it is: {_call(stop)} makes a new leaf that knows nothing of it"
+    if stop.cut.operation in _ARRAYS or (stop.cut.taken_out and stop.cut.kind == "detach"):
+        return (
+            "compute with torch's own functions instead of NumPy's or Python's numbers, or write "
+            "a `torch.autograd.Function` that has a backward"
+        )
     if stop.cut.kind == "read":
-        return "compute on with the tensor itself, and take numbers out of a copy for logging"
+        return (
+            "compute on with the tensor itself, of several with `torch.stack` or `torch.cat`, and "
+            "take numbers out for logging only"
+        )
     return (
         f"pass the tensor on as it is, and use {_call(stop)} only for the copy that is logged or "
         "kept"

@@ -401,3 +401,56 @@ def loss_fn(output, batch):
         (12, "hidden = self.encoder(x).relu()"),
         (8, "self.encoder = nn.Linear(8, 8)"),
     ]
+
+
+def wrapped(encoder, x):
+    return nn.Parameter(encoder(x))
+
+
+def wrapped_copy(encoder, x):
+    return nn.Parameter(encoder(x).clone())
+
+
+def wrapped_data(encoder, x):
+    return nn.Parameter(encoder(x).data)
+
+
+def made_again(encoder, x):
+    return torch.tensor(encoder(x))
+
+
+@pytest.mark.filterwarnings("ignore:To copy construct:UserWarning")
+@pytest.mark.parametrize("cut", [wrapped, wrapped_copy, wrapped_data, made_again])
+def test_new_leaf_of_a_result_is_one_cut(findings_of, cut):
+    (found,) = findings_of(Coder(cut), (X, CLASSES), functional.cross_entropy, probe_steps=1)
+    assert (found.rule, found.severity) == ("GS201", "error")
+    assert found.location.function == cut.__qualname__
+    assert found.count == 4
+
+
+def test_class_of_parameters_is_left_as_it_was(findings_of):
+    before = vars(nn.Parameter)["__new__"]
+    findings_of(Coder(wrapped), (X, CLASSES), functional.cross_entropy, probe_steps=1)
+    assert vars(nn.Parameter)["__new__"] is before
+
+
+def by_numpy(encoder, x):
+    return torch.as_tensor(encoder(x).detach().numpy())
+
+
+def by_list(encoder, x):
+    return torch.tensor(encoder(x).tolist())
+
+
+@pytest.mark.parametrize(
+    ("cut", "remedy"),
+    [
+        (wrapped, "makes a new leaf"),
+        (by_numpy, "torch's own functions"),
+        (by_list, "torch.stack"),
+        (detached, "only for the copy"),
+    ],
+)
+def test_remedy_fits_the_cut(findings_of, cut, remedy):
+    (found,) = findings_of(Coder(cut), (X, CLASSES), functional.cross_entropy, probe_steps=1)
+    assert remedy in found.remedy

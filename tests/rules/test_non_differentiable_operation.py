@@ -61,7 +61,22 @@ def by_sample_without_a_function_of_its_own(model, scores, x):
     return x + Laplace(scores, 1.0).sample() @ model.table.weight
 
 
+def by_bucketize(model, scores, x):
+    return x + model.table(torch.bucketize(scores.mean(-1), torch.tensor([-0.5, 0.0, 0.5])))
+
+
+def by_searchsorted(model, scores, x):
+    return x + model.table(torch.searchsorted(torch.tensor([-0.5, 0.0, 0.5]), scores.mean(-1)))
+
+
+def by_bool(model, scores, x):
+    return x + scores.bool().float() @ model.table.weight
+
+
 WORDS = {
+    by_bucketize: "bucketize()",
+    by_searchsorted: "searchsorted()",
+    by_bool: "a cast to integers (bool())",
     by_argmax: "argmax()",
     by_topk: "topk()",
     by_argsort: "argsort()",
@@ -84,6 +99,57 @@ def test_choice_between_two_parts_is_an_error(findings_of, choose, words):
     assert found.modules == ("chooser.0", "chooser.2")
     assert found.location.function == choose.__qualname__
     assert words in found.message
+
+
+class Gated(nn.Module):
+    """A part that chooses the features of the one layer that learns."""
+
+    def __init__(self, choose):
+        super().__init__()
+        self.chooser, self.head, self.choose = nn.Linear(8, 8), nn.Linear(8, 4), choose
+
+    def forward(self, x):
+        return self.head(self.choose(self.chooser(x), x))
+
+
+@pytest.mark.parametrize(
+    "choose",
+    [
+        lambda scores, x: x * (scores > 0),
+        lambda scores, x: functional.one_hot(scores.argmax(-1), 8).float(),
+        lambda scores, x: torch.zeros_like(x).scatter(1, scores.topk(2).indices, 1.0),
+        lambda scores, x: Normal(scores, 1.0).sample(),
+        lambda scores, x: scores.int().float(),
+    ],
+    ids=["comparison", "argmax", "topk", "sample", "cast"],
+)
+def test_choice_under_a_single_layer_is_no_frozen_backbone(findings_of, choose):
+    torch.manual_seed(0)
+    (found,) = findings_of(Gated(choose), (X, CLASSES), functional.cross_entropy, probe_steps=0)
+    assert (found.rule, found.severity) == ("GS202", "error")
+    assert found.parameters == ("chooser.weight", "chooser.bias")
+
+
+@pytest.mark.parametrize(
+    "loss_fn",
+    [
+        lambda out: functional.cross_entropy(out[0], out[1].argmax(-1)),
+        lambda out: functional.cross_entropy(out[0], (out[1] > 0).float()),
+        lambda out: functional.nll_loss(out[0].log_softmax(-1), out[1].argmax(-1)),
+    ],
+    ids=["classes", "several classes", "nll"],
+)
+def test_labels_of_a_teacher_are_a_note(findings_of, loss_fn):
+    class Taught(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.student, self.teacher = nn.Linear(8, 4), nn.Linear(8, 4)
+
+        def forward(self, x):
+            return self.student(x), self.teacher(x)
+
+    (found,) = findings_of(Taught(), X, lambda out, _: loss_fn(out), probe_steps=0)
+    assert (found.rule, found.severity) == ("GS202", "note")
 
 
 def by_softmax(model, scores, x):

@@ -47,6 +47,91 @@ def test_leaf_under_a_plain_attribute_is_an_error(findings_of, make, use, name):
     assert found.location.source.startswith("self.head, self.kept, self.use =")
 
 
+COMPUTED = {
+    "scaled": (lambda: nn.Parameter(torch.ones(8)) * 0.02, lambda k, x: k * x, "kept"),
+    "cast": (lambda: nn.Parameter(torch.ones(8)).double(), lambda k, x: (k * x).float(), "kept"),
+    "view": (lambda: nn.Parameter(torch.ones(8)).unsqueeze(0), lambda k, x: k * x, "kept"),
+    "plain": (lambda: torch.ones(8, requires_grad=True) / 3, lambda k, x: k * x, "kept"),
+    "list": (lambda: [nn.Parameter(torch.ones(8)) * 2], lambda k, x: k[0] * x, "kept.0"),
+    "dict": (lambda: {"a": nn.Parameter(torch.ones(8)).exp()}, lambda k, x: k["a"] * x, "kept.a"),
+}
+
+
+@pytest.mark.parametrize(("make", "use", "name"), COMPUTED.values(), ids=list(COMPUTED))
+def test_what_is_computed_of_a_lost_parameter_is_an_error(findings_of, make, use, name):
+    """That the second backward fails in what is kept is a consequence."""
+    (found,) = findings_of(
+        Keeping(make(), use), (X, CLASSES), functional.cross_entropy, probe_steps=1
+    )
+    assert (found.rule, found.severity) == ("GS207", "error")
+    assert found.parameters == (name,)
+    assert found.location.source.startswith("self.head, self.kept, self.use =")
+    assert f"{name} is computed once" in found.message
+    assert "compute first and wrap last" in found.remedy
+
+
+def test_computed_buffer_is_found_at_the_line_that_registers_it(findings_of):
+    class Scaled(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.head = nn.Linear(8, 4)
+            self.register_buffer("scale", nn.Parameter(torch.ones(8)) * 0.5)
+
+        def forward(self, x):
+            return self.head(x * self.scale)
+
+    found = only(findings_of(Scaled(), (X, CLASSES), functional.cross_entropy), "GS207")
+    assert found.location.source.startswith('self.register_buffer("scale"')
+    assert [place.source for place in found.related] == ["return self.head(x * self.scale)"]
+
+
+def test_computed_tensor_that_was_given_from_outside_is_found_at_its_use(findings_of):
+    model = Keeping(None, lambda kept, x: x * model.scale)
+    model.scale = nn.Parameter(torch.ones(8)) * 0.5
+    found = only(findings_of(model, (X, CLASSES), functional.cross_entropy), "GS207")
+    assert "x * model.scale" in found.location.source
+
+
+def _transposed(model):
+    model.kept = model.head.weight.t()
+    return model
+
+
+class Remembering(nn.Module):
+    """Keeps what it computed the last time."""
+
+    def __init__(self):
+        super().__init__()
+        self.first, self.head, self.last = nn.Linear(8, 8), nn.Linear(8, 4), None
+
+    def forward(self, x):
+        self.last = self.first(x)
+        return self.head(self.last)
+
+
+def _remembering():
+    model = Remembering()
+    model(X)
+    return model
+
+
+NOT_LOST = {
+    "result of this forward": Remembering,
+    "result of an earlier forward": _remembering,
+    "view of a parameter": lambda: _transposed(Keeping(None, lambda kept, x: x @ kept @ kept.t())),
+    "weight norm": lambda: nn.utils.parametrizations.weight_norm(nn.Linear(8, 4)),
+    "weight norm by a hook": lambda: nn.utils.weight_norm(nn.Linear(8, 4)),
+    "kept and not used": lambda: Keeping(nn.Parameter(torch.ones(8)) * 2, lambda kept, x: x),
+}
+
+
+@pytest.mark.filterwarnings("ignore:.*weight_norm.*:FutureWarning")
+@pytest.mark.parametrize("make", NOT_LOST.values(), ids=list(NOT_LOST))
+def test_computed_tensors_of_what_learns_are_not_lost(findings_of, make):
+    findings = findings_of(make(), (X, CLASSES), functional.cross_entropy, probe_steps=1)
+    assert [finding for finding in findings if finding.rule == "GS207"] == []
+
+
 def test_buffer_that_requires_grad_is_an_error(findings_of):
     model = Keeping(None, lambda kept, x: x * model.scale)
     model.register_buffer("scale", torch.ones(8, requires_grad=True))

@@ -3,8 +3,9 @@
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
-LeafOrigin = Literal["attribute", "input", "forward", "late"]
+LeafOrigin = Literal["attribute", "computed", "input", "forward", "late"]
 """`attribute`: kept by a module of the model under an attribute that torch does not register;
+`computed`: an attribute holds what was computed of it once, before the forward;
 `input`: part of the batch; `forward`: a parameter made anew in every forward; `late`: a parameter
 that the first forward gave to the model."""
 
