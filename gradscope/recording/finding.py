@@ -53,8 +53,8 @@ class Finding:
     """The measured numbers, and the limits they crossed, by name."""
     remedy: str
     caused_by: tuple[str, ...] = ()
-    """Rules whose findings about the same parameters, if there are any, explain this one; beside
-    what rules explain in general."""
+    """Rules whose findings on the same line, or about one of the same parameters, explain this one;
+    beside what rules explain in general."""
     consequences: tuple[Consequence, ...] = ()
     fingerprint: str
     """Stays the same from run to run: holds no number."""

@@ -11,6 +11,14 @@ _MOST_STEPS_DOWN = 8
 """So many operations are looked through for what a product is made of."""
 
 _RECURRENT = frozenset({"GRU", "LSTM", "RNN"})
+_ALL_OR_NOTHING = (
+    *("Relu", "Threshold", "Clamp", "Hard", "Round", "Floor", "Ceil", "Trunc", "Sign", "Frac"),
+    *("Heaviside", "Bernoulli", "Normal", "Poisson", "Index", "Where", "MaskedFill", "Max"),
+)
+"""Beginnings of operations that hand a gradient on as it is, or as zero."""
+_VANISHING = {"float16": 1.5e-5, "bfloat16": 3e-36, "float32": 3e-36, "float64": 6e-306}
+"""256 times the smallest number of each type, of the long ones the smallest that is not rounded
+more coarsely: what weights below 1 and flat activations make of less is zero."""
 _CASTS = frozenset({"ToCopyBackward0"})
 _ROWS = frozenset({"EmbeddingBackward0", "EmbeddingBagBackward0"})
 
@@ -27,6 +35,8 @@ class DeadEnd:
     site: Site | None
     """The line of what is zero if that is a parameter, else of the operation."""
     in_recurrent_layer: bool
+    underflows: bool
+    """Whether the gradient that comes is so small that its products are rounded to zero."""
 
 
 @dataclass(frozen=True)
@@ -77,6 +87,18 @@ class DeadEnds:
             in_recurrent_layer=all(
                 self.recording.modules[owner].class_name in _RECURRENT for owner in owners
             ),
+            underflows=not zeros and self._underflows(node),
+        )
+
+    def _underflows(self, node: NodeRecord) -> bool:
+        """Return whether an operation multiplies gradients that next to nothing is smaller than."""
+        if node.operation.startswith(_ALL_OR_NOTHING):
+            return False
+        stats = (self.case.tensor_stat(node.index, slot) for slot in range(len(node.outputs)))
+        return any(
+            0 < stat.gradient.absolute_maximum < _VANISHING.get(shape.dtype, 0.0)
+            for stat, shape in zip(stats, node.outputs, strict=True)
+            if stat is not None and stat.gradient is not None and shape is not None
         )
 
     def _dead_end(self, parameter: int) -> NodeRecord | None:
@@ -199,4 +221,5 @@ def _together(ends: list[DeadEnd]) -> DeadEnd:
         parameters=tuple(sorted({p for end in ends for p in end.parameters})),
         site=first.site,
         in_recurrent_layer=all(end.in_recurrent_layer for end in ends),
+        underflows=first.underflows,
     )

@@ -47,6 +47,7 @@ class DeadUnit(Rule):
     code: ClassVar[str] = "GS105"
     name: ClassVar[str] = "dead-unit"
     level: ClassVar[Severity] = "warning"
+    explains: ClassVar[tuple[str, ...]] = ("GS102",)
 
     note_share: float = 0.5
     """Share of a layer's units from which it is noted. Measured: 52 % in healthy nets of 30."""
@@ -109,7 +110,18 @@ class DeadUnit(Rule):
                 "activity_bound": min(1.0, 3 / worst.rows),
             },
             count=len(records),
+            caused_by=_causes(worst, severity),
         )
+
+
+def _causes(worst: UnitRecord, severity: Severity | None) -> tuple[str, ...]:
+    """Return the rules that explain inactive units: a dead layer hands on zeros and nothing else.
+
+    Where values shrink from layer to layer biases decide, so that units are all on or all off.
+    """
+    if worst.inactive == worst.units:
+        return ("GS204",)
+    return () if severity == "error" else ("GS102",)
 
 
 def _layer(case: Case, record: UnitRecord) -> str:

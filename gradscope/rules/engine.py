@@ -128,6 +128,9 @@ def _overlap(cause: Finding, finding: Finding) -> bool:
     if not cause.parameters or not finding.parameters:
         return True
     shared = set(cause.parameters) & set(finding.parameters)
+    if cause.rule in finding.caused_by:
+        same_line = cause.location is not None and cause.location == finding.location
+        return same_line or bool(shared)
     return 2 * len(shared) >= len(finding.parameters)
 
 

@@ -82,11 +82,12 @@ class ForwardOrigin:
 def forward_origins(case: Case) -> tuple[ForwardOrigin, ...]:
     """Return what made the loss not finite, one origin a line; else what gradients broke on."""
     records = {one.index: one for one in case.recording.evidence_of(NonfiniteRecord)}
-    mattering = [(one, ()) for one in records.values() if one.reaches_loss] or [
-        (one, breaks) for one in records.values() if (breaks := tuple(_broken_on(case, one)))
-    ]
+    lost = any(one.reaches_loss for one in records.values())
     by_line: dict[int | None, ForwardOrigin] = {}
-    for seen, breaks in mattering:
+    for seen in records.values():
+        breaks = () if lost else tuple(_broken_on(case, seen))
+        if not (seen.reaches_loss or breaks):
+            continue
         origin = _origin(case, records, seen, breaks)
         earlier = by_line.setdefault(_line(case, origin.root), origin)
         if earlier is not origin:

@@ -71,7 +71,8 @@ class Rule(ABC):
             evidence: Measured numbers and the limits that they crossed.
             count: How many things, by what the rule counts.
             step: The first step that shows it.
-            caused_by: Rules whose findings about these parameters explain this one.
+            caused_by: Rules whose findings explain this one, if there are any on the same line or
+                about one of these parameters.
         """
         location = case.site(site) if isinstance(site, int) else site
         indices = list(dict.fromkeys(parameters))

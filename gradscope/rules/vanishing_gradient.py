@@ -66,7 +66,7 @@ class VanishingGradient(Rule):
     code: ClassVar[str] = "GS102"
     name: ClassVar[str] = "vanishing-gradient"
     level: ClassVar[Severity] = "error"
-    explains: ClassVar[tuple[str, ...]] = ("GS109", "GS110", "GS204")
+    explains: ClassVar[tuple[str, ...]] = ("GS109", "GS110")
 
     note_decades: float = 2.0
     """Powers of ten by which the gradient shrinks. Measured: with SGD 11 % learn at 2 to 3."""

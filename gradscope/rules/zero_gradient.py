@@ -13,7 +13,7 @@ from gradscope.rules.rule import Rule
 from gradscope.rules.subtrees import Subtrees, counted, named
 
 _CAUSES = (
-    (("Relu", "Threshold", "LeakyRelu"), "every input of {} is negative, where it passes nothing"),
+    (("Relu", "Threshold"), "every input of {} is negative, where it passes nothing"),
     (("Clamp", "Hardtanh", "Hardsigmoid", "Hardswish"), "{} cuts off every value at its limits"),
     (
         ("Round", "Floor", "Ceil", "Trunc", "Sign", "Frac", "Heaviside", "FloorDivide"),
@@ -69,7 +69,7 @@ class ZeroGradient(Rule):
         but zeros in the data.
 
     Source:
-        measured: with three steps of Adam, 8 of 8 healthy kinds of zero initialisation open (LoRA,
+        Measured: with three steps of Adam, 8 of 8 healthy kinds of zero initialisation open (LoRA,
         ReZero, Fixup, AdaLN-zero and others), 15 of 15 stuck models stay, and none of 86 healthy
         models is found. SAPT issue 11, relora issue 18: low-rank factors that both started at zero.
     """
@@ -81,7 +81,7 @@ class ZeroGradient(Rule):
 
     note_below: float = 0.05
     """Share of the trainable elements, 0 to 1, below which a finding is a note.
-    measured: true but harmless cases, as a query that only one position uses, stay below it."""
+    Measured: true but harmless cases, as a query that only one position uses, stay below it."""
     error_above: float = 0.25
     """Share of the trainable elements, 0 to 1, above which a finding is an error; as above."""
 
@@ -123,6 +123,7 @@ class ZeroGradient(Rule):
                 "steps": 1 + probes,
             },
             count=len(end.parameters),
+            caused_by=("GS102",) if end.underflows else (),
         )
 
     def _severity(self, case: Case, end: DeadEnd, share: float) -> Severity:
@@ -161,12 +162,21 @@ def _why(case: Case, end: DeadEnd) -> str:
             return f"{operation} multiplies by {listed}, frozen at zero"
         starts, them = ("starts", "it") if len(names) == 1 else ("start", "them")
         return f"{listed} {starts} at zero, and so does what would move {them}"
+    if end.underflows:
+        return f"what comes to {operation} is so small that rounding makes zero of its products"
     if end.in_recurrent_layer:
         return "the only step that enters the loss starts from a hidden state of zeros"
     for beginnings, text in _CAUSES:
         if end.node.operation.startswith(beginnings):
-            return text.format(operation)
+            return text.format(f"{operation}{_after(case, end)}")
     return f"{operation} passes nothing on"
+
+
+def _after(case: Case, end: DeadEnd) -> str:
+    """Return which module the operation is given its input by, where that is another one."""
+    givers = (case.recording.nodes[ref.node] for ref in case.successors.get(end.node.index, ()))
+    modules = {case.module_of(node) for node in givers} - {case.module_of(end.node), None, ""}
+    return f" after {modules.pop()}" if len(modules) == 1 else ""
 
 
 def _function(operation: str) -> str:
@@ -179,6 +189,11 @@ def _remedy(end: DeadEnd) -> str:
     operation = end.node.operation
     if end.zeros:
         return "start at random all but one of the factors of a product"
+    if end.underflows:
+        return (
+            "find where the gradient shrinks on its way here: activations that are flat, small "
+            "weights, or a small factor on the loss"
+        )
     if end.in_recurrent_layer:
         return "use every step's output or the final hidden state, not the output at one position"
     if operation.startswith(("Relu", "Threshold")):

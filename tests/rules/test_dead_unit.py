@@ -83,6 +83,16 @@ def test_few_rows_or_samples_give_a_note_at_most(rows, samples, inactive, expect
     assert severity(changed) == expected
 
 
+def test_half_the_units_of_a_deep_stack_whose_values_shrink_are_a_consequence():
+    torch.manual_seed(0)
+    layers = [layer for _ in range(30) for layer in (nn.Linear(64, 64), nn.ReLU())]
+    model = nn.Sequential(nn.Linear(8, 64), *layers, nn.Linear(64, 3))
+    batch = torch.randn(128, 8), torch.arange(128) % 3
+    (found,) = gradscope.inspect(model, batch, nn.functional.cross_entropy).findings
+    assert found.rule == "GS102"
+    assert "GS105" in {one.rule for one in found.consequences}
+
+
 def test_a_layer_that_is_dead_altogether_is_part_of_the_gradient_that_is_zero():
     found = only(report_of(network(100)).findings, "GS204")
     assert "GS105" in {one.rule for one in found.consequences}

@@ -46,12 +46,12 @@ def found_in(findings_of, model, **chosen):
 
 
 BLOCKING = {
-    "the derivative of round": torch.round,
+    "the derivative of round after first.2 is": torch.round,
     "the derivative of sign": torch.sign,
     "the derivative of floor": torch.floor,
-    "clamp cuts off": lambda h: (h + 5).clamp(0, 1),
+    "cuts off every value": lambda h: (h + 5).clamp(0, 1),
     "sigmoid is so saturated": lambda h: torch.sigmoid(1e4 * (h + 1)),
-    "mul multiplies it by zeros": lambda h: h * torch.zeros(8),
+    "mul after first.2 multiplies it by zeros": lambda h: h * torch.zeros(8),
 }
 
 
@@ -72,7 +72,50 @@ def test_dead_layer_is_one_finding_with_the_weights_behind_it(findings_of):
     nn.init.constant_(model[2].bias, -100.0)
     (found,) = found_in(findings_of, model)
     assert set(found.parameters) == {"0.weight", "0.bias", "2.weight", "2.bias", "4.weight"}
-    assert "every input of relu is negative" in found.message
+    assert "every input of relu after 2 is negative" in found.message
+
+
+class Stack(nn.Module):
+    """Layers of one width, each followed by an activation on one line."""
+
+    def __init__(self, depth, activation):
+        super().__init__()
+        self.layers = nn.ModuleList(nn.Linear(8, 8) for _ in range(depth))
+        self.head, self.activation = nn.Linear(8, 4), activation
+
+    def forward(self, x):
+        for layer in self.layers:
+            x = self.activation(layer(x))
+        return self.head(x)
+
+
+def test_zeros_that_rounding_makes_of_a_vanished_gradient_are_its_consequence(findings_of):
+    torch.manual_seed(0)
+    (found,) = findings_of(Stack(80, torch.sigmoid), (X, CLASSES), functional.cross_entropy)
+    assert found.rule == "GS102"
+    (zero,) = found.consequences
+    assert zero.rule == "GS204"
+    assert "is so small that rounding makes zero of its products" in zero.message
+
+
+def test_zeros_of_a_tiny_loss_are_not_laid_to_saturation(findings_of):
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(8, 8), nn.Sigmoid(), nn.Linear(8, 4))
+    (found,) = findings_of(model, (X, CLASSES), lambda y, t: functional.cross_entropy(y, t) * 1e-44)
+    assert found.rule == "GS204"
+    assert "so small that rounding makes zero" in found.message
+    assert "a small factor on the loss" in found.remedy
+
+
+def test_a_dead_layer_in_a_stack_is_one_finding(findings_of):
+    torch.manual_seed(0)
+    stack = Stack(8, torch.relu)
+    nn.init.constant_(stack.layers[4].bias, -20.0)
+    batch = torch.randn(64, 8), torch.arange(64) % 4
+    (found,) = findings_of(stack, batch, functional.cross_entropy)
+    assert found.rule == "GS204"
+    assert "every input of relu after layers.4 is negative" in found.message
+    assert {one.rule for one in found.consequences} == {"GS105"}
 
 
 def test_two_factors_of_zero_point_to_the_line_that_made_one(inspect_file, tmp_path):
