@@ -1,5 +1,6 @@
 """How far back in time the gradients of recurrent layers reach."""
 
+import warnings
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
@@ -94,7 +95,9 @@ def _record(
     # Under autocast a layer may be given another type than that of its weights.
     inputs = inputs.detach().to(weight.dtype, copy=True).requires_grad_()
     # On a GPU the backward of cuDNN's kernels only works in train mode.
-    with torch.backends.cudnn.flags(enabled=False):
+    with torch.backends.cudnn.flags(enabled=False), warnings.catch_warnings():
+        # What torch says of a slow kernel is of no use to who only asks for gradients.
+        warnings.simplefilter("ignore")
         # Without the layer's hooks, which are not for this.
         last = layer.forward(inputs, state)[0].select(time, -1)
         # The backward half of a bidirectional layer has seen a single step by then.

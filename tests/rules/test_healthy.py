@@ -62,7 +62,6 @@ def test_code_that_looks_sick_is_accused_of_no_error(case, tally):
 
 
 @every_architecture
-@pytest.mark.filterwarnings("ignore:LSTM with projections")  # torch has no fast kernel for one
 def test_architectures_are_accused_of_no_error(case, tally):
     model, batch = built(case)
     report = gradscope.inspect(model, batch, case.loss)
