@@ -25,7 +25,10 @@ class SymmetricUnits(Rule):
 
     How it is measured:
         The share of a weight's rows whose elements and gradient both are those of the first row
-        that gets a gradient, to a millionth of its norm. From `share` on it is an error.
+        that gets a gradient, to a millionth of its norm. From `share` on it is an error. Where the
+        gradients are zero, as behind constant layers those of the classes cancel, all rows count
+        if nothing in the model tells them apart: biases, and the columns of what comes after, are
+        constant too, and so are their gradients.
 
     How to fix it:
         Initialise the weights at random, as `nn.init.kaiming_normal_` does; constants are for
@@ -37,7 +40,7 @@ class SymmetricUnits(Rule):
 
     Source:
         Goodfellow, Bengio and Courville 2016, section 8.4, on breaking symmetry.
-        measured: constant initialisation gives a share of 1, all of 86 healthy models give 0.
+        Measured: constant initialisation gives a share of 1, all of 86 healthy models give 0.
     """
 
     code: ClassVar[str] = "GS111"
@@ -45,7 +48,7 @@ class SymmetricUnits(Rule):
     level: ClassVar[Severity] = "error"
 
     share: float = 0.5
-    """Share of a weight's rows, 0 to 1. Source: measured, healthy models have none."""
+    """Share of a weight's rows, 0 to 1. Measured: healthy models have none."""
 
     def obstacle(self, case: Case) -> str | None:
         """Return why this rule cannot judge the recording."""

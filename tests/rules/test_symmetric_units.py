@@ -7,7 +7,7 @@ from torch import nn
 import gradscope
 from gradscope.recording.evidence.symmetry import SymmetryRecord
 from gradscope.rules.engine import judge
-from tests.rules.inspecting import only
+from tests.rules.inspecting import marked_lines, only
 from tests.rules.optimizing import Net, batch
 
 
@@ -37,6 +37,91 @@ def test_constant_layers_are_found():
     finding = only(report.findings, "GS111")
     assert finding.severity == "error"
     assert "all 8 units of 0.weight" in finding.message
+
+
+def all_constant(model: nn.Module) -> nn.Module:
+    for parameter in model.parameters():
+        nn.init.constant_(parameter, 0.1)
+    return model
+
+
+@pytest.mark.parametrize("classes", [2, 3, 10])
+def test_constant_network_is_found_though_the_gradients_of_the_classes_cancel(classes):
+    model = all_constant(nn.Sequential(nn.Linear(6, 16), nn.Tanh(), nn.Linear(16, classes)))
+    data = torch.randn(12, 6), torch.arange(12) % classes
+    report, found = records(model, data)
+    assert found == {"0.weight": (16, 16)}
+    finding = only(report.findings, "GS111")
+    assert (finding.severity, finding.parameters) == ("error", ("0.weight",))
+
+
+def test_constant_convolutions_are_found_through_a_normalisation():
+    layers = [nn.Conv1d(1, 8, 3), nn.BatchNorm1d(8), nn.ReLU(), nn.Conv1d(8, 8, 3), nn.ReLU()]
+    model = all_constant(nn.Sequential(*layers, nn.Flatten(), nn.Linear(16, 3)))
+    _, found = records(model, (torch.randn(12, 1, 6), torch.arange(12) % 3))
+    assert found.keys() == {"0.weight", "3.weight"}
+
+
+class Gate(nn.Module):
+    """A layer of constants behind a gate that starts at zero."""
+
+    def __init__(self):
+        super().__init__()
+        self.gate, self.constant = nn.Parameter(torch.zeros(1)), constant(nn.Linear(6, 16))
+        self.skip, self.head = nn.Linear(6, 16), nn.Linear(16, 3)
+
+    def forward(self, x):
+        return self.head(self.skip(x) + self.gate * self.constant(x))
+
+
+def random_bias() -> nn.Module:
+    model = all_constant(nn.Sequential(nn.Linear(6, 16), nn.Tanh(), nn.Linear(16, 3)))
+    nn.init.normal_(model[0].bias)
+    return model
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        Gate,
+        random_bias,
+        lambda: all_constant(nn.Linear(6, 3)),
+        lambda: nn.Sequential(constant(nn.Linear(6, 16)), nn.Tanh(), nn.Linear(16, 3)),
+        lambda: nn.Sequential(nn.Linear(6, 16), nn.Tanh(), constant(nn.Linear(16, 3))),
+        lambda: all_constant(nn.Sequential(nn.Linear(6, 16), nn.Dropout(), nn.Linear(16, 3))),
+    ],
+    ids=["gate", "random bias", "one layer", "first layer", "last layer", "dropout"],
+)
+def test_constants_that_something_tells_apart_are_left_alone(make):
+    torch.manual_seed(0)
+    assert records(make())[1] == {}
+
+
+def test_line_of_the_constant_is_named(inspect_file, tmp_path):
+    report = inspect_file(
+        """
+import torch
+from torch import nn
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.first, self.last = nn.Linear(8, 16), nn.Linear(16, 3)
+        nn.init.constant_(self.first.weight, 0.1)  # <-
+        nn.init.zeros_(self.first.bias)
+        nn.init.constant_(self.last.weight, 0.2)
+        nn.init.constant_(self.last.bias, 0.3)
+
+    def forward(self, x):
+        return self.last(torch.tanh(self.first(x)))
+
+model = Net()
+batch = torch.randn(12, 8), torch.arange(12) % 3
+criterion = nn.CrossEntropyLoss()
+"""
+    )
+    found = only(report.findings, "GS111")
+    assert {found.location.line} == marked_lines(tmp_path / "model.py", "# <-")
 
 
 def test_equal_units_stay_equal():
