@@ -3,17 +3,18 @@
 import math
 import re
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Self
 
 from gradscope.recording.finding import Finding, Severity
 from gradscope.report.figures import counted, figure
 from gradscope.report.model import Report
+from gradscope.report.names import operation_text
 from gradscope.report.page import UNICODE, Signs
 from gradscope.report.parameter_names import folded_names
 
-_EVIDENCE_SHOWN = 5
+_EVIDENCE_SHOWN = 4
 SEVERITIES: tuple[Severity, ...] = ("error", "warning", "note")
 """The worst first."""
 
@@ -101,12 +102,19 @@ def evidence_text(finding: Finding, signs: Signs = UNICODE) -> str:
     told = [_Told.of(match) for match in _NUMBER.finditer(finding.message)]
     words = [
         f"{name.replace('_', ' ')} = {_shown(value, signs)}"
-        for name, value in finding.evidence
+        for name, value in _readable(finding)
         if value is not None and not _is_told(value, finding.message, told)
     ]
     if len(words) > _EVIDENCE_SHOWN:
         words[_EVIDENCE_SHOWN:] = [signs.ellipsis]
     return ", ".join(words)
+
+
+def _readable(finding: Finding) -> Iterator[tuple[str, float | str | bool | None]]:
+    """Yield what was measured, operations under the names that users know."""
+    for name, value in finding.evidence:
+        is_operation = name == "operation" and isinstance(value, str)
+        yield name, operation_text(str(value)) if is_operation else value
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -134,7 +142,8 @@ def _is_told(value: float | str | bool, message: str, told: list[_Told]) -> bool
     if isinstance(value, bool):
         return False
     if isinstance(value, str):
-        return value in message
+        # The text of an exception is told without its class.
+        return value.partition(": ")[2 if ": " in value else 0].lower() in message.lower()
     if not math.isfinite(value):
         return True  # no rule that measures NaN or infinity is silent about it
     return any(number.is_rounded(value) for number in told)
@@ -145,7 +154,12 @@ def _shown(value: float | str | bool, signs: Signs) -> str:
         return "yes" if value else "no"
     if isinstance(value, int):
         return f"{value:,}"
-    return value if isinstance(value, str) else figure(value, signs)
+    if isinstance(value, str):
+        return value
+    text = figure(value, signs)
+    # A limit of 0.3 is no measurement to three digits.
+    is_short = "." in text and "e" not in text and float(text) == value
+    return text.rstrip("0").rstrip(".") if is_short else text
 
 
 def consequence_text(finding: Finding) -> str:

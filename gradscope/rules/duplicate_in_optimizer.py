@@ -34,7 +34,7 @@ class DuplicateInOptimizer(Rule):
 
     Source:
         pytorch issue 40967.
-        measured: SGD with lr 0.1 and gradient 1 moves a parameter that is listed twice by 0.2.
+        Measured: SGD with lr 0.1 and gradient 1 moves a parameter that is listed twice by 0.2.
     """
 
     code: ClassVar[str] = "GS215"

@@ -38,7 +38,7 @@ class EpsilonDominates(Rule):
         A model that has converged, and branches that start damped, as under a layer scale of 1e-6.
 
     Source:
-        measured: accuracy changes by -0.01 at a share of 0.17, -0.08 at 0.65, -0.31 at 0.997; all
+        Measured: accuracy changes by -0.01 at a share of 0.17, -0.08 at 0.65, -0.31 at 0.997; all
         is chance at 1. Of 86 healthy models the limit 0.5 accuses two, both with a layer scale of
         1e-6. Kingma and Ba 2015, algorithm 1.
     """
@@ -48,9 +48,9 @@ class EpsilonDominates(Rule):
     level: ClassVar[Severity] = "warning"
 
     warning: float = 0.5
-    """Share of the elements that are not zero, 0 to 1. Source: measured, -0.08 at 0.65."""
+    """Share of the elements that are not zero, 0 to 1. Measured: -0.08 at 0.65."""
     error: float = 0.9
-    """The same. Source: measured, -0.31 at 0.997."""
+    """The same. Measured: -0.31 at 0.997."""
     common: float = 1e-7
     """An epsilon above it was chosen. Source: torch's defaults are 1e-8 and below."""
     small_loss: float = 1e-3

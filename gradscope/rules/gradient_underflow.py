@@ -46,7 +46,7 @@ class GradientUnderflow(Rule):
 
     Source:
         Micikevicius et al. 2018, "Mixed Precision Training" (arXiv 1710.03740), section 3.2.
-        measured: change of accuracy by share of flushed elements: 0.05: none; 0.28: -0.004;
+        Measured: change of accuracy by share of flushed elements: 0.05: none; 0.28: -0.004;
         0.94: -0.12.
     """
 
@@ -56,11 +56,11 @@ class GradientUnderflow(Rule):
     explains: ClassVar[tuple[str, ...]] = ("GS102", "GS105", "GS109", "GS110", "GS204")
 
     note: float = 0.05
-    """Share of elements, 0 to 1. Below it nothing was lost (measured)."""
+    """Share of elements, 0 to 1. Measured: at 0.05 the accuracy is as before."""
     warning: float = 0.25
-    """Share of elements, 0 to 1. From here on accuracy falls (measured)."""
+    """Share of elements, 0 to 1. Measured: at 0.28 the accuracy changes by -0.004."""
     error: float = 0.75
-    """Share of elements, 0 to 1. Accuracy falls by a tenth (measured)."""
+    """Share of elements, 0 to 1. Measured: at 0.94 the accuracy changes by -0.12."""
 
     def obstacle(self, case: Case) -> str | None:
         """Return why this rule cannot judge the recording."""

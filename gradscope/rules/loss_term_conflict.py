@@ -40,7 +40,7 @@ class LossTermConflict(Rule):
     Source:
         Yu et al. 2020, "Gradient Surgery for Multi-Task Learning" (arXiv 2001.06782); Chen et al.
         2018, "GradNorm" (arXiv 1711.02257).
-        measured: five seeds of a variational autoencoder, two heads, distillation, weight penalty
+        Measured: five seeds of a variational autoencoder, two heads, distillation, weight penalty
         and actor-critic at their initialisation: cosine -0.24 and above, ratio of norms up to 3,400
         (an entropy bonus). Two targets of opposite sign: -0.66 at first, -0.97 after 20 steps. A
         variational autoencoder after 300 steps: -0.63 to -0.89.

@@ -44,7 +44,7 @@ class UnusedParameter(Rule):
     Source:
         pytorch issue 43259 and YOLOX issue 885: auxiliary heads without a loss, found by
         DistributedDataParallel. torch documentation, `find_unused_parameters`.
-        measured: no finding in 86 healthy models; XLNet's and DINOv2's mask tokens are true notes.
+        Measured: no finding in 86 healthy models; XLNet's and DINOv2's mask tokens are true notes.
     """
 
     code: ClassVar[str] = "GS203"

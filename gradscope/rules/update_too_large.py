@@ -46,7 +46,7 @@ class UpdateTooLarge(Rule):
         while, as of networks that play against each other.
 
     Source:
-        measured: over 4,540 runs, SGD diverged in 40 % of those with ratios of 0.03 to 0.3 and in
+        Measured: over 4,540 runs, SGD diverged in 40 % of those with ratios of 0.03 to 0.3 and in
         76 % above 0.3. Over 256 runs, 41 of them diverging, the limit 0.1 finds 37 and accuses 9
         others, 0.3 finds 35 and accuses 6. For Adam the limit 1 accuses 1 of 275 healthy runs.
         cs231n notes: update to weight ratio "around 1e-3".
@@ -57,11 +57,11 @@ class UpdateTooLarge(Rule):
     level: ClassVar[Severity] = "warning"
 
     sgd_warning: float = 0.1
-    """Ratio. Source: measured, 37 of 41 diverging runs."""
+    """Ratio. Measured: 37 of 41 diverging runs."""
     sgd_error: float = 0.3
-    """Ratio. Source: measured, 76 % diverge above it."""
+    """Ratio. Measured: 76 % diverge above it."""
     adaptive_note: float = 0.1
-    """Ratio. Source: measured, no healthy run above it diverged, so it is only worth a note."""
+    """Ratio. Measured: no healthy run above it diverged, so it is only worth a note."""
     adaptive_warning: float = 0.3
     """Ratio. Source: as above."""
     adaptive_error: float = 1.0

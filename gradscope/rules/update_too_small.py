@@ -38,7 +38,7 @@ class UpdateTooSmall(Rule):
         Fine-tuning by SGD with steps that are meant to be tiny.
 
     Source:
-        measured: of 4,540 runs, 3 % of those by SGD with a ratio below 0.0001 learned anything in
+        Measured: of 4,540 runs, 3 % of those by SGD with a ratio below 0.0001 learned anything in
         250 steps, 19 % up to 0.0003, 54 % up to 0.001. The spacing of float32 is 6e-8 to 1.2e-7.
     """
 
@@ -49,7 +49,7 @@ class UpdateTooSmall(Rule):
     lost: float = 1e-7
     """Ratio: less than float32 can add to a number. Source: its spacing."""
     sgd_note: float = 1e-4
-    """Ratio of SGD. Source: measured, 3 % learn in 250 steps."""
+    """Ratio of SGD. Measured: 3 % learn in 250 steps."""
 
     def obstacle(self, case: Case) -> str | None:
         """Return why this rule cannot judge the recording."""
