@@ -1,5 +1,6 @@
 """Compares what the backward of a custom function returns with finite differences."""
 
+import time
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
@@ -15,6 +16,9 @@ MOST_ELEMENTS = 2_000_000
 
 _WORK = 20_000_000
 """So many elements all the forwards of one input's differences may take together."""
+
+_SECONDS = 10.0
+"""So long they may take, about."""
 
 _FEWEST, _MOST = 8, 64
 """Elements of an input that are compared."""
@@ -192,8 +196,13 @@ class _Trial:
             raise UncheckedError("its inputs are complex")
         if sum(tensor.numel() for tensor in self._inputs.values()) > MOST_ELEMENTS:
             raise UncheckedError(f"its inputs have more than {MOST_ELEMENTS:,} elements")
+        began = time.perf_counter()
         with torch.no_grad():
             first, second = self._apply(self._args), self._apply(self._args)
+        self._seconds = (time.perf_counter() - began) / 2
+        """What a forward takes; an element needs three."""
+        if 3 * _FEWEST * self._seconds > _SECONDS:
+            raise UncheckedError(f"its forward takes {self._seconds:.2g} s")
         self._refuse_unfit(first, second)
         self._vectors: dict[int, Tensor] = {}
         """By place of a differentiable output: what the derivative is multiplied with."""
@@ -280,7 +289,8 @@ class _Trial:
         """Yield the places of the elements to look at: the greatest gradients, and any others."""
         flat = gradient.abs().flatten().cpu()
         total = sum(tensor.numel() for tensor in self._inputs.values())
-        count = min(max(_WORK // max(total, 1), _FEWEST), _MOST, flat.numel())
+        in_time = max(int(_SECONDS / 3 / max(self._seconds, 1e-9)), _FEWEST)
+        count = min(max(_WORK // max(total, 1), _FEWEST), in_time, _MOST, flat.numel())
         greatest = flat.topk(count // 2).indices.tolist()
         others = torch.randperm(flat.numel(), generator=self._generator)[:count].tolist()
         for number in list(dict.fromkeys([*greatest, *others]))[:count]:
