@@ -5,6 +5,7 @@ that explodes does so still, whether a branch that was initialised to zero opens
 """
 
 import inspect
+from functools import cached_property
 
 import torch
 from torch import Tensor, nn
@@ -28,8 +29,13 @@ class OptimizerProbe:
         self, parameters: list[nn.Parameter], optimizer: torch.optim.Optimizer | None
     ) -> None:
         self._parameters = parameters
+        self._given = optimizer
         self.is_users = optimizer is not None
-        self._optimizers = _adam(parameters) if optimizer is None else [optimizer]
+
+    @cached_property
+    def _optimizers(self) -> list[torch.optim.Optimizer]:
+        # Only when it is needed: the first optimizer of a process loads torch's compiler, a second.
+        return _adam(self._parameters) if self._given is None else [self._given]
 
     @property
     def description(self) -> str:
