@@ -29,9 +29,11 @@ class ParameterNotInOptimizer(Rule):
         By identity, against the target's optimizer and every other that was made while the target
         was loaded. It is an error where the parameters were made after the optimizer, where other
         parameters of the same module are held, and where a small part of a model is left out that
-        builds on what is held; a warning for larger parts and for the first layers; a note where
-        the optimizer holds less than `most_share` of all tensors, or less than `most_elements` of
-        all elements, as that looks like a choice.
+        builds on what is held; a warning for larger parts, for the first layers, and for networks
+        of several layers beside whole modules; a note where the optimizer was given one network
+        and another is left out, as a critic or a discriminator through which the loss goes, and
+        where it holds less than `most_share` of all tensors, or less than `most_elements` of all
+        elements, as that looks like a choice.
 
     How to fix it:
         Make the optimizer when the model is complete, or give it what was added by
@@ -83,10 +85,13 @@ class ParameterNotInOptimizer(Rule):
         is_choice = (
             left_out.held_share < self.most_share or left_out.held_elements < self.most_elements
         )
-        if is_choice or left_out.is_in_eval_mode(part):
+        is_other = left_out.is_network(part)
+        if is_choice or left_out.is_in_eval_mode(part) or (is_other and left_out.is_for_one_part):
             return "note"
         if part.module is None:
             return "error"
+        if is_other and left_out.is_for_parts:
+            return "warning"
         is_small = left_out.share(part) <= self.small_share
         return "error" if is_small and left_out.builds_on_held(part) else "warning"
 
@@ -151,6 +156,30 @@ class _LeftOut:
         return frozenset(s.parameter for s in stats if s.reach in ("gradient", "zero"))
 
     @cached_property
+    def _subtrees(self) -> Subtrees:
+        return Subtrees(self.case.recording)
+
+    @cached_property
+    def _parts_held(self) -> tuple[Part, ...]:
+        trainable = {p.index for p in self.case.recording.parameters if p.requires_grad}
+        return self._subtrees.parts(trainable & self.optimizers.held)
+
+    @property
+    def is_for_parts(self) -> bool:
+        """Return whether all that is held makes up whole modules."""
+        return all(part.module is not None for part in self._parts_held)
+
+    @property
+    def is_for_one_part(self) -> bool:
+        """Return whether the optimizer was given one network, as the actor beside a critic."""
+        return self.is_for_parts and len(self._parts_held) == 1
+
+    def is_network(self, part: Part) -> bool:
+        """Return whether a part is more than a layer, as a critic is and a head mostly is not."""
+        records = (self.case.recording.parameters[index] for index in part.parameters)
+        return part.module is not None and sum(len(r.shape.dims) > 1 for r in records) > 1
+
+    @cached_property
     def held_share(self) -> float:
         held = len(self.trained & self.optimizers.held)
         return held / len(self.trained | self.optimizers.held)
@@ -165,7 +194,7 @@ class _LeftOut:
     def parts(self) -> tuple[Part, ...]:
         records = self.case.recording.parameters
         trainable = {record.index for record in records if record.requires_grad}
-        parts = Subtrees(self.case.recording).parts(trainable - self.optimizers.held)
+        parts = self._subtrees.parts(trainable - self.optimizers.held)
         return tuple(part for part in parts if part.parameters & self.trained)
 
     def is_late(self, part: Part) -> bool:

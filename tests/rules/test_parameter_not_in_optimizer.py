@@ -1,4 +1,5 @@
 import pytest
+import torch
 
 from tests.rules.inspecting import only
 from tests.rules.optimizing import ADAM, FILE
@@ -75,3 +76,58 @@ def test_layers_in_eval_mode_are_a_choice(inspect_file):
     text += "    return model\nmodel.train = keep\n"
     (finding,) = found(inspect_file, text)
     assert finding.severity == "note"
+
+
+PAIR = """
+import torch
+from torch import nn
+
+def layers(inputs, hidden, outputs):
+    return nn.Sequential(
+        nn.Linear(inputs, hidden), nn.ReLU(), nn.Linear(hidden, hidden), nn.ReLU(),
+        nn.Linear(hidden, outputs),
+    )
+
+class Pair(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.encoder = layers(6, 32, 6)
+        self.actor = layers(6, 32, 2)
+        self.critic = {critic}
+
+    def forward(self, x):
+        x = self.encoder(x)
+        return self.critic(torch.cat([x, torch.tanh(self.actor(x))], dim=1))
+
+def loss_fn(output, batch):
+    return -output.mean()
+
+batch = torch.randn(16, 6)
+model = Pair()
+optimizer = torch.optim.Adam({given}, 1e-3)
+"""
+
+
+@pytest.mark.parametrize(
+    ("critic", "given", "severity"),
+    [
+        ("layers(8, 32, 1)", "model.actor.parameters()", "note"),
+        ("layers(8, 4, 1)", "[*model.actor.parameters(), *model.encoder.parameters()]", "warning"),
+        ("nn.Linear(8, 1)", "[*model.actor.parameters(), *model.encoder.parameters()]", "error"),
+    ],
+    ids=["actor", "generator of two parts", "head"],
+)
+def test_network_that_the_loss_goes_through_is_not_a_forgotten_head(
+    inspect_file, critic, given, severity
+):
+    torch.manual_seed(0)
+    findings = found(inspect_file, PAIR.format(critic=critic, given=given))
+    assert {finding.severity for finding in findings} == {severity}
+
+
+def test_actor_and_critic_alone_are_a_note_whatever_their_size(inspect_file):
+    text = PAIR.replace("self.encoder = layers(6, 32, 6)", "self.encoder = nn.Identity()")
+    for critic in ("layers(8, 4, 1)", "layers(8, 64, 1)"):
+        text_of = text.format(critic=critic, given="model.actor.parameters()")
+        (finding,) = found(inspect_file, text_of)
+        assert finding.severity == "note"
