@@ -3,6 +3,7 @@
 from tests.rules.lookalikes.case import Lookalike, Step
 from tests.rules.lookalikes.estimators import ESTIMATORS
 from tests.rules.lookalikes.freezing import FREEZING
+from tests.rules.lookalikes.functions import FUNCTIONS
 from tests.rules.lookalikes.generative import GENERATIVE
 from tests.rules.lookalikes.initialisation import INITIALISATION
 from tests.rules.lookalikes.objectives import OBJECTIVES
@@ -14,6 +15,7 @@ LOOKALIKES: tuple[Lookalike, ...] = (
     *FREEZING,
     *INITIALISATION,
     *ESTIMATORS,
+    *FUNCTIONS,
     *SEQUENCES,
     *SELECTIONS,
     *GENERATIVE,
