@@ -135,7 +135,8 @@ def _remedy(stop: Stop, severity: Severity) -> str:
         )
     if stop.cut.operation in _COPIES:
         return f"use the tensor as it is: {_call(stop)} makes a new leaf that knows nothing of it"
-    if stop.cut.operation in _ARRAYS or (stop.cut.taken_out and stop.cut.kind == "detach"):
+    went_out = stop.cut.taken_out and stop.cut.kind == "detach" and not stop.cut.joins
+    if stop.cut.operation in _ARRAYS or went_out:
         return (
             "compute with torch's own functions instead of NumPy's or Python's numbers, or write "
             "a `torch.autograd.Function` that has a backward"
