@@ -11,7 +11,7 @@ import pytest
 
 import gradscope.rules
 from gradscope.rules.catalogue import RULES
-from gradscope.rules.families import FAMILIES
+from gradscope.rules.families import FAMILIES, family_of
 from gradscope.rules.manual import HEADINGS, manual_of
 from gradscope.rules.rule import Rule
 
@@ -21,7 +21,7 @@ each_rule = pytest.mark.parametrize("rule", RULES, ids=CODES)
 
 
 def defined_rules():
-    for module in pkgutil.iter_modules(gradscope.rules.__path__, "gradscope.rules."):
+    for module in pkgutil.walk_packages(gradscope.rules.__path__, "gradscope.rules."):
         for _, kind in inspect.getmembers(importlib.import_module(module.name), inspect.isclass):
             if issubclass(kind, Rule) and not inspect.isabstract(kind):
                 yield kind
@@ -47,7 +47,8 @@ def test_code_name_and_level_are_well_formed(rule):
 
 @each_rule
 def test_rule_lies_in_the_module_of_its_name(rule):
-    assert rule.__module__ == f"gradscope.rules.{rule.name.replace('-', '_')}"
+    family, name = family_of(rule.code), rule.name.replace("-", "_")
+    assert rule.__module__ == f"gradscope.rules.{family}.{name}"
     assert rule.__name__.lower() == rule.name.replace("-", "")
 
 
@@ -99,4 +100,4 @@ def test_rule_has_a_sample_and_a_test(rule):
     sample = ROOT / manual_of(rule).sample
     assert sample == ROOT / "sample_models" / f"{name}.py"
     assert sample.is_file()
-    assert (ROOT / "tests" / "rules" / f"test_{name}.py").is_file()
+    assert (ROOT / "tests" / "rules" / family_of(rule.code) / f"test_{name}.py").is_file()

@@ -1,0 +1,1 @@
+"""Rules on what autograd refuses, or is told wrongly."""

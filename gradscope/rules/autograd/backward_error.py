@@ -1,0 +1,95 @@
+"""GS506: an exception in backward."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import ClassVar
+
+from gradscope.recording.evidence.autograd_error import AutogradErrorRecord
+from gradscope.recording.finding import Finding, Severity
+from gradscope.rules.autograd.autograd_errors import (
+    errors_of,
+    evidence_of,
+    first_line,
+    operation_of,
+    related_to,
+    site_of,
+)
+from gradscope.rules.case import Case
+from gradscope.rules.rule import Rule
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BackwardError(Rule):
+    """Backward raised an exception.
+
+    What it finds:
+        Every exception in backward that no other rule is about: code of a custom function's
+        backward or of a hook that raises, gradients of a wrong shape or number, memory that is
+        used up.
+
+    Why it matters:
+        The traceback ends in torch's engine, and does not tell which operation of the forward it
+        was.
+
+    How it is measured:
+        The operation whose gradient was delivered last is the one whose backward raised; autograd's
+        order tells the line that made it. There is no threshold.
+
+    How to fix it:
+        Mend the line that raised. A custom backward returns one gradient per input of its forward,
+        each of the input's shape, and None for inputs that need none.
+
+    When it may be wrong:
+        Where backward runs in several threads, on several devices, another operation may have been
+        the last.
+
+    Source:
+        torch documentation, "Extending torch.autograd" and "Backward hooks execution".
+    """
+
+    code: ClassVar[str] = "GS506"
+    name: ClassVar[str] = "backward-error"
+    level: ClassVar[Severity] = "error"
+
+    def check(self, case: Case) -> Iterator[Finding]:
+        """Yield a finding for an exception."""
+        for record in errors_of(case, "other"):
+            site = site_of(record, "inside", "forward", "call")
+            operation = operation_of(case, record)
+            where = f" in {operation}" if operation else ""
+            yield self.finding(
+                case,
+                message=f"backward raised {record.exception}{where}: {first_line(record)}",
+                remedy=_remedy(record),
+                site=site,
+                related=related_to(
+                    case,
+                    record,
+                    site,
+                    forward=f"{operation} was called here",
+                    call="backward is called here",
+                ),
+                parameters=_parameter(case, record),
+                severity="warning" if record.step else "error",
+                evidence=evidence_of(record),
+                step=record.step,
+            )
+
+
+def _parameter(case: Case, record: AutogradErrorRecord) -> tuple[int, ...]:
+    """Return the parameter on its way to which the gradient was."""
+    parameter = None if record.node is None else case.recording.nodes[record.node].parameter
+    return () if parameter is None else (parameter,)
+
+
+def _remedy(record: AutogradErrorRecord) -> str:
+    if "not have been used in the graph" in record.message:
+        return "compute the loss from that very tensor, or give allow_unused=True"
+    if record.function is not None:
+        return (
+            f"let {record.function}.backward return one gradient per input of its forward, each of "
+            "the input's shape"
+        )
+    if record.place("inside") is not None:
+        return "mend this line, which backward runs: a hook returns a gradient or nothing"
+    return "look at the shapes and types that this operation was given"

@@ -1,0 +1,106 @@
+"""GS502: backward through a part of the graph that is used up."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import ClassVar
+
+from gradscope.recording.evidence.autograd_error import AutogradErrorRecord
+from gradscope.recording.finding import Finding, Severity
+from gradscope.rules.autograd.autograd_errors import (
+    errors_of,
+    evidence_of,
+    operation_of,
+    related_to,
+    site_of,
+)
+from gradscope.rules.case import Case
+from gradscope.rules.rule import Rule
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BackwardTwice(Rule):
+    """Backward goes a second time through a part of the graph.
+
+    What it finds:
+        Two backward calls over one graph, without `retain_graph`; and tensors that are kept from
+        one step to the next with their history, as a hidden state or a cached product of weights,
+        so that the next step's backward reaches into the graph of the step before.
+
+    Why it matters:
+        `backward()` raises "Trying to backward through the graph a second time". To keep the graph
+        by `retain_graph=True` often only hides it: memory and time grow from step to step.
+
+    How it is measured:
+        The operation whose backward raised is known, and its place in the order in which autograd
+        made its operations tells in which forward it was made. A second step is tried on a snapshot
+        of the model, on the same batch. There is no threshold.
+
+    How to fix it:
+        Call backward once on the sum of the losses. Detach what is carried over to the next step,
+        as `self.hidden = hidden.detach()`, or make it anew in every forward.
+
+    When it may be wrong:
+        When only a further step fails it is a warning, and a note where the model has a method such
+        as `reset_hidden`: a training loop may reset or detach the state between its steps, which
+        the second step tried here does not.
+
+    Source:
+        torch documentation, "Autograd mechanics": "Saved tensors"; `torch.Tensor.backward`.
+    """
+
+    code: ClassVar[str] = "GS502"
+    name: ClassVar[str] = "backward-twice"
+    level: ClassVar[Severity] = "error"
+
+    def check(self, case: Case) -> Iterator[Finding]:
+        """Yield a finding for a part that backward went through before."""
+        for record in errors_of(case, "freed"):
+            site = site_of(record, "forward", "reuse", "call")
+            yield self.finding(
+                case,
+                message=_message(case, record),
+                remedy=_remedy(record),
+                site=site,
+                related=related_to(
+                    case,
+                    record,
+                    site,
+                    reuse="the new graph takes it in here",
+                    freed="this backward went through it first",
+                    call="this backward comes to it again",
+                ),
+                severity=_severity(record),
+                evidence=evidence_of(record),
+                step=record.step,
+            )
+
+
+def _severity(record: AutogradErrorRecord) -> Severity:
+    if not record.step:
+        return "error"
+    return "warning" if record.reset is None else "note"
+
+
+def _message(case: Case, record: AutogradErrorRecord) -> str:
+    operation = operation_of(case, record) or "an operation"
+    if record.place("freed") is not None:
+        return f"backward goes a second time through {operation}, which it has used up"
+    if record.step or record.place("reuse") is not None:
+        which = f"step {record.step + 1}'s backward" if record.step else "backward"
+        return (
+            f"{which} reaches into the graph of an earlier step, through {operation}: "
+            "a tensor is carried over with its history"
+            + (f", unless {record.reset}() is called between the steps" if record.reset else "")
+        )
+    return f"backward goes a second time through {operation}, which is used up"
+
+
+def _remedy(record: AutogradErrorRecord) -> str:
+    freed = record.place("freed")
+    if freed is None:
+        return "detach what is carried over, as self.hidden = hidden.detach()"
+    if freed.operation == "grad":
+        return "give autograd.grad create_graph=True, or retain_graph=True"
+    if record.place("call") is None:
+        return "return the loss without calling backward on it: gradscope does that"
+    return "add the losses up and call backward once, or give the first call retain_graph=True"

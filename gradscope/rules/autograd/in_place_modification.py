@@ -1,0 +1,104 @@
+"""GS503: a write into a tensor that backward still needs."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import ClassVar
+
+from gradscope.recording.evidence.autograd_error import AutogradErrorRecord
+from gradscope.recording.finding import Finding, Severity
+from gradscope.rules.autograd.autograd_errors import (
+    errors_of,
+    evidence_of,
+    first_line,
+    operation_of,
+    related_to,
+    site_of,
+)
+from gradscope.rules.case import Case
+from gradscope.rules.rule import Rule
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InPlaceModification(Rule):
+    """A tensor that backward needs is overwritten in place.
+
+    What it finds:
+        Writes in place, as `x += 1`, `x[:, 0] = 0`, `x.mul_(2)`, `F.relu(x, inplace=True)`, or an
+        optimizer's step, into a tensor that an operation before it has saved for its backward. Also
+        writes that autograd refuses at once: into a parameter, or into one of several views.
+
+    Why it matters:
+        `backward()` raises "one of the variables needed for gradient computation has been modified
+        by an inplace operation", and names neither the write nor the operation.
+
+    How it is measured:
+        The operation whose backward raised is known. Of the forward's writes, which are all noted,
+        the first one after that operation is looked up by the versions that the message tells and
+        the tensor's shape. There is no threshold.
+
+    How to fix it:
+        Compute a new tensor instead: `x = x + 1`, `torch.where(mask, 0, x)`, `inplace=False`. Or
+        write into a `clone()`.
+
+    When it may be wrong:
+        That a tensor was overwritten is autograd's own word. Of several tensors of one shape that
+        were written to equally often, the line may be another's.
+
+    Source:
+        torch documentation, "Autograd mechanics": "In-place operations with autograd" and "In-place
+        correctness checks".
+    """
+
+    code: ClassVar[str] = "GS503"
+    name: ClassVar[str] = "in-place-modification"
+    level: ClassVar[Severity] = "error"
+
+    def check(self, case: Case) -> Iterator[Finding]:
+        """Yield a finding for a tensor that was overwritten."""
+        for record in errors_of(case, "in-place"):
+            site = site_of(record, "write", "forward", "call")
+            operation = operation_of(case, record)
+            yield self.finding(
+                case,
+                message=_message(record, operation),
+                remedy=_remedy(record),
+                site=site,
+                related=related_to(
+                    case,
+                    record,
+                    site,
+                    forward=f"{operation} saves it for its backward here",
+                    call="backward is called here",
+                ),
+                severity="warning" if record.step else "error",
+                evidence=evidence_of(record),
+                step=record.step,
+            )
+
+
+def _message(record: AutogradErrorRecord, operation: str) -> str:
+    if record.node is None:
+        return f"autograd refuses a write in place: {first_line(record)}"
+    write = record.place("write")
+    if write is None:
+        return f"what {operation} saved for its backward is overwritten in place"
+    return f"{_spoken(write.operation)} overwrites what {operation} saved for its backward"
+
+
+def _spoken(operation: str) -> str:
+    if operation == "__setitem__":
+        return "an assignment to elements"
+    return f"{operation}()" if operation.endswith("_") else f"{operation}(inplace=True)"
+
+
+def _remedy(record: AutogradErrorRecord) -> str:
+    write = record.place("write")
+    if write is not None and write.operation and not write.operation.endswith("_"):
+        return "leave inplace=True out"
+    if write is not None and write.operation == "__setitem__":
+        return "make a new tensor, as by torch.where or masked_fill, or write into x.clone()"
+    if record.node is None:
+        return (
+            "compute a new tensor, or write under torch.no_grad() if that is no part of the model"
+        )
+    return "compute a new tensor, as x = x + y for x += y, or write into x.clone()"

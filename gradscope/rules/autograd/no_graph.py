@@ -1,0 +1,121 @@
+"""GS501: backward from a tensor without history."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import ClassVar
+
+from gradscope.recording.evidence.autograd_error import AutogradErrorRecord
+from gradscope.recording.finding import Finding, Severity
+from gradscope.recording.records import CutRecord
+from gradscope.rules.autograd.autograd_errors import errors_of, evidence_of, related_to, site_of
+from gradscope.rules.case import Case
+from gradscope.rules.rule import Rule
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NoGraph(Rule):
+    """The loss has no graph, so that no gradient can flow from it.
+
+    What it finds:
+        A loss that does not require grad: it was detached, rebuilt from numbers, chosen by an
+        operation without a derivative, computed under `no_grad`, or every parameter is frozen. Also
+        a loss that requires grad by itself, as after `loss.requires_grad_()`, and has no history
+        either: backward then runs, and reaches nothing.
+
+    Why it matters:
+        `backward()` raises "element 0 of tensors does not require grad and does not have a
+        grad_fn". Setting requires_grad on the loss silences that, and nothing learns.
+
+    How it is measured:
+        Every call of the forward that takes tensors which require grad and returns none that does
+        is a cut, and what comes from it is followed up to the loss. The last cut before the loss is
+        the cause; under `no_grad` it is the line that switched gradients off. There is no
+        threshold.
+
+    How to fix it:
+        Compute the loss from the model's output itself, with gradients switched on, by operations
+        that have a derivative. Take `item()` and `detach()` only for logging.
+
+    When it may be wrong:
+        The finding is autograd's own word. The line may be another where numbers left torch, by
+        `item()` or `numpy()`, and cannot be followed: then it is the last line that took some out.
+
+    Source:
+        torch documentation, "Autograd mechanics": "Locally disabling gradient computation".
+    """
+
+    code: ClassVar[str] = "GS501"
+    name: ClassVar[str] = "no-graph"
+    level: ClassVar[Severity] = "error"
+    explains: ClassVar[tuple[str, ...]] = ("GS2",)
+
+    def check(self, case: Case) -> Iterator[Finding]:
+        """Yield a finding for a loss without a graph."""
+        for record in errors_of(case, "no-graph"):
+            yield self._finding(case, record)
+        root = next((node for node in case.first.nodes if node.depth == 0), None)
+        if root is not None and root.kind == "leaf":
+            yield self._of_leaf(case)
+
+    def _finding(self, case: Case, record: AutogradErrorRecord) -> Finding:
+        site = site_of(record, "switch", "unrecorded", "cut", "call")
+        if record.frozen is not None:
+            site = _first_module(case)
+        return self.finding(
+            case,
+            message=f"{record.subject or 'what backward starts from'} has no graph: {_why(record)}",
+            remedy=_remedy(record),
+            site=site,
+            related=related_to(
+                case,
+                record,
+                site,
+                unrecorded="the first operation that ran without gradients",
+                call="backward is called here",
+            ),
+            evidence={**evidence_of(record), "frozen_parameters": record.frozen},
+        )
+
+    def _of_leaf(self, case: Case) -> Finding:
+        cut = _last_cut(case)
+        return self.finding(
+            case,
+            message="the loss requires grad by itself and has no graph: backward reaches nothing",
+            remedy="return the loss as it was computed, without requires_grad_() or torch.tensor()",
+            site=None if cut is None else cut.site,
+            parameters=() if cut is None else cut.parameters,
+            evidence={"loss_is_a_leaf": True},
+        )
+
+
+def _why(record: AutogradErrorRecord) -> str:
+    if record.frozen is not None:
+        return f"none of the {record.frozen} parameters requires grad"
+    cut, unrecorded = record.place("cut"), record.place("unrecorded")
+    if cut is not None:
+        return f"{cut.operation} cuts it off from the parameters"
+    if unrecorded is not None:
+        return f"{unrecorded.operation}() ran with gradients switched off"
+    return "nothing that it was computed from requires grad"
+
+
+def _remedy(record: AutogradErrorRecord) -> str:
+    if record.frozen is not None:
+        return "leave requires_grad on for what is to learn, as model.head.requires_grad_(True)"
+    cut = record.place("cut")
+    if cut is not None:
+        return f"compute the loss without {cut.operation}, and use that only for logging"
+    if record.place("unrecorded") is not None:
+        return "run the forward and the loss outside of no_grad and inference_mode"
+    return "compute the loss from the output of the model"
+
+
+def _first_module(case: Case) -> int | None:
+    sites = (module.site for module in case.recording.modules if module.in_model)
+    return next((site for site in sites if site is not None), None)
+
+
+def _last_cut(case: Case) -> CutRecord | None:
+    graph = case.first.step.graph if case.first.step else None
+    cuts = [cut for cut in case.recording.cuts if cut.graph == graph]
+    return cuts[-1] if cuts else None

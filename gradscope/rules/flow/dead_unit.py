@@ -1,0 +1,149 @@
+"""GS105: units that no row of the batch activates."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import ClassVar
+
+from gradscope.recording.evidence.unit import UnitRecord
+from gradscope.recording.finding import Finding, Severity
+from gradscope.rules.case import Case
+from gradscope.rules.flow.upstream import is_in_model, line_of
+from gradscope.rules.rule import Rule
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeadUnit(Rule):
+    """Units that are inactive on the whole batch, so that no gradient reaches their weights.
+
+    What it finds:
+        Layers before a ReLU, a clamp at 0 or a hard tanh most of whose units lie on the flat side
+        in every row of the batch.
+
+    Why it matters:
+        No gradient comes to the weights of such a unit. If other batches do not wake it up, it
+        stays as it is for good, and the layer is narrower than it looks.
+
+    How it is measured:
+        The forward is run again, and the outputs of every such activation are counted: a unit (a
+        feature, or a channel of a convolution) is inactive if its derivative is 0 in every row,
+        that is, for every sample and position, in every call of the layer. The share of inactive
+        units in a layer is compared with the limits. With no activity in N rows, a unit may still
+        be active in 3/N of them (95 % bound): fewer than 64 rows give no more than a note.
+
+    How to fix it:
+        Lower the learning rate if the units died in training. At the start: normalise the inputs,
+        initialise by He's method, and keep biases near 0. LeakyReLU and GELU have no flat side.
+
+    When it may be wrong:
+        Small batches, and batches of one class, leave units inactive that others activate. Deep
+        plain networks of ReLUs have about half of their units inactive at the start and train.
+
+    Source:
+        Measured: the worst layer of healthy networks with He initialisation has 25 % inactive units
+        at 10 layers and 52 % at 30, on 64 rows. With 75 % dead in one of three layers accuracy did
+        not suffer, with 90 % it lost .04, with 97 % .27; with 75 % in all layers .085.
+    """
+
+    code: ClassVar[str] = "GS105"
+    name: ClassVar[str] = "dead-unit"
+    level: ClassVar[Severity] = "warning"
+    explains: ClassVar[tuple[str, ...]] = ("GS102",)
+
+    note_share: float = 0.5
+    """Share of a layer's units from which it is noted. Measured: 52 % in healthy nets of 30."""
+    warning_share: float = 0.65
+    """Share from which it is a warning. Measured: above .6 no healthy one of 86 models is met."""
+    error_share: float = 0.9
+    """Share from which it is an error. Measured: from 90 % on accuracy suffers."""
+    rows: int = 64
+    """Rows of the batch below which nothing is more than a note, as 3/N bounds the activity."""
+    samples: int = 4
+    """Samples below which nothing is more than a note: the rows of one sample are much alike."""
+    few_rows: int = 8
+    """Rows below which nothing can be said: half of all units are inactive in a single row."""
+
+    def obstacle(self, case: Case) -> str | None:
+        """The units are counted in a second forward."""
+        return case.examination_obstacle("forward")
+
+    def check(self, case: Case) -> Iterator[Finding]:
+        """Yield a finding for every line whose activations leave units inactive."""
+        by_line: dict[int | None, list[UnitRecord]] = {}
+        for record in case.recording.evidence_of(UnitRecord):
+            node = case.recording.nodes[record.tensors[0].node]
+            if self._severity(record) is not None and is_in_model(case, node):
+                by_line.setdefault(line_of(case, node), []).append(record)
+        for site, records in by_line.items():
+            yield self._finding(case, site, records)
+
+    def _severity(self, record: UnitRecord) -> Severity | None:
+        if record.rows < self.few_rows:
+            return None
+        share = record.inactive / record.units
+        if record.rows < self.rows or record.samples < self.samples:
+            return "note" if share >= self.error_share else None
+        if share >= self.error_share:
+            return "error"
+        if share >= self.warning_share:
+            return "warning"
+        return "note" if share >= self.note_share else None
+
+    def _finding(self, case: Case, site: int | None, records: list[UnitRecord]) -> Finding:
+        worst = max(records, key=lambda record: record.inactive / record.units)
+        layers = tuple(dict.fromkeys(_layer(case, record) for record in records))
+        severity = self._severity(worst)
+        limits = {"note": self.note_share, "warning": self.warning_share}
+        return self.finding(
+            case,
+            message=_message(worst, _layer(case, worst), len(records)),
+            remedy=_remedy(worst),
+            site=site,
+            severity=severity,
+            parameters=(index for record in records for index in record.parameters),
+            modules=tuple(layer for layer in layers if layer),
+            evidence={
+                "inactive": worst.inactive,
+                "units": worst.units,
+                "share": worst.inactive / worst.units,
+                "limit": limits.get(severity or "", self.error_share),
+                "rows": worst.rows,
+                "activity_bound": min(1.0, 3 / worst.rows),
+            },
+            count=len(records),
+            caused_by=_causes(worst, severity),
+        )
+
+
+def _causes(worst: UnitRecord, severity: Severity | None) -> tuple[str, ...]:
+    """Return the rules that explain inactive units: a dead layer hands on zeros and nothing else.
+
+    Where values shrink from layer to layer biases decide, so that units are all on or all off.
+    """
+    if worst.inactive == worst.units:
+        return ("GS204",)
+    return () if severity == "error" else ("GS102",)
+
+
+def _layer(case: Case, record: UnitRecord) -> str:
+    return case.owner(record.parameters[0]) if record.parameters else ""
+
+
+def _message(worst: UnitRecord, layer: str, layers: int) -> str:
+    of_layer = f" of {layer}" if layer else ""
+    others = f", and {layers - 1} more on this line have many" if layers > 1 else ""
+    return (
+        f"{worst.inactive} of {worst.units} units{of_layer} are inactive after {worst.operation} "
+        f"on all {worst.rows} rows of the batch: no gradient reaches their weights{others}"
+    )
+
+
+def _remedy(worst: UnitRecord) -> str:
+    if worst.inactive == worst.units:
+        return (
+            f"look at what {worst.operation} is given: a bias or an input that is far below 0 "
+            "shuts the whole layer; normalise it, or take LeakyReLU or GELU"
+        )
+    return (
+        "normalise the inputs and initialise by He's method with biases of 0, lower the learning "
+        "rate if they died in training, or take LeakyReLU or GELU"
+    )

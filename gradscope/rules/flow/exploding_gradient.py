@@ -1,0 +1,300 @@
+"""GS101: gradients that grow with depth or over time."""
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import ClassVar
+
+from gradscope.recording.finding import Finding, Severity
+from gradscope.rules.case import Case
+from gradscope.rules.flow.growth_place import (
+    MATRICES,
+    Place,
+    behind,
+    ends,
+    forward_rise,
+    initialisation_site,
+    is_recurrent,
+    jump_place,
+    named,
+    norm_of,
+    place_of,
+    related_lines,
+)
+from gradscope.rules.flow.horizon import Memory, memories
+from gradscope.rules.flow.spine import Spines
+from gradscope.rules.flow.trend import Trend
+from gradscope.rules.rule import Rule
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExplodingGradient(Rule):
+    """The gradient grows from layer to layer, or from one time step to the one before.
+
+    What it finds:
+        Stacks of layers and recurrent loops that multiply the gradient in every layer or time step
+        on its way back, single operations (or layers that are one operation, as a fused LSTM) that
+        raise it by orders of magnitude, and forwards whose values grow so until they overflow.
+
+    Why it matters:
+        One step moves the weights by far too much: the loss jumps and becomes NaN, and under
+        clipping only the first layers are heard.
+
+    How it is measured:
+        Along the operations that every gradient path crosses, from the last one that takes weights
+        to the input, norms are compared between operations of the same type: the result is the
+        largest rise in powers of ten (decades), where what a single operation does beyond the
+        second largest rise does not count. From 1.5 decades on it is a note, from 2 a warning,
+        from 4 an error. The jump of a single operation is the difference of the median norms
+        before and after it; of recurrent layers the derivative of the last output with respect to
+        each input is measured. A rise must still be there after the steps of the probe; without
+        any such step it is at most a warning. Where the loss or the gradient is no longer finite,
+        the same is asked of the forward's values.
+
+    How to fix it:
+        Initialise smaller (Xavier, He, orthogonal for recurrent weights), normalise each residual
+        branch at its start, scale residual branches down with depth, put residual connections
+        around layers with batch normalisation. Clip the gradient's norm where a loop is meant to
+        remember long.
+
+    When it may be wrong:
+        Models that are far from their usual state at the first step (zero tokens that enter a layer
+        normalisation) are cleared by the probe's steps, if those are made. Adam trains some of the
+        networks that explode under SGD.
+
+    Source:
+        Pascanu et al. 2013, "On the difficulty of training recurrent neural networks"; Yang et al.
+        2019, "A mean field theory of batch normalization". Measured: of 327 small networks trained
+        with SGD and Adam, 94 % and 95 % learned below 1 decade, 22 % and 56 % at 1.5 to 2, 20 % and
+        40 % at 2 to 3, none and 26 % above 4; healthy networks reach 1.1 decades.
+    """
+
+    code: ClassVar[str] = "GS101"
+    name: ClassVar[str] = "exploding-gradient"
+    level: ClassVar[Severity] = "error"
+    explains: ClassVar[tuple[str, ...]] = ("GS107", "GS108")
+
+    note_decades: float = 1.5
+    """Powers of ten by which the gradient grows. Measured: with SGD 22 % learn at 1.5 to 2."""
+    warning_decades: float = 2.0
+    """Likewise. Measured: with SGD 20 % learn at 2 to 3, with Adam 40 %."""
+    error_decades: float = 4.0
+    """Likewise. Measured: with SGD nothing learns above 4, with Adam 26 %."""
+    jump_decades: float = 3.0
+    """Of a single operation, and of a recurrent layer over its whole sequence. Measured: one
+    healthy network of 86 is above at its first step, none after three steps."""
+    jump_error_decades: float = 6.0
+    """Likewise, for an error. Recurrent networks of gain 3 over 50 steps reach 6 to 17."""
+
+    def obstacle(self, case: Case) -> str | None:
+        """Return why this rule cannot judge the recording."""
+        return None if case.first.nodes else "there was no graph"
+
+    def check(self, case: Case) -> Iterator[Finding]:
+        """Yield a finding if the gradient explodes."""
+        found = self._overflowing(case) or self._growing(case) or self._through_time(case)
+        found = found or self._jumping(case)
+        if found is not None:
+            yield found
+
+    def _limit(self, severity: Severity) -> float:
+        limits = {"note": self.note_decades, "warning": self.warning_decades}
+        return limits.get(severity, self.error_decades)
+
+    def _growing(self, case: Case) -> Finding | None:
+        spines = case.shared(Spines)
+        trend, later = spines.first.growth, spines.later
+        if trend is None:
+            return None
+        lasting = later.growth.steady if later and later.growth else trend.steady
+        decades = min(trend.steady, lasting)
+        limits: dict[Severity, float] = {
+            "error": self.error_decades,
+            "warning": self.warning_decades,
+            "note": self.note_decades,
+        }
+        severity = _level(decades, limits, lasts=spines.has_later)
+        if severity is None:
+            return None
+        unit = "time step" if is_recurrent(case, trend) else "layer"
+        message = (
+            f"the gradient grows by 10^{decades:.1f} on its way back, {ends(case, trend)}: "
+            f"{10**trend.slope:.2g} times larger with each of {len(trend.matched)} {unit}s"
+        )
+        parameters = behind(case, trend.matched[0].node.depth)
+        return self._finding(case, trend, decades, severity, message, parameters)
+
+    def _overflowing(self, case: Case) -> Finding | None:
+        """Return the finding where growing values explain that the loss is not finite."""
+        if _is_finite(case):
+            return None
+        trend = case.shared(Spines).forward_growth()
+        if trend is None or -trend.steady < self.error_decades:
+            return None
+        decades = -trend.steady
+        message = (
+            f"the values of the forward grow by 10^{decades:.1f} from "
+            f"{named(case, trend.matched[-1])} to {named(case, trend.matched[0])}, "
+            f"{10**-trend.slope:.3g} times a layer over {len(trend.matched)} layers, until they "
+            "overflow, and so would the gradient"
+        )
+        everything = tuple(case.parameter_nodes)
+        return self._finding(case, trend, decades, "error", message, everything)
+
+    def _through_time(self, case: Case) -> Finding | None:
+        growing = [m for m in memories(case) if m.growth >= self.jump_decades]
+        if not growing:
+            return None
+        worst = max(growing, key=lambda memory: memory.growth)
+        owner = worst.record.module
+        calls = worst.record.call_site
+        made = case.recording.modules[owner].site
+        sites = (initialisation_site(case, [owner]), made, calls)
+        site = next((one for one in sites if one is not None), None)
+        return self.finding(
+            case,
+            message=(
+                f"the gradient through {worst.path or 'the model'} grows by 10^{worst.growth:.1f} "
+                f"over the {worst.record.steps} steps of a sequence, {10**-worst.slope:.3g} times "
+                "a time step on its way back"
+            ),
+            remedy=_TIME_REMEDY,
+            site=site,
+            related=[
+                case.related(other, message)
+                for other, message in ((made, "made here"), (calls, "called here"))
+                if other != site
+            ],
+            severity="error" if worst.growth >= self.jump_error_decades else "warning",
+            parameters=_parameters_of(case, growing),
+            evidence={
+                "decades": worst.growth,
+                "decades_limit": self.jump_decades,
+                "decades_per_step": -worst.slope,
+                "steps": worst.record.steps,
+            },
+            count=len(growing),
+        )
+
+    def _jumping(self, case: Case) -> Finding | None:
+        spines = case.shared(Spines)
+        jump, later = spines.first.jump, spines.later
+        if jump is None:
+            return None
+        lasting = later.jump.decades if later and later.jump else jump.decades
+        decades = min(jump.decades, lasting)
+        limits: dict[Severity, float] = {
+            "error": self.jump_error_decades,
+            "warning": self.jump_decades,
+        }
+        severity = _level(decades, limits, lasts=spines.has_later)
+        if severity is None:
+            return None
+        place = jump_place(case, jump)
+        through = f"{place.count} rounds of a loop" if place.count > 1 else place.what
+        before, after = jump.matched
+        return self.finding(
+            case,
+            message=(
+                f"the gradient grows by 10^{decades:.1f} on its way back through {through}, from "
+                f"a norm of about {norm_of(before)} to {norm_of(after)}"
+            ),
+            remedy=_TIME_REMEDY if place.count > 1 else _JUMP_REMEDY,
+            site=place.site,
+            related=related_lines(case, place),
+            severity=severity,
+            parameters=behind(case, before.node.depth),
+            evidence={
+                "decades": decades,
+                "decades_limit": self.jump_decades,
+                "operation": place.operation,
+                "calls": place.count,
+            },
+        )
+
+    def _finding(
+        self,
+        case: Case,
+        trend: Trend,
+        decades: float,
+        severity: Severity,
+        message: str,
+        parameters: tuple[int, ...],
+    ) -> Finding:
+        place = place_of(case, trend)
+        rise = forward_rise(case, trend)
+        return self.finding(
+            case,
+            message=message,
+            remedy=_remedy(case, trend, place, rise),
+            site=place.site,
+            related=related_lines(case, place),
+            severity=severity,
+            parameters=parameters,
+            evidence={
+                "decades": decades,
+                "decades_limit": self._limit(severity),
+                "decades_per_layer": abs(trend.slope),
+                "straightness": trend.straightness,
+                "layers": len(trend.matched),
+                "operation": place.operation,
+                "operation_share": place.share,
+                "forward_decades": rise,
+                "lasts": case.shared(Spines).has_later,
+            },
+            count=len(parameters),
+        )
+
+
+_TIME_REMEDY = (
+    "initialise the recurrent weights with `nn.init.orthogonal_`, clip the gradient's norm by "
+    "`clip_grad_norm_`, or go back fewer steps by detaching the state"
+)
+_JUMP_REMEDY = (
+    "look at what this operation multiplies or divides by: scale its input, or initialise its "
+    "weights smaller"
+)
+
+
+def _level(decades: float, limits: Mapping[Severity, float], *, lasts: bool) -> Severity | None:
+    """Return the level that a rise reaches; no error where nothing tells whether it lasts."""
+    for level, limit in limits.items():
+        if decades >= limit:
+            return "warning" if level == "error" and not lasts else level
+    return None
+
+
+def _is_finite(case: Case) -> bool:
+    step = case.first.step
+    if step is not None and step.loss is not None and not math.isfinite(step.loss):
+        return False
+    stats = case.first.parameter_stats.values()
+    return all(stat.gradient is None or not stat.gradient.nonfinite for stat in stats)
+
+
+def _parameters_of(case: Case, growing: list[Memory]) -> list[int]:
+    owners = {memory.record.module for memory in growing}
+    return [
+        parameter.index for parameter in case.recording.parameters if parameter.module in owners
+    ]
+
+
+def _remedy(case: Case, trend: Trend, place: Place, rise: float | None) -> str:
+    if is_recurrent(case, trend):
+        return _TIME_REMEDY
+    if "Norm" in place.operation:
+        return (
+            "put residual connections around the layers: without them each normalisation divides "
+            "by a standard deviation that the next layer does not restore"
+        )
+    if place.operation in MATRICES:
+        return (
+            f"initialise {place.what} smaller, as `nn.init.xavier_normal_(layer.weight)` or "
+            "`nn.init.kaiming_normal_(layer.weight)` before ReLU, or normalise between the layers"
+        )
+    if rise is not None and rise >= abs(trend.decades) / 2:
+        return (
+            "the values of the forward grow too: normalise each residual branch at its start, or "
+            "scale the branches down with depth"
+        )
+    return "normalise between the layers, or scale each branch down before it is added"

@@ -1,0 +1,174 @@
+"""Where the forward's numbers stopped being finite, and which gradients broke on them."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+
+from gradscope.recording.evidence.nonfinite import NonfiniteRecord
+from gradscope.recording.finding import RelatedLocation
+from gradscope.rules.case import Case
+from gradscope.rules.flow.forward_causes import cause_in_forward
+from gradscope.rules.flow.gradient_breaks import (
+    GradientBreak,
+    forward_inputs,
+    forward_stats,
+    gradient_breaks,
+)
+from gradscope.rules.flow.nonfinite_causes import Cause, remedy_before_where
+from gradscope.rules.flow.upstream import line_of
+
+_OWNERS = {
+    "parameter": "parameter {}",
+    "buffer": "buffer {}",
+    "batch": "the batch",
+    "tensor": "a tensor made before the forward",
+}
+_OWNERS_REMEDY = {
+    "parameter": "initialise it (torch.empty leaves whatever was in memory), or look for the step "
+    "or checkpoint that broke it",
+    "buffer": "look for what writes to it: running statistics keep a NaN for good",
+    "batch": "clean the data: torch.nan_to_num, or drop rows for which torch.isfinite is false",
+    "tensor": "look at how it was made, and check it with torch.isfinite",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ForwardOrigin:
+    """What first held or made numbers that are not finite, and matter."""
+
+    root: NonfiniteRecord
+    seen: NonfiniteRecord
+    """What made NaN of the root's infinity, or was first to take the root in; else the root."""
+    cause: Cause
+    site: int | None
+    breaks: tuple[GradientBreak, ...]
+    """Gradients that were finite until they met these numbers; empty if the loss is not finite."""
+
+    @property
+    def made(self) -> str:
+        """What is not finite, by what, and why."""
+        if self.root.source not in _OWNERS:
+            return f"{self.cause.function} makes {self.root.makes}{self.cause.reason}"
+        elements = "1 element" if self.root.broken == 1 else f"{self.root.broken} elements"
+        return (
+            f"{self.cause.function} holds {self.root.makes} in {elements} before the forward begins"
+        )
+
+    @property
+    def evidence(self) -> Mapping[str, float | str | bool | None]:
+        """The measured numbers."""
+        return {
+            "operation": self.root.operation,
+            "nonfinite_elements": self.root.broken,
+            "reaches_loss": self.seen.reaches_loss,
+            **self.cause.evidence,
+        }
+
+    def modules(self, case: Case) -> tuple[str, ...]:
+        """Return the module that made it; empty where it is not part of the graph."""
+        if self.root.tensor is None:
+            return ()
+        module = case.module_of(case.recording.nodes[self.root.tensor.node])
+        return (module,) if module else ()
+
+    def taken_in(self, case: Case) -> RelatedLocation | None:
+        """Return the line at which NaN was made of it, if that is another."""
+        if self.seen.site == self.site:
+            return None
+        owned = self.seen is self.root and self.root.source in _OWNERS
+        what = "takes it in" if owned else "makes NaN of it"
+        return case.related(self.seen.site, f"{self.seen.operation.strip('_')} {what}")
+
+
+def forward_origins(case: Case) -> tuple[ForwardOrigin, ...]:
+    """Return what made the loss not finite, one origin a line; else what gradients broke on."""
+    records = {one.index: one for one in case.recording.evidence_of(NonfiniteRecord)}
+    lost = any(one.reaches_loss for one in records.values())
+    by_line: dict[int | None, ForwardOrigin] = {}
+    for seen in records.values():
+        breaks = () if lost else tuple(_broken_on(case, seen))
+        if not (seen.reaches_loss or breaks):
+            continue
+        origin = _origin(case, records, seen, breaks)
+        earlier = by_line.setdefault(_line(case, origin.root), origin)
+        if earlier is not origin:
+            more = tuple(one for one in breaks if one not in earlier.breaks)
+            by_line[_line(case, origin.root)] = replace(earlier, breaks=(*earlier.breaks, *more))
+    return tuple(by_line.values())
+
+
+def _origin(
+    case: Case,
+    records: dict[int, NonfiniteRecord],
+    seen: NonfiniteRecord,
+    breaks: tuple[GradientBreak, ...],
+) -> ForwardOrigin:
+    root = _root(records, seen)
+    if root.source in _OWNERS:
+        cause = Cause(
+            function=_OWNERS[root.source].format(root.name),
+            reason="",
+            remedy=_OWNERS_REMEDY[root.source],
+            evidence={},
+        )
+    else:
+        cause = cause_in_forward(root)
+        chosen = root.tensor and remedy_before_where(case, root.tensor.node, cause.function)
+        cause = replace(cause, remedy=chosen or cause.remedy)
+    return ForwardOrigin(
+        root=root,
+        seen=seen,
+        cause=cause,
+        site=_mask(records, root) if root.blocked_rows else _line(case, root),
+        breaks=breaks,
+    )
+
+
+def _root(records: dict[int, NonfiniteRecord], one: NonfiniteRecord) -> NonfiniteRecord:
+    """Return what made the infinity of which an operation made NaN, unless that was meant."""
+    if one.blocked_rows or one.because_of is None:
+        return one
+    earlier = records.get(one.because_of)
+    meant = earlier is None or earlier.source in ("constant", "buffer", "tensor")
+    return one if meant or earlier is None else _root(records, earlier)
+
+
+def _mask(records: dict[int, NonfiniteRecord], softmax: NonfiniteRecord) -> int | None:
+    """Return the line that wrote -inf into scores, else that of their softmax."""
+    mask = None if softmax.because_of is None else records.get(softmax.because_of)
+    writes = mask is not None and mask.source == "constant" and mask.tensor is not None
+    return mask.site if mask is not None and writes else softmax.site
+
+
+def _line(case: Case, root: NonfiniteRecord) -> int | None:
+    """Return the line of an operation, of a parameter the one that made it."""
+    for parameter in case.recording.parameters:
+        if root.source == "parameter" and parameter.name == root.name:
+            return root.site if parameter.site is None else parameter.site
+    if root.site is not None or root.tensor is None:
+        return root.site
+    return line_of(case, case.recording.nodes[root.tensor.node])
+
+
+def _broken_on(case: Case, record: NonfiniteRecord) -> Iterator[GradientBreak]:
+    """Yield the gradients that broke on a NaN of the forward."""
+    if record.makes != "NaN" or (record.tensor is None and record.source not in _OWNERS):
+        return
+    after = None if record.tensor is None else _after(case, record.tensor.node)
+    stats = case.shared(forward_stats)
+    broken = {ref.node for ref, stat in stats.items() if stat.nonfinite}
+    for one in case.shared(gradient_breaks):
+        place = one.node.index
+        met = {place, *(ref.node for ref in forward_inputs(case, place))}
+        if one.parameters and (after is None or place in after) and not broken.isdisjoint(met):
+            yield one
+
+
+def _after(case: Case, node: int) -> set[int]:
+    """Return a node and those that its output led to."""
+    waiting, seen = [node], {node}
+    while waiting:
+        for user in case.users.get(waiting.pop(), ()):
+            if user not in seen:
+                seen.add(user)
+                waiting.append(user)
+    return seen

@@ -1,0 +1,145 @@
+"""Where backward's numbers stop being finite."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from gradscope.recording.evidence.forward_stat import ForwardStat
+from gradscope.recording.records import GradientStat, NodeRecord, TensorRef
+from gradscope.rules.case import Case
+from gradscope.rules.flow.singularities import SINGULARITIES, plain_name
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GradientBreak:
+    """An operation that was given a finite gradient and returned one that is not."""
+
+    node: NodeRecord
+    given: GradientStat
+    returned: GradientStat
+    parameters: tuple[int, ...]
+    """Those whose gradients are not finite because of it."""
+    order: int
+    """When backward came to it."""
+
+
+def gradient_breaks(case: Case) -> tuple[GradientBreak, ...]:
+    """Return the breaks of the first step, in backward's order."""
+    stats = case.shared(forward_stats)
+    blamed: dict[TensorRef, list[NodeRecord]] = {}
+    for node in case.first.nodes:
+        if node.kind == "operation" and _given(case, node) is not None:
+            for ref in case.successors.get(node.index, ()):
+                if _broke(case, ref):
+                    blamed.setdefault(ref, []).append(node)
+    broken: dict[int, list[TensorRef]] = {}
+    for ref, nodes in blamed.items():
+        singular = [node for node in nodes if is_singular(stats, node)]
+        for node in singular or nodes:
+            broken.setdefault(node.index, []).append(ref)
+    found = [_break(case, case.recording.nodes[node], refs) for node, refs in broken.items()]
+    return tuple(sorted((one for one in found if one), key=lambda one: one.order))
+
+
+def _break(case: Case, node: NodeRecord, broken: list[TensorRef]) -> GradientBreak | None:
+    given, returned = _given(case, node), gradient_of(case, broken[0])
+    if given is None or returned is None:
+        return None
+    return GradientBreak(
+        node=node,
+        given=given[1],
+        returned=returned,
+        parameters=_spoilt(case, broken),
+        order=given[0],
+    )
+
+
+def is_singular(stats: dict[TensorRef, ForwardStat], node: NodeRecord) -> bool:
+    """Return whether an operation's own values say that its derivative is infinite."""
+    singularity = SINGULARITIES.get(plain_name(node.operation))
+    output = stats.get(TensorRef(node=node.index, slot=0))
+    if singularity is None or output is None:
+        return False
+    counts = {"zeros": output.zeros, "nonfinite": output.nonfinite, "none": 1}
+    return counts[singularity.sign] > 0
+
+
+def gradient_of(case: Case, ref: TensorRef) -> GradientStat | None:
+    """Return the gradient with respect to a tensor or a parameter, None where it has no numbers."""
+    ref = case.first.measured(ref)
+    parameter = case.recording.nodes[ref.node].parameter
+    if parameter is not None:
+        left = case.parameter_stat(parameter)
+        return None if left is None else left.gradient
+    stat = case.tensor_stat(ref.node, ref.slot)
+    return None if stat is None else stat.gradient
+
+
+def forward_stats(case: Case) -> dict[TensorRef, ForwardStat]:
+    """Return what the forward's tensors held, as far as it was examined."""
+    return {stat.tensor: stat for stat in case.recording.evidence_of(ForwardStat)}
+
+
+def forward_inputs(case: Case, node: int) -> tuple[TensorRef, ...]:
+    """Return the tensors that an operation took, of views the tensors that they view."""
+    found = []
+    for ref in case.successors.get(node, ()):
+        while case.recording.nodes[ref.node].kind == "view":
+            onward = case.successors.get(ref.node, ())
+            if not onward:
+                break
+            ref = onward[0]
+        found.append(ref)
+    return tuple(found)
+
+
+def _is_finite(gradient: GradientStat | None) -> bool:
+    return gradient is None or gradient.nonfinite == 0
+
+
+def _given(case: Case, node: NodeRecord) -> tuple[int, GradientStat] | None:
+    """Return order and numbers of the gradient a node was given; None for none or a broken one."""
+    arrived = _arrived(case, node)
+    if not arrived or not all(_is_finite(gradient) for _, gradient in arrived):
+        return None
+    return arrived[0]
+
+
+def _arrived(case: Case, node: NodeRecord) -> list[tuple[int, GradientStat]]:
+    stats = [case.tensor_stat(node.index, slot) for slot in range(len(node.outputs))]
+    return [(stat.order or 0, stat.gradient) for stat in stats if stat and stat.gradient]
+
+
+def _broke(case: Case, ref: TensorRef) -> bool:
+    """Return whether a tensor's gradient is not finite although all that was given for it was."""
+    if _is_finite(gradient_of(case, ref)):
+        return False
+    users = [case.recording.nodes[user] for user in case.users.get(ref.node, ())]
+    return all(
+        _is_finite(gradient)
+        for user in users
+        if _uses(case, user, ref)
+        for _, gradient in _arrived(case, user)
+    )
+
+
+def _uses(case: Case, user: NodeRecord, ref: TensorRef) -> bool:
+    return ref in case.successors[user.index]
+
+
+def _spoilt(case: Case, broken: list[TensorRef]) -> tuple[int, ...]:
+    """Return the parameters to which a gradient that is not finite was handed on."""
+    return tuple(sorted(set(_spoilt_from(case, broken))))
+
+
+def _spoilt_from(case: Case, broken: list[TensorRef]) -> Iterator[int]:
+    waiting, seen = list(broken), set(broken)
+    while waiting:
+        ref = waiting.pop()
+        if _is_finite(gradient_of(case, ref)):
+            continue
+        parameter = case.recording.nodes[ref.node].parameter
+        if parameter is not None:
+            yield parameter
+        onward = case.successors.get(ref.node, ())
+        waiting += [following for following in onward if following not in seen]
+        seen.update(onward)

@@ -1,0 +1,126 @@
+"""GS112: recurrent layers whose gradient fades before it comes to the start of the sequence."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import ClassVar
+
+from gradscope.recording.finding import Finding, Severity
+from gradscope.rules.case import Case
+from gradscope.rules.flow.growth_place import is_recurrent, place_of, related_lines
+from gradscope.rules.flow.horizon import FADED, Memory, memories
+from gradscope.rules.flow.spine import Spines
+from gradscope.rules.rule import Rule
+
+_REMEDIES = {
+    "LSTM": "start the forget gate's bias at 1 to 3 (the second quarter of `bias_hh_l0`)",
+    "GRU": "start the update gate's bias at 1 to 3 (the second third of `bias_hh_l0`)",
+}
+_PLAIN = "initialise the recurrent weights with `nn.init.orthogonal_`, or use an LSTM or GRU"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShortMemoryHorizon(Rule):
+    """A recurrent layer forgets the start of its sequences before their end is read.
+
+    What it finds:
+        Recurrent layers, and loops over time, of which only late outputs are used, and whose
+        gradient has faded to less than one part in ten thousand by the time it comes to the first
+        input.
+
+    Why it matters:
+        What the first steps of a sequence say cannot be learned, while the loss falls by what the
+        last steps say. The gradients of the weights look healthy, for they are sums over time.
+
+    How it is measured:
+        For each recurrent layer the norm of the derivative of a random combination of its last
+        output with respect to the input of every time step. A line through the logarithms gives
+        the decades lost a step, and these times the steps before the first output that the loss
+        uses are compared with the limit. The horizon, after which 1 % is left, is 2 decades over
+        the decades a step. Loops are judged along the operations that every gradient path crosses.
+
+    How to fix it:
+        Let the gates start open: a forget gate's bias of 1 to 3 in an LSTM, an update gate's of 1
+        to 3 in a GRU, orthogonal weights in a plain network. Or use all outputs (their mean, or
+        attention) instead of the last one.
+
+    When it may be wrong:
+        Where the answer is in the last steps anyway, nothing needs to be remembered: the data are
+        not looked at. At torch's own initialisation the horizon is about ten steps.
+
+    Source:
+        Hochreiter 1991; Pascanu et al. 2013. Measured: of 12 recurrent networks that had to recall
+        their first input over 8 to 100 steps, 35 of 36 runs learned below 1.9 decades, 5 of 8 from
+        there to 3.9, none of 28 above.
+    """
+
+    code: ClassVar[str] = "GS112"
+    name: ClassVar[str] = "short-memory-horizon"
+    level: ClassVar[Severity] = "note"
+
+    decades: float = 4.0
+    """Powers of ten by which the gradient fades on its way back to the first input. Measured: no
+    run of 28 recalls its first input above 3.9."""
+
+    def obstacle(self, case: Case) -> str | None:
+        """Return why this rule cannot judge the recording."""
+        return case.examination_obstacle("horizons")
+
+    def check(self, case: Case) -> Iterator[Finding]:
+        """Yield a finding for all recurrent layers, and one for a loop over time."""
+        short = [memory for memory in memories(case) if memory.faded >= self.decades]
+        if short:
+            yield self._layers(case, short)
+        yield from self._loop(case)
+
+    def _layers(self, case: Case, short: list[Memory]) -> Finding:
+        worst = min(short, key=lambda memory: memory.horizon)
+        module = case.recording.modules[worst.record.module]
+        call = worst.record.call_site
+        more = f" (and {len(short) - 1} more)" if len(short) > 1 else ""
+        opening = _REMEDIES.get(module.class_name, _PLAIN)
+        return self.finding(
+            case,
+            message=(
+                f"{worst.path or 'the model'}{more} remembers about {worst.horizon:.0f} steps of "
+                f"{worst.record.steps}: of the gradient 1 % is left after these, and "
+                f"10^-{worst.faded:.1f} at the first input, should the loss depend on it"
+            ),
+            remedy=f"{opening}, or use all outputs (their mean, or attention), not only the last",
+            site=call if module.site is None else module.site,
+            related=[] if module.site is None else [case.related(call, "called here")],
+            modules=[memory.path for memory in short],
+            evidence={
+                "horizon": worst.horizon,
+                "steps": worst.record.steps,
+                "first_output_used": worst.record.read_from,
+                "decades": worst.faded,
+                "decades_limit": self.decades,
+                "decades_per_step": worst.slope,
+            },
+            count=len(short),
+        )
+
+    def _loop(self, case: Case) -> Iterator[Finding]:
+        trend = case.shared(Spines).first.loss
+        if trend is None or -trend.steady < self.decades or not is_recurrent(case, trend):
+            return
+        place = place_of(case, trend)
+        horizon = FADED / -trend.slope
+        yield self.finding(
+            case,
+            message=(
+                f"the loop remembers about {horizon:.0f} steps: of the gradient 1 % is left after "
+                f"these, and 10^-{-trend.decades:.1f} after {len(trend.matched)}, should the loss "
+                "depend on what was so long ago"
+            ),
+            remedy=f"{_PLAIN}, or use all states (their mean, or attention), not only the last",
+            site=place.call_site,
+            related=related_lines(case, place),
+            evidence={
+                "horizon": horizon,
+                "steps": len(trend.matched),
+                "decades": -trend.decades,
+                "decades_limit": self.decades,
+                "decades_per_step": -trend.slope,
+            },
+        )

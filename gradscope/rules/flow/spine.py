@@ -1,0 +1,166 @@
+"""The spine of a backward graph: the operations that every gradient path crosses.
+
+Along it, and only there, norms tell how a gradient grows or shrinks with depth: what is beside it,
+as a branch that starts at zero, is one of several ways. Norms are compared between operations of
+the same type, which cancels what neighbours undo (a convolution and the normalisation after it),
+and only from the last operation on that takes weights: what is behind it is the loss.
+"""
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from gradscope.recording.records import NodeRecord, TensorRef
+from gradscope.recording.step_view import StepView, step_view
+from gradscope.rules.case import Case
+from gradscope.rules.flow.dominators import Dominators
+from gradscope.rules.flow.forward_levels import ForwardLevels
+from gradscope.rules.flow.trend import Point, Trend, jump, mildest, strongest
+
+LATER = 3
+"""Where there are no probes, so many of the user's own steps tell what lasts."""
+
+_RESHAPED_WEIGHTS = frozenset({"ToCopyBackward0", "CloneBackward0", "WeightNormInterfaceBackward0"})
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """What the spine of one step tells."""
+
+    growth: Trend | None
+    """Where the gradient grows most on its way back; None without a chain of like operations."""
+    loss: Trend | None
+    """Where it shrinks most."""
+    jump: Trend | None
+    """The single operation around which the gradient's typical size differs most."""
+    length: int
+    """Operations on the spine."""
+
+
+class Spines:
+    """The spines of the steps of a recording."""
+
+    def __init__(self, case: Case) -> None:
+        self._case = case
+        self._chains: dict[int | None, tuple[tuple[int, ...], ...]] = {}
+
+    @cached_property
+    def first(self) -> Reading:
+        """What the first step tells."""
+        return self.read(self._case.first)
+
+    def read(self, view: StepView) -> Reading:
+        """Return what one step tells."""
+        spines = [self._points(view, chain) for chain in self.chains(view)]
+        growths = [strongest(points, 1) for points in spines]
+        losses = [strongest(points, -1) for points in spines]
+        return Reading(
+            growth=mildest(growths),
+            loss=mildest(losses),
+            jump=mildest([jump(points) for points in spines]),
+            length=min((len(points) for points in spines), default=0),
+        )
+
+    @cached_property
+    def later(self) -> Reading | None:
+        """What the last of the next few steps tells, which were probes or the user's own.
+
+        None where there was none, or none with a finite gradient.
+        """
+        for view in reversed(self._later_views):
+            reading = self.read(view)
+            if reading.length:
+                return reading
+        return None
+
+    @cached_property
+    def has_later(self) -> bool:
+        """Whether there was a backward after an optimizer step."""
+        return bool(self._later_views)
+
+    @cached_property
+    def _later_views(self) -> tuple[StepView, ...]:
+        if self._case.probes:
+            return self._case.probes
+        recording = self._case.recording
+        steps = [step for step in recording.steps if step.kind == "step"][1 : 1 + LATER]
+        measured = {stat.step for stat in recording.tensor_stats}
+        return tuple(step_view(recording, step) for step in steps if step.index in measured)
+
+    def forward_growth(self) -> Trend | None:
+        """Return where the first forward's values grow most; the levels are those of values."""
+        levels = ForwardLevels(self._case)
+        spines = []
+        for chain in self.chains(self._case.first):
+            nodes = [self._case.recording.nodes[index] for index in chain]
+            found = [(node, levels.level(node)) for node in nodes]
+            spines.append([Point(node, level) for node, level in found if level is not None])
+        return mildest([strongest(points, -1) for points in spines])
+
+    def chains(self, view: StepView) -> tuple[tuple[int, ...], ...]:
+        """Return the spines of two targets, in the order of backward and without the loss.
+
+        One is that of the deepest operation, one that of the first; where they differ, the milder
+        judgement holds.
+        """
+        graph = None if view.step is None else view.step.graph
+        if graph not in self._chains:
+            self._chains[graph] = tuple(self._find(view))
+        return self._chains[graph]
+
+    def _find(self, view: StepView) -> Iterator[tuple[int, ...]]:
+        operations = [node for node in view.nodes if node.kind in ("operation", "view")]
+        if not operations:
+            return
+        tree = Dominators.of(view.nodes, self._case.users)
+        deepest = max(operations, key=lambda node: node.depth)
+        numbered = [node for node in operations if node.sequence is not None]
+        first = min(numbered, key=lambda node: node.sequence or 0, default=deepest)
+        head = min((n.depth for n in operations if self._weighs_data(n.index)), default=0)
+        for target in dict.fromkeys((deepest.index, first.index)):
+            chain = list(tree.chain(target))[::-1]
+            yield tuple(n for n in chain if self._case.recording.nodes[n].depth >= head)
+
+    def _weighs_data(self, node: int) -> bool:
+        """Return whether an operation takes a parameter together with something else.
+
+        What takes parameters alone may be a penalty on them, which is part of the loss.
+        """
+        kinds = [self._is_weight(ref.node) for ref in self._case.successors.get(node, ())]
+        return any(kinds) and not all(kinds)
+
+    def _is_weight(self, node: int) -> bool:
+        """Return whether a node is a parameter, as it is or under another shape or type."""
+        record = self._case.recording.nodes[node]
+        while record.kind == "view" or record.operation in _RESHAPED_WEIGHTS:
+            following = self._case.successors.get(record.index)
+            if not following:
+                return False
+            record = self._case.recording.nodes[following[0].node]
+        return record.kind == "parameter"
+
+    def _points(self, view: StepView, chain: Sequence[int]) -> list[Point]:
+        """Return the measured gradients along a spine, up to where they are zero or not finite."""
+        points = []
+        for index in chain:
+            node = self._case.recording.nodes[index]
+            norm = _norm(view, node)
+            if norm is None:
+                continue
+            if norm == 0 or not math.isfinite(norm):
+                break
+            points.append(Point(node, math.log10(norm)))
+        return points
+
+
+def _norm(view: StepView, node: NodeRecord) -> float | None:
+    """Return the norm of the gradient with respect to a node's outputs; None of scalars."""
+    squares = []
+    for slot, shape in enumerate(node.outputs):
+        if shape is None or math.prod(shape.dims) <= 1:
+            continue
+        stat = view.tensor_stats.get(view.measured(TensorRef(node=node.index, slot=slot)))
+        if stat is not None and stat.gradient is not None:
+            squares.append(stat.gradient.norm)
+    return math.hypot(*squares) if squares else None

@@ -1,0 +1,99 @@
+"""GS109: steps that hardly move the weights."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import ClassVar
+
+from gradscope.recording.finding import Finding, Severity
+from gradscope.rules.case import Case
+from gradscope.rules.flow.update_ratios import UpdateRatios
+from gradscope.rules.rule import Rule
+
+_HALF = ("float16", "bfloat16")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UpdateTooSmall(Rule):
+    """One optimizer step hardly changes the weights.
+
+    What it finds:
+        A learning rate that is too small for the gradients of this model and batch.
+
+    Why it matters:
+        Below about a ten-millionth of the weight a step is less than float32 can add to it, and
+        nothing changes at all. Above that it takes as many more steps to learn anything.
+
+    How it is measured:
+        The norm of the first step's change over the norm of the weight, for every weight matrix
+        that gets a gradient; the median over them is judged. With momentum it is divided by one
+        minus the momentum, as steps that agree add up. If even the greatest is below `lost` it is a
+        warning for every optimizer; for SGD it is a note below `sgd_note`. A learning rate that a
+        scheduler holds below its initial one is not judged, nor are weights of half precision.
+
+    How to fix it:
+        Raise the learning rate, or look for what makes the gradients so small: a loss that is
+        divided twice, a mean over too much.
+
+    When it may be wrong:
+        Fine-tuning by SGD with steps that are meant to be tiny.
+
+    Source:
+        Measured: of 4,540 runs, 3 % of those by SGD with a ratio below 0.0001 learned anything in
+        250 steps, 19 % up to 0.0003, 54 % up to 0.001. The spacing of float32 is 6e-8 to 1.2e-7.
+    """
+
+    code: ClassVar[str] = "GS109"
+    name: ClassVar[str] = "update-too-small"
+    level: ClassVar[Severity] = "warning"
+
+    lost: float = 1e-7
+    """Ratio: less than float32 can add to a number. Source: its spacing."""
+    sgd_note: float = 1e-4
+    """Ratio of SGD. Measured: 3 % learn in 250 steps."""
+
+    def obstacle(self, case: Case) -> str | None:
+        """Return why this rule cannot judge the recording."""
+        ratios = UpdateRatios(case)
+        obstacle = ratios.obstacle()
+        if obstacle is not None:
+            return obstacle
+        optimizer = ratios.optimizers.targets
+        groups = () if optimizer is None else optimizer.groups
+        if any((g.learning_rate or 0.0) < (g.initial_learning_rate or 0.0) for g in groups):
+            return "a scheduler holds the learning rate below its initial one"
+        if optimizer is not None and not optimizer.is_torchs and ratios.typical == 0:
+            return "the optimizer's first step changed nothing, and it is none of torch's own"
+        types = {case.recording.parameters[index].shape.dtype for index in ratios.by_parameter}
+        return "the weights are of half precision" if types <= set(_HALF) else None
+
+    def check(self, case: Case) -> Iterator[Finding]:
+        """Yield a finding if the typical step is too small."""
+        ratios = UpdateRatios(case)
+        optimizer = ratios.optimizers.targets
+        if optimizer is None:
+            return
+        momentum = max((group.momentum or 0.0 for group in optimizer.groups), default=0.0)
+        typical = ratios.typical / (1 - min(momentum, 0.999))
+        is_lost = max(ratios.by_parameter.values()) / (1 - min(momentum, 0.999)) < self.lost
+        if not is_lost and not (optimizer.family == "sgd" and typical < self.sgd_note):
+            return
+        limit = self.lost if is_lost else self.sgd_note
+        yield self.finding(
+            case,
+            message=(
+                f"a step of {optimizer.class_name} (lr {ratios.rates}) changes the weights by "
+                f"{typical:.1e} of their norm, below {limit:g}"
+                + (": less than float32 can add to them" if is_lost else "")
+            ),
+            remedy="raise the learning rate, or look for what makes the gradients small",
+            site=optimizer.site,
+            severity=self.level if is_lost else "note",
+            parameters=[i for i, ratio in ratios.by_parameter.items() if ratio < limit],
+            evidence={
+                "update_ratio": typical,
+                "limit": limit,
+                "learning_rate": max(ratios.learning_rates, default=None),
+                "momentum": momentum,
+                "matrices": len(ratios.by_parameter),
+            },
+        )

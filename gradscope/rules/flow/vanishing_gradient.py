@@ -1,0 +1,186 @@
+"""GS102: gradients that shrink with depth."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import ClassVar
+
+from gradscope.recording.finding import Finding, Severity
+from gradscope.rules.case import Case
+from gradscope.rules.flow.growth_place import (
+    MATRICES,
+    Place,
+    behind,
+    ends,
+    forward_rise,
+    half_way,
+    is_recurrent,
+    place_of,
+    related_lines,
+)
+from gradscope.rules.flow.spine import Spines
+from gradscope.rules.flow.trend import Trend
+from gradscope.rules.rule import Rule
+
+_SHRINKING = 0.05
+"""Decades: less is no sign that a branch opens."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VanishingGradient(Rule):
+    """The gradient shrinks from layer to layer until the first ones cannot learn.
+
+    What it finds:
+        Stacks of layers in which each one passes on only a part of the gradient, so that what
+        comes to the first ones is smaller by orders of magnitude than what came to the last ones.
+
+    Why it matters:
+        The first layers stay as they were initialised, and the last ones learn from features that
+        are random. The loss falls a little and then no further.
+
+    How it is measured:
+        Along the operations that every gradient path crosses, from the last one that takes weights
+        to the input, norms are compared between operations of the same type: the result is the
+        largest fall in powers of ten (decades). What a single operation does beyond the second
+        largest fall does not count, and after the steps of the probe it must still be there. From
+        2 decades on it is a note, from 3 a warning, from 6 an error; under SGD, whose steps shrink
+        with the gradient, each a level higher.
+
+    How to fix it:
+        In this order: initialise for the activation (He for ReLU, Xavier for tanh; the default of
+        `nn.Linear` has a third of the variance that keeps a linear layer level); ReLU or GELU in
+        place of sigmoid; residual connections with a normalisation before each branch; batch or
+        layer normalisation between the layers.
+
+    When it may be wrong:
+        Branches that are initialised to zero and open in the first steps are left out where they
+        are beside the main path or have opened by the end of the probe. Layers of which one passes
+        on little by design, as a decoder's attention to an encoder, do not count as a trend.
+
+    Source:
+        Pascanu et al. 2013, "On the difficulty of training recurrent neural networks"; Schoenholz
+        et al. 2017, "Deep information propagation". Measured: of 374 small networks trained with
+        SGD and Adam, 95 % and 95 % learned below 1 decade, 11 % and 61 % at 2 to 3, none and 60 %
+        at 3 to 4, none and 9 % at 6 to 8; no alarm on 86 healthy networks.
+    """
+
+    code: ClassVar[str] = "GS102"
+    name: ClassVar[str] = "vanishing-gradient"
+    level: ClassVar[Severity] = "error"
+    explains: ClassVar[tuple[str, ...]] = ("GS109", "GS110")
+
+    note_decades: float = 2.0
+    """Powers of ten by which the gradient shrinks. Measured: with SGD 11 % learn at 2 to 3."""
+    warning_decades: float = 3.0
+    """Likewise. Measured: with SGD nothing learns above 3."""
+    error_decades: float = 6.0
+    """Likewise. Measured: with Adam 9 % learn at 6 to 8, nothing above."""
+
+    def obstacle(self, case: Case) -> str | None:
+        """Return why this rule cannot judge the recording."""
+        return None if case.has_backward else "there was no backward"
+
+    def check(self, case: Case) -> Iterator[Finding]:
+        """Yield a finding if the gradient vanishes."""
+        spines = case.shared(Spines)
+        trend = spines.first.loss
+        if trend is None:
+            return
+        later = spines.later
+        lasting = trend.steady if later is None or later.loss is None else later.loss.steady
+        decades = min(-trend.steady, -lasting)
+        severity = self._severity(case, decades)
+        opens = lasting > trend.steady + _SHRINKING and _has_closed_branch(case, trend)
+        if severity is None or opens:
+            return
+        starved = behind(case, half_way(trend).node.depth)
+        if is_recurrent(case, trend):
+            # Weights that are used in every step of time learn from the last ones.
+            starved = behind(case, trend.matched[-1].node.depth + 1)
+            if not starved:
+                return
+        yield self._finding(case, trend, decades, severity, starved)
+
+    @property
+    def _limits(self) -> tuple[float, float, float]:
+        return self.note_decades, self.warning_decades, self.error_decades
+
+    def _severity(self, case: Case, decades: float) -> Severity | None:
+        levels: tuple[Severity, ...] = ("note", "warning", "error", "error")
+        reached = sum(decades >= limit for limit in self._limits)
+        if not reached:
+            return None
+        return levels[reached if is_sgd(case) else reached - 1]
+
+    def _finding(
+        self,
+        case: Case,
+        trend: Trend,
+        decades: float,
+        severity: Severity,
+        starved: tuple[int, ...],
+    ) -> Finding:
+        place = place_of(case, trend)
+        rise = forward_rise(case, trend)
+        return self.finding(
+            case,
+            message=(
+                f"the gradient shrinks by 10^{decades:.1f} on its way back, {ends(case, trend)}: "
+                f"{10**-trend.slope:.2g} times smaller with each of {len(trend.matched)} layers, "
+                f"most of it in {place.what}"
+            ),
+            remedy=_remedy(place, rise, decades),
+            site=place.site,
+            related=related_lines(case, place),
+            severity=severity,
+            parameters=starved,
+            evidence={
+                "decades": decades,
+                "decades_limit": max(limit for limit in self._limits if limit <= decades),
+                "decades_per_layer": trend.slope,
+                "straightness": trend.straightness,
+                "layers": len(trend.matched),
+                "operation": place.operation,
+                "operation_share": place.share,
+                "forward_decades": rise,
+            },
+            count=len(starved),
+        )
+
+
+def is_sgd(case: Case) -> bool:
+    """Return whether the user's optimizer is plain SGD, whose steps scale with the gradient."""
+    return (case.recording.target.optimizer or "").startswith("SGD(")
+
+
+def _has_closed_branch(case: Case, trend: Trend) -> bool:
+    """Return whether weights that are not behind a trend get no gradient, for now."""
+    faded = set(behind(case, trend.matched[-1].node.depth))
+    return any(
+        stat.reach == "zero"
+        and len(case.recording.parameters[stat.parameter].shape.dims) > 1
+        and stat.parameter not in faded
+        for stat in case.first.parameter_stats.values()
+    )
+
+
+def _remedy(place: Place, rise: float | None, decades: float) -> str:
+    if place.operation in ("Sigmoid", "Tanh", "Softmax"):
+        name = place.operation.lower()
+        return (
+            f"use ReLU or GELU in place of {name} between the layers, or give the layers residual "
+            "connections with a normalisation before each branch"
+        )
+    if rise is not None and rise <= -decades / 2:
+        return (
+            f"the values of the forward shrink too: initialise {place.what} larger, as "
+            "`nn.init.kaiming_normal_(layer.weight)`"
+        )
+    if place.operation in MATRICES:
+        return (
+            f"initialise {place.what} for its activation, as `nn.init.kaiming_normal_(layer."
+            "weight)` before ReLU: torch's default is smaller; or normalise between the layers"
+        )
+    return (
+        "give the layers residual connections with a normalisation before each branch, or "
+        "normalise between them"
+    )

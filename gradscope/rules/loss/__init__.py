@@ -1,0 +1,1 @@
+"""Rules on how a loss is written."""

@@ -1,0 +1,1 @@
+"""Rules on what gradients reach: the model's parameters, and the optimizer's."""

@@ -1,0 +1,152 @@
+"""GS201: parameters cut off from the loss."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import ClassVar
+
+from gradscope.recording.finding import Finding, RelatedLocation, Severity
+from gradscope.rules.case import Case
+from gradscope.rules.reach.cut_intent import intent
+from gradscope.rules.reach.reach import Reach, Stop
+from gradscope.rules.rule import Rule
+from gradscope.rules.subtrees import counted, named
+
+_COPIES = {
+    "Parameter": "nn.Parameter(…)",
+    "new_tensor": "new_tensor(…)",
+    "tensor": "torch.tensor(…)",
+}
+"""Calls that copy a tensor's numbers, as they are written."""
+
+_ARRAYS = frozenset({"__array__", "numpy"})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GradientCut(Rule):
+    """Parameters get no gradient because a line cuts them off from the loss.
+
+    What it finds:
+        Parameters that require grad, that the forward uses, and to which no step's backward came,
+        because everything that leads from them to the loss passes a `detach()`, `.data`, `item()`,
+        `numpy()`, `tolist()`, `torch.tensor(…)` or `nn.Parameter(…)` of a result, or a block under
+        `no_grad`.
+
+    Why it matters:
+        Nothing fails: the loss falls as far as the other parameters can bring it, and those behind
+        the cut stay as they were initialised.
+
+    How it is measured:
+        Every call of the forward that takes a tensor requiring grad and returns none that does is
+        a cut, and what it returns is followed. A parameter without a gradient in every step is put
+        down to the first cut behind which it lies and from which something came to the loss.
+        Nothing is measured in numbers, so there is no threshold: an error is a cut that looks like
+        nothing else. It is milder where it looks meant: the target of a loss, a straight-through
+        estimator, a copy of a module that learns, whole modules that run under `no_grad`, that no
+        optimizer holds, that are in eval mode, or of which only a head learns.
+
+    How to fix it:
+        Let the tensor itself go on to the loss, and detach only the copy that is logged or stored.
+        Where the parameters are not meant to learn, say so by `requires_grad_(False)`.
+
+    When it may be wrong:
+        Where the parameters learn from a loss that was not part of this forward, as the generator
+        in the discriminator's step. Numbers taken out of torch cannot be followed: of a cut by
+        `item()` or `numpy()` in the model it is assumed that they come to the loss.
+
+    Source:
+        torch documentation, "Locally disabling gradient computation" and `Tensor.detach`.
+        speechbrain issue 1396 and CoCa-pytorch issue 6: encoders that never trained.
+    """
+
+    code: ClassVar[str] = "GS201"
+    name: ClassVar[str] = "gradient-cut"
+    level: ClassVar[Severity] = "error"
+    explains: ClassVar[tuple[str, ...]] = ("GS203", "GS204", "GS205")
+
+    def obstacle(self, case: Case) -> str | None:
+        """Return why this rule cannot judge the recording."""
+        return None if case.has_backward else "there was no backward"
+
+    def check(self, case: Case) -> Iterator[Finding]:
+        """Yield a finding for every line that cuts parameters off."""
+        reach = case.shared(Reach)
+        for stop in reach.stops:
+            if stop.cut.kind != "non-differentiable" and not reach.draws(stop):
+                yield self._finding(case, reach, stop)
+
+    def _finding(self, case: Case, reach: Reach, stop: Stop) -> Finding:
+        judged = intent(reach, stop)
+        return self.finding(
+            case,
+            message=_message(reach, stop, judged.looks_like),
+            remedy=_remedy(stop, judged.severity),
+            site=stop.cut.site,
+            related=stop_related(case, stop),
+            severity=judged.severity,
+            parameters=stop.parameters,
+            evidence={
+                "operation": stop.cut.operation,
+                "parameters_cut": len(stop.parameters),
+                "parameters_learning": len(reach.learning),
+                "held_by_optimizer": reach.is_held(stop.parameters),
+            },
+            count=len(stop.parameters),
+        )
+
+
+def stop_related(case: Case, stop: Stop) -> Iterator[RelatedLocation | None]:
+    """Yield the lines that take part: where the gradient still was, and what was cut off."""
+    if stop.cut.last != stop.cut.site:
+        yield case.related(stop.cut.last, "the last operation that still carried their gradient")
+    for part in stop.parts:
+        yield case.related(part.site, f"{part.name or 'the model'} is made here")
+
+
+def _message(reach: Reach, stop: Stop, looks_like: str | None) -> str:
+    what = f"{named(stop.parts)} ({counted(len(stop.parameters), 'parameter')})"
+    if not reach.learning:
+        return f"nothing learns: {_call(stop)} cuts {what} off from the loss"
+    several = len(stop.parts) > 1
+    if stop.runs_without_grad:
+        why = f"{'they run' if several else 'it runs'} under no_grad"
+    else:
+        why = f"{_call(stop)} cuts {'them' if several else 'it'} off from the loss"
+    text = f"no gradient comes to {what}: {why}"
+    return text if looks_like is None else f"{text} (it looks {looks_like})"
+
+
+def _call(stop: Stop) -> str:
+    if stop.cut.operation == "data":
+        return ".data"
+    if stop.cut.operation in _COPIES:
+        return _COPIES[stop.cut.operation]
+    if stop.cut.kind == "no-grad":
+        return "no_grad"
+    return f"{stop.cut.operation}()"
+
+
+def _remedy(stop: Stop, severity: Severity) -> str:
+    if severity == "note":
+        return "requires_grad_(False) would say that it is not meant to learn, and save memory"
+    if stop.cut.kind == "no-grad":
+        return (
+            "take it out of `no_grad`; or, if it is not meant to learn, freeze it by "
+            "`requires_grad_(False)` and leave it out of the optimizer"
+        )
+    if stop.cut.operation in _COPIES:
+        return f"use the tensor as it is: {_call(stop)} makes a new leaf that knows nothing of it"
+    went_out = stop.cut.taken_out and stop.cut.kind == "detach" and not stop.cut.joins
+    if stop.cut.operation in _ARRAYS or went_out:
+        return (
+            "compute with torch's own functions instead of NumPy's or Python's numbers, or write "
+            "a `torch.autograd.Function` that has a backward"
+        )
+    if stop.cut.kind == "read":
+        return (
+            "compute on with the tensor itself, of several with `torch.stack` or `torch.cat`, and "
+            "take numbers out for logging only"
+        )
+    return (
+        f"pass the tensor on as it is, and use {_call(stop)} only for the copy that is logged or "
+        "kept"
+    )

@@ -1,0 +1,124 @@
+"""GS202: parameters that the loss uses only through what has no derivative."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import ClassVar
+
+from gradscope.recording.finding import Finding, Severity
+from gradscope.rules.case import Case
+from gradscope.rules.reach.cut_intent import intent
+from gradscope.rules.reach.gradient_cut import stop_related
+from gradscope.rules.reach.reach import Reach, Stop
+from gradscope.rules.rule import Rule
+from gradscope.rules.subtrees import counted, named
+
+_CASTS = frozenset(
+    {"bool", "byte", "char", "int", "long", "short", "to", "type", "type_as", "view"}
+)
+_COMPARISONS = frozenset({"eq", "ge", "gt", "isclose", "le", "lt", "ne"})
+_INDICES = frozenset(
+    {"argmax", "argmin", "argsort", "bucketize", "nonzero", "searchsorted", "sort", "topk"}
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NonDifferentiableOperation(Rule):
+    """Parameters get no gradient because the loss uses them only through what has no derivative.
+
+    What it finds:
+        Parameters that require grad, that the forward uses, and to which no step's backward came,
+        because everything that leads from them to the loss passes an operation without a
+        derivative: `argmax`, the indices of `topk` or `sort`, a comparison, a cast to integers,
+        a draw from a distribution by `sample()`, `multinomial` or `bernoulli`.
+
+    Why it matters:
+        A choice is constant almost everywhere: autograd has nothing to pass on, and says nothing.
+        The layers that make the choice stay as they were initialised.
+
+    How it is measured:
+        As gradient-cut measures: every call of the forward that takes a tensor requiring grad and
+        returns none that does is a cut, and what it returns is followed to the loss. A parameter
+        without a gradient in every step is put down to the first cut behind which it lies. There
+        is no threshold. It is milder where it looks meant, as a pseudo-label that only the loss
+        uses as its target.
+
+    How to fix it:
+        For a choice: weigh by softmax, use `gumbel_softmax(hard=True)` or a straight-through
+        estimator, or train what chooses by a loss of its own. For a draw: `rsample()`, or the
+        log-probability of what was drawn times its reward.
+
+    When it may be wrong:
+        Where the parameters learn from a loss that was not part of this forward. Operations whose
+        derivative is zero everywhere, as `round` and `sign`, are no cuts: zero-gradient finds
+        them.
+
+    Source:
+        torch documentation, `torch.distributions`: score function and pathwise derivative.
+        pytorch issue 1339: argmax between two parts of a model.
+    """
+
+    code: ClassVar[str] = "GS202"
+    name: ClassVar[str] = "non-differentiable-operation"
+    level: ClassVar[Severity] = "error"
+    explains: ClassVar[tuple[str, ...]] = ("GS203", "GS204", "GS205")
+
+    def obstacle(self, case: Case) -> str | None:
+        """Return why this rule cannot judge the recording."""
+        return None if case.has_backward else "there was no backward"
+
+    def check(self, case: Case) -> Iterator[Finding]:
+        """Yield a finding for every line that has no derivative."""
+        reach = case.shared(Reach)
+        for stop in reach.stops:
+            draws = reach.draws(stop)
+            if draws or stop.cut.kind == "non-differentiable":
+                yield self._finding(case, reach, stop, draws=draws)
+
+    def _finding(self, case: Case, reach: Reach, stop: Stop, *, draws: bool) -> Finding:
+        judged = intent(reach, stop)
+        what = f"{named(stop.parts)} ({counted(len(stop.parameters), 'parameter')})"
+        why = "a draw from a distribution" if draws else _described(stop.cut.operation)
+        them = "it" if len(stop.parts) == 1 else "them"
+        text = f"no gradient comes to {what}: the loss uses {them} only through {why}"
+        return self.finding(
+            case,
+            message=f"{text} (it looks {judged.looks_like})" if judged.looks_like else text,
+            remedy=_remedy(stop, judged.severity, draws=draws),
+            site=stop.cut.site,
+            related=stop_related(case, stop),
+            severity=judged.severity,
+            parameters=stop.parameters,
+            evidence={
+                "operation": stop.cut.operation,
+                "parameters_cut": len(stop.parameters),
+                "parameters_learning": len(reach.learning),
+                "held_by_optimizer": reach.is_held(stop.parameters),
+            },
+            count=len(stop.parameters),
+        )
+
+
+def _described(operation: str) -> str:
+    if operation in _COMPARISONS or operation.strip("_") in _COMPARISONS:
+        return f"a comparison ({operation}), which has no derivative"
+    if operation in _CASTS:
+        return f"a cast to integers ({operation}()), which has no derivative"
+    if operation in _INDICES:
+        return f"the indices of {operation}(), which have no derivative"
+    return f"{operation}(), which has no derivative"
+
+
+def _remedy(stop: Stop, severity: Severity, *, draws: bool) -> str:
+    if severity == "note":
+        return "requires_grad_(False) would say that it is not meant to learn, and save memory"
+    if draws:
+        return (
+            "draw by `rsample()` where the distribution has it, else train by the log-probability "
+            "of what was drawn"
+        )
+    if stop.cut.operation in _CASTS:
+        return "keep the tensor in floating point, or use a straight-through estimator"
+    return (
+        "weigh by softmax or sigmoid instead of choosing, use `gumbel_softmax(hard=True)`, or "
+        "give what chooses a loss of its own"
+    )

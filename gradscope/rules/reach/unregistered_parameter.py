@@ -1,0 +1,183 @@
+"""GS207: tensors that the model learns from nobody: `parameters()` does not give them."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import ClassVar
+
+from gradscope.recording.evidence.leaf import LeafRecord
+from gradscope.recording.finding import Finding, Severity
+from gradscope.recording.records import Site
+from gradscope.rules.case import Case
+from gradscope.rules.reach.reach import Reach
+from gradscope.rules.rule import Rule
+from gradscope.rules.subtrees import MOST_NAMED, counted
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UnregisteredParameter(Rule):
+    """The model computes with tensors that require grad and that its `parameters()` do not give.
+
+    What it finds:
+        Leaves of the graph that require grad and belong to the model without being registered:
+        modules in a plain list, tuple or dictionary, a tensor kept as a plain attribute or as a
+        buffer, what was computed of a parameter before it was kept, as in
+        `self.scale = nn.Parameter(…) * 0.02` or `nn.Parameter(…).cuda()`, and parameters that the
+        forward makes anew each time.
+
+    Why it matters:
+        They get gradients, and no optimizer made of `model.parameters()` ever moves them. They are
+        missing from `state_dict()` too, and `to()`, `train()` and `zero_grad()` pass them by.
+
+    How it is measured:
+        The leaves of the first graph that are no parameters are looked for in the attributes of the
+        model's modules, in nested containers too, also behind what was computed of them before the
+        forward. There is no threshold. Leaves that the optimizer holds, that are found nowhere in
+        the model, as those of a loss module, and tensors that the forward makes to differentiate
+        by them are left out.
+
+    How to fix it:
+        Keep modules in `nn.ModuleList` or `nn.ModuleDict`, tensors in `nn.Parameter` or
+        `nn.ParameterList`: compute first and wrap last. Make layers in `__init__`, not in the
+        forward.
+
+    When it may be wrong:
+        A list is also a way to hide a module from `parameters()` on purpose, as a network that only
+        measures a perceptual loss. Freeze such a module; in eval mode it is a note already.
+
+    Source:
+        torch documentation, `nn.ModuleList` and `nn.Parameter`.
+        pytorch issues 1053, 715, 59925 and 72580.
+    """
+
+    code: ClassVar[str] = "GS207"
+    name: ClassVar[str] = "unregistered-parameter"
+    level: ClassVar[Severity] = "error"
+    explains: ClassVar[tuple[str, ...]] = ("GS502",)
+
+    def obstacle(self, case: Case) -> str | None:
+        """Return why this rule cannot judge the recording."""
+        return case.examination_obstacle("leaves")
+
+    def check(self, case: Case) -> Iterator[Finding]:
+        """Yield a finding for every attribute, and every line that makes parameters."""
+        groups: dict[object, list[LeafRecord]] = {}
+        for leaf in case.recording.evidence_of(LeafRecord):
+            if leaf.origin != "input" and not _is_cut_off(case, leaf):
+                site = _site(case, leaf)
+                key = (leaf.owner, leaf.attribute) if leaf.attribute else site
+                groups.setdefault(leaf.site or key, []).append(leaf)
+        for leaves in groups.values():
+            yield self._finding(case, leaves)
+
+    def _finding(self, case: Case, leaves: list[LeafRecord]) -> Finding:
+        first = leaves[0]
+        elements = sum(leaf.numel for leaf in leaves)
+        trainable = sum(p.numel for p in case.recording.parameters if p.requires_grad)
+        owner = None if first.owner is None else case.recording.modules[first.owner].path
+        use, site = _first_use(case, first.node), _site(case, first)
+        return self.finding(
+            case,
+            message=_message(leaves),
+            remedy=_remedy(first),
+            site=site,
+            related=(case.related(use, "used here") if use != site else None,),
+            severity=_severity(case, first),
+            names=[leaf.name for leaf in leaves if leaf.name],
+            modules=() if owner is None else (owner,),
+            evidence={
+                "tensors": len(leaves),
+                "elements": elements,
+                "trainable_elements_of_the_model": trainable,
+                "container": first.container,
+            },
+            count=len(leaves),
+        )
+
+
+def _is_cut_off(case: Case, leaf: LeafRecord) -> bool:
+    """Return whether the forward made a parameter of what it had computed from others.
+
+    What those others lose by it is told as a cut.
+    """
+    users = {user.index for user in case.consumers(leaf.node)}
+    stops = case.shared(Reach).stops
+    return leaf.origin == "forward" and any(users <= stop.joins for stop in stops)
+
+
+def _site(case: Case, leaf: LeafRecord) -> Site | None:
+    """Return the line that keeps a leaf, else that of its first use."""
+    return case.site(leaf.site) if leaf.site is not None else _first_use(case, leaf.node)
+
+
+def _first_use(case: Case, node: int) -> Site | None:
+    """Return the first line of the forward that uses a leaf, or what was computed of it before."""
+    waiting, seen = [node], {node}
+    while waiting:
+        users = {user.index: user for place in waiting for user in case.consumers(place)}
+        fresh = [users[index] for index in sorted(users.keys() - seen)]
+        known = next((user.site for user in fresh if user.site is not None), None)
+        if known is not None:
+            return case.site(known)
+        seen.update(user.index for user in fresh)
+        waiting = [user.index for user in fresh]
+    return None
+
+
+def _severity(case: Case, leaf: LeafRecord) -> Severity:
+    if leaf.set_aside:
+        return "note"
+    return "warning" if leaf.origin == "late" and not case.recording.target.optimizer else "error"
+
+
+def _message(leaves: list[LeafRecord]) -> str:
+    first, number = leaves[0], len(leaves)
+    tensors = counted(number, "tensor")
+    if first.origin == "forward":
+        what = _listed(leaves) if first.name else tensors
+        return f"the forward makes {what} anew each time: whatever the optimizer learns is lost"
+    if first.origin == "late":
+        late = "an optimizer that was made before it does not hold them"
+        return f"{_listed(leaves)}: made in the first forward, {late}"
+    if first.origin == "computed":
+        return _message_of_computed(leaves)
+    if first.container == "buffer":
+        return f"{first.name} requires grad but is a buffer: parameters() does not give it"
+    if first.container in ("Tensor", "Parameter"):
+        return f"{first.name} requires grad but is a plain tensor: parameters() does not give it"
+    holder = f"the plain {first.container} `{first.attribute}`"
+    return f"{tensors} that require grad are kept in {holder}: parameters() does not give them"
+
+
+def _message_of_computed(leaves: list[LeafRecord]) -> str:
+    if len(leaves) > 1:
+        what, them = "are computed once from tensors", "them"
+    else:
+        what, them = "is computed once from a tensor", "it"
+    return (
+        f"{_listed(leaves)} {what} that the model does not keep: parameters() does not give "
+        f"{them}, and no optimizer moves {them}"
+    )
+
+
+def _listed(leaves: list[LeafRecord]) -> str:
+    names = [leaf.name for leaf in leaves]
+    rest = f" and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else ""
+    return f"{', '.join(names[:MOST_NAMED])}{rest}"
+
+
+def _remedy(leaf: LeafRecord) -> str:
+    if leaf.origin in ("forward", "late"):
+        return "make it once, in `__init__`, and assign it to an attribute of the module"
+    if leaf.origin == "computed" and leaf.container in ("Tensor", "buffer", "Parameter"):
+        return f"compute first and wrap last: `self.{leaf.attribute} = nn.Parameter(…)`"
+    if leaf.origin == "computed":
+        kind = "nn.ParameterDict" if leaf.container == "dict" else "nn.ParameterList"
+        return f"compute first and wrap last, by `nn.Parameter(…)`, and keep them in an `{kind}`"
+    if leaf.container in ("list", "tuple", "set"):
+        kind = "nn.ModuleList" if leaf.name.count(".") > 1 else "nn.ParameterList"
+        return f"keep them in an `{kind}`"
+    if leaf.container == "dict":
+        return "keep them in an `nn.ModuleDict` or `nn.ParameterDict`"
+    if leaf.container in ("Tensor", "buffer"):
+        return f"wrap it: `self.{leaf.attribute} = nn.Parameter(…)`"
+    return "give what holds them to the module as an `nn.Module`"

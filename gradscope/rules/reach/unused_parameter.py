@@ -1,0 +1,170 @@
+"""GS203: parameters that nothing of the loss depends on."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import ClassVar
+
+from gradscope.recording.finding import Finding, RelatedLocation, Severity
+from gradscope.recording.records import ModuleCallRecord, Site
+from gradscope.rules.case import Case
+from gradscope.rules.reach.reach import Reach
+from gradscope.rules.rule import Rule
+from gradscope.rules.subtrees import Part, counted, named
+
+_INSTALLED = ("site-packages", "dist-packages")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UnusedParameter(Rule):
+    """Parameters that require grad, and of which nothing enters the loss.
+
+    What it finds:
+        Parameters to which no step's backward came, and no cut explains it. Either their module
+        runs and its output is used by nothing that the loss depends on, as an auxiliary head whose
+        loss was forgotten (a warning), or it was never called at all (a note).
+
+    Why it matters:
+        They stay as they were initialised, cost memory and optimizer state, and make
+        DistributedDataParallel stop with an error unless it looks for unused parameters.
+
+    How it is measured:
+        A parameter counts if it requires grad and has no gradient after the first backward and
+        after every probing step, so that layers that are dropped at random are not taken for
+        unused. There is no threshold. Where numbers were taken out of torch behind it, the
+        parameter is given other values: if the loss stays the same bit for bit, it is unused.
+
+    How to fix it:
+        Use the output in the loss, or remove the module. Where it is meant to wait, as a head for
+        another task, freeze it by `requires_grad_(False)`.
+
+    When it may be wrong:
+        Where other batches take other ways through the model: a language, a task or an expert that
+        this batch has nothing of.
+
+    Source:
+        pytorch issue 43259 and YOLOX issue 885: auxiliary heads without a loss, found by
+        DistributedDataParallel. torch documentation, `find_unused_parameters`.
+        Measured: no finding in 86 healthy models; XLNet's and DINOv2's mask tokens are true notes.
+    """
+
+    code: ClassVar[str] = "GS203"
+    name: ClassVar[str] = "unused-parameter"
+    level: ClassVar[Severity] = "warning"
+
+    def obstacle(self, case: Case) -> str | None:
+        """Return why this rule cannot judge the recording."""
+        return None if case.has_backward else "there was no backward"
+
+    def check(self, case: Case) -> Iterator[Finding]:
+        """Yield a finding for the unused parts of every module, those that run and the others."""
+        reach = case.shared(Reach)
+        stopped = {parameter for stop in reach.stops for parameter in stop.parameters}
+        unused = reach.lost - stopped - case.parameter_nodes.keys()
+        groups: dict[tuple[int | None, bool], list[Part]] = {}
+        for part in reach.subtrees.parts(unused):
+            key = (_parent(case, part), bool(_calls(reach, part)))
+            groups.setdefault(key, []).append(part)
+        alike: dict[tuple[object, ...], list[Part]] = {}  # of layers that are built alike
+        for (parent, runs), parts in groups.items():
+            kind = None if parent is None else case.recording.modules[parent].class_name
+            names = tuple(part.name.rpartition(".")[2] for part in parts)
+            alike.setdefault((runs, kind, names), []).extend(parts)
+        for key_alike, parts in alike.items():
+            yield self._finding(reach, parts, runs=bool(key_alike[0]))
+
+    def _finding(self, reach: Reach, parts: list[Part], *, runs: bool) -> Finding:
+        case = reach.case
+        parameters = [parameter for part in parts for parameter in sorted(part.parameters)]
+        made = next((part.site for part in parts if part.site is not None), None)
+        loss = case.first.nodes[0].site if case.first.nodes else None
+        places = [place for place in ((loss, made) if runs else (made, loss)) if place is not None]
+        users = [place for place in places if not _is_installed(case.site(place))]
+        return self.finding(
+            case,
+            message=_message(parts, runs=runs),
+            remedy=(
+                "use the output in the loss, or remove what makes it"
+                if runs
+                else "remove what is not needed, or freeze it by `requires_grad_(False)`"
+            ),
+            site=next(iter(users or places), None),
+            related=_related(reach, parts, runs=runs),
+            severity=_severity(reach, parts, runs=runs),
+            parameters=parameters,
+            evidence={
+                "parameters_unused": len(parameters),
+                "parameters_learning": len(reach.learning),
+                "runs": runs,
+            },
+            count=len(parameters),
+        )
+
+
+def _message(parts: list[Part], *, runs: bool) -> str:
+    what = f"{named(parts)} ({counted(sum(len(p.parameters) for p in parts), 'parameter')})"
+    several = len(parts) > 1
+    if all(part.module is None for part in parts):
+        end = "require grad and enter no loss" if several else "requires grad and enters no loss"
+        return f"{named(parts)} {end}"
+    if runs:
+        verb, it = ("run", "them") if several else ("runs", "it")
+        return f"{what} {verb}, but nothing of {it} enters the loss"
+    are = "are never called, and enter" if several else "is never called, and enters"
+    return f"{what} {are} no loss"
+
+
+def _parent(case: Case, part: Part) -> int | None:
+    if part.module is None:
+        (parameter,) = part.parameters
+        return case.recording.parameters[parameter].module
+    return case.recording.modules[part.module].parent
+
+
+def _calls(reach: Reach, part: Part) -> list[ModuleCallRecord]:
+    """Return the calls of a part or of what is in it; none for a parameter by itself."""
+    if part.module is None:
+        return []
+    calls = reach.recording.calls
+    return [call for call in calls if part.module in reach.subtrees.lineage(call.module)]
+
+
+def _related(reach: Reach, parts: list[Part], *, runs: bool) -> Iterator[RelatedLocation | None]:
+    for part in parts if runs else ():
+        yield reach.case.related(_calls(reach, part)[0].site, f"{part.name} runs here")
+        yield reach.case.related(part.site, f"{part.name} is made here")
+
+
+def _severity(reach: Reach, parts: list[Part], *, runs: bool) -> Severity:
+    if not reach.learning:
+        return "error"
+    if not runs and all(part.module is not None or _is_constant(reach, part) for part in parts):
+        return "note"
+    held = reach.is_held([parameter for part in parts for parameter in part.parameters])
+    return "note" if held is False or all(_is_library(reach, p) for p in parts) else "warning"
+
+
+def _is_constant(reach: Reach, part: Part) -> bool:
+    """Return whether a parameter is the bias of a layer that learns.
+
+    A loss of derivatives, as of the forces of an energy, does not depend on the last bias.
+    """
+    (index,) = part.parameters
+    parameter = reach.recording.parameters[index]
+    others = (p for p in reach.recording.parameters if p.module == parameter.module)
+    learns = any(other.index in reach.learning for other in others)
+    return learns and len(parameter.shape.dims) == 1 and parameter.name.endswith("bias")
+
+
+def _is_library(reach: Reach, part: Part) -> bool:
+    """Return whether an installed library wrote a part: it may make more than this loss uses."""
+    site = reach.case.site(part.site)
+    if site is None:
+        owner = _parent(reach.case, part) if part.module is None else part.module
+        inside = (c for c in reach.recording.calls if c.parent is not None)
+        below = (c for c in inside if reach.recording.calls[c.parent or 0].module == owner)
+        site = next((reach.case.site(c.site) for c in below if c.site is not None), None)
+    return _is_installed(site)
+
+
+def _is_installed(site: Site | None) -> bool:
+    return site is not None and any(name in site.file for name in _INSTALLED)

@@ -1,0 +1,206 @@
+"""GS204: gradients that are exactly zero, step after step."""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import ClassVar
+
+from gradscope.recording.finding import Finding, Severity
+from gradscope.rules.case import Case
+from gradscope.rules.reach.dead_ends import DeadEnd, DeadEnds
+from gradscope.rules.reach.reach import Reach
+from gradscope.rules.rule import Rule
+from gradscope.rules.subtrees import Subtrees, counted, named
+
+_CAUSES = (
+    (("Relu", "Threshold"), "every input of {} is negative, where it passes nothing"),
+    (("Clamp", "Hardtanh", "Hardsigmoid", "Hardswish"), "{} cuts off every value at its limits"),
+    (
+        ("Round", "Floor", "Ceil", "Trunc", "Sign", "Frac", "Heaviside", "FloorDivide"),
+        "the derivative of {} is zero everywhere",
+    ),
+    (("Bernoulli", "Normal", "Poisson"), "{} draws at random, which has no derivative"),
+    (
+        ("Tanh", "Sigmoid", "Softmax", "LogSoftmax", "LogSigmoid"),
+        "{} is so saturated that its derivative is zero",
+    ),
+    (("Mul", "Where", "MaskedFill", "Div"), "{} multiplies it by zeros, or masks all of it"),
+    (("Addmm", "Mm", "Bmm", "Conv", "Baddbmm"), "{} multiplies by nothing but zeros"),
+)
+"""Beginnings of the operation's name, and why it hands zeros on."""
+
+_ROUTING = ("Mul", "Index", "Where", "Scatter")
+"""Operations that leave out what was not chosen."""
+
+_FLOORS = ("Relu", "Clamp", "Maximum", "Max", "Threshold")
+"""Operations that make a loss of zero of what is good enough."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ZeroGradient(Rule):
+    """Backward comes to parameters, and their gradient is exactly zero in every step.
+
+    What it finds:
+        Parameters whose every gradient element is exactly 0.0 after the first backward and after
+        every probing step, and the operation that turned a gradient into zeros: two factors that
+        both start at zero, a ReLU whose inputs are all negative, a clamp that cuts off everything,
+        `round`, `sign` and `floor`, a saturated activation, a mask that leaves nothing.
+
+    Why it matters:
+        A gradient of zero moves nothing, so what makes it zero stays as it is: without weight decay
+        the parameters never change. A factor that starts at zero is fine as long as the other one
+        does not, as in low-rank adaptation.
+
+    How it is measured:
+        From each such parameter towards the loss, the first operation whose own output has a
+        gradient is the dead end. The severity goes by the share of the trainable elements that are
+        stuck behind it: a note below `note_below`, an error above `error_above`, a warning in
+        between; without probing steps no more than a warning.
+
+    How to fix it:
+        Start one of the two factors at random; lower the learning rate or the bias, or use
+        LeakyReLU or GELU, where a layer died; keep rounding and clamping out of the way of the
+        gradient by a straight-through estimator.
+
+    When it may be wrong:
+        A batch that leaves a branch without an example looks the same; experts beside others that
+        learn, and a loss of zero whose margin is kept, are notes. Left out are rows of
+        embeddings, experts without a row, biases whose parts cancel, and weights that meet nothing
+        but zeros in the data.
+
+    Source:
+        Measured: with three steps of Adam, 8 of 8 healthy kinds of zero initialisation open (LoRA,
+        ReZero, Fixup, AdaLN-zero and others), 15 of 15 stuck models stay, and none of 86 healthy
+        models is found. SAPT issue 11, relora issue 18: low-rank factors that both started at zero.
+    """
+
+    code: ClassVar[str] = "GS204"
+    name: ClassVar[str] = "zero-gradient"
+    level: ClassVar[Severity] = "warning"
+    explains: ClassVar[tuple[str, ...]] = ("GS102", "GS105", "GS106", "GS109", "GS110", "GS111")
+
+    note_below: float = 0.05
+    """Share of the trainable elements, 0 to 1, below which a finding is a note.
+    Measured: true but harmless cases, as a query that only one position uses, stay below it."""
+    error_above: float = 0.25
+    """Share of the trainable elements, 0 to 1, above which a finding is an error; as above."""
+
+    def obstacle(self, case: Case) -> str | None:
+        """Return why this rule cannot judge the recording."""
+        return None if case.has_backward else "there was no backward"
+
+    def check(self, case: Case) -> Iterator[Finding]:
+        """Yield a finding for every line at which gradients become zero."""
+        total = sum(p.numel for p in case.recording.parameters if p.requires_grad)
+        for end in DeadEnds(case).found:
+            elements = sum(case.recording.parameters[p].numel for p in end.parameters)
+            yield self._finding(case, end, elements / total if total else 0.0)
+
+    def _finding(self, case: Case, end: DeadEnd, share: float) -> Finding:
+        probes = len(case.probes)
+        parts = Subtrees(case.recording).parts(end.parameters)
+        what = f"{named(parts)} ({counted(len(end.parameters), 'parameter')})"
+        lasting = f", and still after {counted(probes, 'optimizer step')}" if probes else ""
+        why = _why(case, end)
+        zeros_lie_elsewhere = end.zeros and end.site != case.site(end.node.site)
+        return self.finding(
+            case,
+            message=f"the gradient of {what} is exactly zero{lasting}: {why}",
+            remedy=_remedy(end),
+            site=end.site,
+            related=(
+                case.related(end.node.site, "here the gradient becomes zero")
+                if zeros_lie_elsewhere
+                else None,
+            ),
+            severity=self._severity(case, end, share),
+            parameters=end.parameters,
+            evidence={
+                "operation": end.node.operation,
+                "share_of_trainable_elements": share,
+                "note_below": self.note_below,
+                "error_above": self.error_above,
+                "steps": 1 + probes,
+            },
+            count=len(end.parameters),
+            caused_by=("GS102",) if end.underflows else (),
+        )
+
+    def _severity(self, case: Case, end: DeadEnd, share: float) -> Severity:
+        if share < self.note_below or _is_left_out(case, end) or _is_satisfied(case, end):
+            return "note"
+        mild = not case.probes or end.in_recurrent_layer
+        return "warning" if mild or share <= self.error_above else "error"
+
+
+def _is_left_out(case: Case, end: DeadEnd) -> bool:
+    """Return whether modules built alike learn, as experts that were chosen do."""
+    reach = case.shared(Reach)
+    learning = reach.learning - set(end.parameters)
+    return (
+        not end.zeros
+        and end.node.operation.startswith(_ROUTING)
+        and all(
+            reach.subtrees.has_twin(part, learning) for part in reach.subtrees.parts(end.parameters)
+        )
+    )
+
+
+def _is_satisfied(case: Case, end: DeadEnd) -> bool:
+    """Return whether the loss is zero because a margin is kept."""
+    step = case.first.step
+    return step is not None and step.loss == 0 and end.node.operation.startswith(_FLOORS)
+
+
+def _why(case: Case, end: DeadEnd) -> str:
+    operation = _function(end.node.operation)
+    if end.zeros:
+        records = [case.recording.parameters[zero] for zero in end.zeros]
+        names = [record.name for record in records]
+        listed = f"{names[0]} and {len(names) - 1} more" if len(names) > 2 else " and ".join(names)
+        if not records[0].requires_grad:
+            return f"{operation} multiplies by {listed}, frozen at zero"
+        starts, them = ("starts", "it") if len(names) == 1 else ("start", "them")
+        return f"{listed} {starts} at zero, and so does what would move {them}"
+    if end.underflows:
+        return f"what comes to {operation} is so small that rounding makes zero of its products"
+    if end.in_recurrent_layer:
+        return "the only step that enters the loss starts from a hidden state of zeros"
+    for beginnings, text in _CAUSES:
+        if end.node.operation.startswith(beginnings):
+            return text.format(f"{operation}{_after(case, end)}")
+    return f"{operation} passes nothing on"
+
+
+def _after(case: Case, end: DeadEnd) -> str:
+    """Return which module the operation is given its input by, where that is another one."""
+    givers = (case.recording.nodes[ref.node] for ref in case.successors.get(end.node.index, ()))
+    modules = {case.module_of(node) for node in givers} - {case.module_of(end.node), None, ""}
+    return f" after {modules.pop()}" if len(modules) == 1 else ""
+
+
+def _function(operation: str) -> str:
+    """Return an operation as Python spells it: `log_softmax` for `LogSoftmaxBackward0`."""
+    name = re.sub(r"Backward\d*$", "", operation)
+    return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).lower()
+
+
+def _remedy(end: DeadEnd) -> str:
+    operation = end.node.operation
+    if end.zeros:
+        return "start at random all but one of the factors of a product"
+    if end.underflows:
+        return (
+            "find where the gradient shrinks on its way here: activations that are flat, small "
+            "weights, or a small factor on the loss"
+        )
+    if end.in_recurrent_layer:
+        return "use every step's output or the final hidden state, not the output at one position"
+    if operation.startswith(("Relu", "Threshold")):
+        return "lower the learning rate or the bias, normalise the input, or use LeakyReLU or GELU"
+    if operation.startswith(("Round", "Floor", "Ceil", "Trunc", "Sign", "Clamp", "Hard")):
+        name = _function(operation)
+        return f"let the gradient past it: `x + ({name}(x) - x).detach()`"
+    if operation.startswith(("Tanh", "Sigmoid", "Softmax", "LogSoftmax")):
+        return "scale its input down: smaller weights, normalisation, or a temperature"
+    return "look at the values that it is given, and at what it masks"

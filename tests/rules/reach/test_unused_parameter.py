@@ -1,0 +1,141 @@
+"""GS203: what runs for nothing, and what never runs."""
+
+import torch
+from torch import nn
+from torch.nn import functional
+
+from gradscope.inspection import record
+from gradscope.rules.case import Case
+from gradscope.rules.reach.unused_parameter import UnusedParameter
+from gradscope.target.objects import target_from_objects
+from tests.rules.inspecting import marked_lines, only
+
+X, CLASSES = torch.randn(16, 8, generator=torch.Generator().manual_seed(1)), torch.arange(16) % 4
+
+
+class Heads(nn.Module):
+    """A main head, one that runs for nothing, one that waits, and a parameter that does too."""
+
+    def __init__(self, *, runs: int = 1, waits: int = 0, token: bool = False):
+        super().__init__()
+        self.body, self.head = nn.Linear(8, 16), nn.Linear(16, 4)
+        self.aside = nn.ModuleList(nn.Linear(16, 4) for _ in range(runs))
+        self.waiting = nn.ModuleList(nn.Linear(16, 4) for _ in range(waits))
+        if token:
+            self.token = nn.Parameter(torch.zeros(16))
+
+    def forward(self, x):
+        hidden = functional.gelu(self.body(x))
+        return self.head(hidden), [head(hidden) for head in self.aside]
+
+
+def loss(output, target):
+    return functional.cross_entropy(output[0], target)
+
+
+def test_heads_that_run_for_nothing_are_one_warning_at_the_loss(findings_of):
+    (found,) = findings_of(Heads(runs=2), (X, CLASSES), loss, probe_steps=1)
+    assert (found.rule, found.severity) == ("GS203", "warning")
+    assert found.location.source == "return functional.cross_entropy(output[0], target)"
+    assert found.modules == ("aside.0", "aside.1")
+    assert found.message == "aside (4 parameters) runs, but nothing of it enters the loss"
+
+
+def test_head_that_never_runs_is_a_note(findings_of):
+    (found,) = findings_of(Heads(runs=0, waits=1), (X, CLASSES), loss, probe_steps=1)
+    assert (found.rule, found.severity) == ("GS203", "note")
+    assert found.message == "waiting (2 parameters) is never called, and enters no loss"
+
+
+def test_parameter_that_nothing_uses_is_a_warning(findings_of):
+    (found,) = findings_of(Heads(runs=0, token=True), (X, CLASSES), loss, probe_steps=1)
+    assert (found.severity, found.parameters) == ("warning", ("token",))
+
+
+def test_head_that_the_optimizer_does_not_hold_is_a_note(findings_of):
+    model = Heads()
+    optimizer = torch.optim.Adam([*model.body.parameters(), *model.head.parameters()])
+    (found,) = findings_of(model, (X, CLASSES), loss, optimizer=optimizer, probe_steps=1)
+    assert found.severity == "note"
+
+
+def test_frozen_head_is_not_unused(findings_of):
+    model = Heads()
+    model.aside.requires_grad_(False)
+    assert findings_of(model, (X, CLASSES), loss, probe_steps=1) == ()
+
+
+def test_head_whose_loss_is_only_logged_is_unused(findings_of):
+    logged = []
+
+    def logging_loss(output, target):
+        logged.append(functional.cross_entropy(output[1][0], target).item())
+        return functional.cross_entropy(output[0], target)
+
+    (found,) = findings_of(Heads(), (X, CLASSES), logging_loss, probe_steps=1)
+    assert (found.rule, found.severity) == ("GS203", "warning")
+
+
+class Dropping(nn.Module):
+    """Leaves one of its layers out, another one each time."""
+
+    def __init__(self):
+        super().__init__()
+        self.layers = nn.ModuleList(nn.Linear(8, 8) for _ in range(2))
+        self.head, self.calls = nn.Linear(8, 4), 0
+
+    def forward(self, x):
+        self.calls += 1
+        return self.head(self.layers[self.calls % 2](x))
+
+
+def test_layer_that_is_only_sometimes_left_out_is_no_finding():
+    target = target_from_objects(
+        Dropping(), (X, CLASSES), functional.cross_entropy, optimizer=None, grad_output=None
+    )
+    seen = record(target, probe_steps=2, eager=False, command="inspect")
+    first = {stat.reach for stat in seen.parameter_stats if stat.step == 0}
+    assert first == {"gradient", "none"}
+    assert list(UnusedParameter().check(Case(seen))) == []
+
+
+def test_parts_of_layers_built_alike_are_one_finding(findings_of):
+    class Block(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.used, self.forgotten = nn.Linear(8, 8), nn.Linear(8, 8)
+
+        def forward(self, x):
+            return functional.gelu(self.used(x))
+
+    model = nn.Sequential(Block(), Block(), Block(), nn.Linear(8, 4))
+    (found,) = findings_of(model, (X, CLASSES), functional.cross_entropy, probe_steps=0)
+    assert found.modules == ("0.forgotten", "1.forgotten", "2.forgotten")
+    assert found.count == 6
+
+
+def test_place_of_what_never_runs_is_its_definition(inspect_file, tmp_path):
+    report = inspect_file(
+        """
+import torch
+from torch import nn
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.used = nn.Linear(8, 8)
+        self.scale = nn.Parameter(torch.ones(8))  # <-
+
+    def forward(self, x):
+        return self.used(x)
+
+model = Net()
+batch = torch.randn(4, 8)
+
+def loss_fn(output, batch):
+    return output.square().mean()
+"""
+    )
+    found = only(report.findings, "GS203")
+    assert {found.location.line} == marked_lines(tmp_path / "model.py", "# <-")
+    assert found.message == "scale requires grad and enters no loss"

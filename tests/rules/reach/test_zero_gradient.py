@@ -1,0 +1,331 @@
+"""GS204: gradients that are zero for good, and those that only look so."""
+
+import dataclasses
+
+import pytest
+import torch
+from torch import nn
+from torch.nn import functional
+
+from gradscope.inspection import record
+from gradscope.rules.case import Case
+from gradscope.rules.reach.zero_gradient import ZeroGradient
+from gradscope.target.objects import target_from_objects
+from tests.rules.inspecting import marked_lines, only
+
+X, CLASSES = torch.randn(16, 8, generator=torch.Generator().manual_seed(1)), torch.arange(16) % 4
+
+
+def layers(inputs: int, outputs: int, hidden: int = 16) -> nn.Sequential:
+    return nn.Sequential(nn.Linear(inputs, hidden), nn.GELU(), nn.Linear(hidden, outputs))
+
+
+class Between(nn.Module):
+    """Two parts with an operation of choice between them."""
+
+    def __init__(self, operation):
+        super().__init__()
+        self.first, self.second, self.operation = layers(8, 8), layers(8, 4), operation
+
+    def forward(self, x):
+        return self.second(self.operation(self.first(x)))
+
+
+def zero_(module: nn.Module) -> nn.Module:
+    for parameter in module.parameters():
+        nn.init.zeros_(parameter)
+    return module
+
+
+def found_in(findings_of, model, **chosen):
+    return [
+        finding
+        for finding in findings_of(model, (X, CLASSES), functional.cross_entropy, **chosen)
+        if finding.rule == "GS204"
+    ]
+
+
+BLOCKING = {
+    "the derivative of round after first.2 is": torch.round,
+    "the derivative of sign": torch.sign,
+    "the derivative of floor": torch.floor,
+    "cuts off every value": lambda h: (h + 5).clamp(0, 1),
+    "sigmoid is so saturated": lambda h: torch.sigmoid(1e4 * (h + 1)),
+    "mul after first.2 multiplies it by zeros": lambda h: h * torch.zeros(8),
+}
+
+
+@pytest.mark.parametrize(("words", "operation"), BLOCKING.items(), ids=list(BLOCKING))
+def test_operation_that_hands_on_zeros_is_an_error(findings_of, words, operation):
+    torch.manual_seed(0)
+    (found,) = found_in(findings_of, Between(operation))
+    assert found.severity == "error"
+    assert words in found.message
+    assert "still after 3 optimizer steps" in found.message
+    assert {name.partition(".")[0] for name in found.parameters} <= {"first", "second"}
+    assert sum(name.startswith("first.") for name in found.parameters) == 4
+
+
+def test_dead_layer_is_one_finding_with_the_weights_behind_it(findings_of):
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(8, 8), nn.ReLU(), nn.Linear(8, 8), nn.ReLU(), nn.Linear(8, 4))
+    nn.init.constant_(model[2].bias, -100.0)
+    (found,) = found_in(findings_of, model)
+    assert set(found.parameters) == {"0.weight", "0.bias", "2.weight", "2.bias", "4.weight"}
+    assert "every input of relu after 2 is negative" in found.message
+
+
+class Stack(nn.Module):
+    """Layers of one width, each followed by an activation on one line."""
+
+    def __init__(self, depth, activation):
+        super().__init__()
+        self.layers = nn.ModuleList(nn.Linear(8, 8) for _ in range(depth))
+        self.head, self.activation = nn.Linear(8, 4), activation
+
+    def forward(self, x):
+        for layer in self.layers:
+            x = self.activation(layer(x))
+        return self.head(x)
+
+
+def test_zeros_that_rounding_makes_of_a_vanished_gradient_are_its_consequence(findings_of):
+    torch.manual_seed(0)
+    (found,) = findings_of(Stack(80, torch.sigmoid), (X, CLASSES), functional.cross_entropy)
+    assert found.rule == "GS102"
+    (zero,) = found.consequences
+    assert zero.rule == "GS204"
+    assert "is so small that rounding makes zero of its products" in zero.message
+
+
+def test_zeros_of_a_tiny_loss_are_not_laid_to_saturation(findings_of):
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(8, 8), nn.Sigmoid(), nn.Linear(8, 4))
+    (found,) = findings_of(model, (X, CLASSES), lambda y, t: functional.cross_entropy(y, t) * 1e-44)
+    assert found.rule == "GS204"
+    assert "so small that rounding makes zero" in found.message
+    assert "a small factor on the loss" in found.remedy
+
+
+def test_a_dead_layer_in_a_stack_is_one_finding(findings_of):
+    torch.manual_seed(0)
+    stack = Stack(8, torch.relu)
+    nn.init.constant_(stack.layers[4].bias, -20.0)
+    batch = torch.randn(64, 8), torch.arange(64) % 4
+    (found,) = findings_of(stack, batch, functional.cross_entropy)
+    assert found.rule == "GS204"
+    assert "every input of relu after layers.4 is negative" in found.message
+    assert {one.rule for one in found.consequences} == {"GS105"}
+
+
+def test_two_factors_of_zero_point_to_the_line_that_made_one(inspect_file, tmp_path):
+    text = """
+import torch
+from torch import nn
+
+class Update(nn.Module):
+    def __init__(self, first):
+        super().__init__()
+        self.frozen = nn.Linear(8, 8).requires_grad_(False)
+        self.down = nn.Parameter(first(2, 8))
+        self.up = nn.Parameter(torch.zeros(8, 2))  # <-
+
+    def forward(self, x):
+        return self.frozen(x) + x @ self.down.T @ self.up.T
+
+model = Update(torch.FIRST)
+batch = torch.randn(4, 8)
+
+def loss_fn(output, batch):
+    return output.square().mean()
+"""
+    found = only(inspect_file(text.replace("FIRST", "zeros")).findings, "GS204")
+    assert found.severity == "error"
+    assert {found.location.line} == marked_lines(tmp_path / "model.py", "# <-")
+    assert found.parameters == ("down", "up")
+    assert inspect_file(text.replace("FIRST", "randn")).findings == ()
+
+
+class Gated(nn.Module):
+    """A residual branch behind a gate that starts at zero."""
+
+    def __init__(self):
+        super().__init__()
+        self.stem, self.branch, self.head = layers(8, 8), layers(8, 8), nn.Linear(8, 4)
+        self.gate = nn.Parameter(torch.zeros(1))
+
+    def forward(self, x):
+        hidden = self.stem(x)
+        return self.head(hidden + self.gate * self.branch(hidden))
+
+
+class Modulated(nn.Module):
+    """A branch whose gate is computed, by a layer that starts at zero."""
+
+    def __init__(self):
+        super().__init__()
+        self.gate = zero_(nn.Linear(8, 16))
+        self.branch, self.head = layers(8, 8), nn.Linear(8, 4)
+
+    def forward(self, x):
+        gate, shift = self.gate(functional.silu(x)).chunk(2, dim=-1)
+        return self.head(x + gate * self.branch(x) + shift)
+
+
+def zero_head():
+    model = layers(8, 4)
+    zero_(model[2])
+    return model
+
+
+@pytest.mark.parametrize("build", [Gated, Modulated, zero_head])
+@pytest.mark.parametrize("probe_steps", [0, 3])
+def test_zero_initialisation_that_opens_is_healthy(findings_of, build, probe_steps):
+    assert found_in(findings_of, build(), probe_steps=probe_steps) == []
+
+
+def test_gate_that_is_frozen_at_zero_is_found(findings_of):
+    model = Gated()
+    model.gate.requires_grad_(False)
+    (found,) = found_in(findings_of, model)
+    assert "gate, frozen at zero" in found.message
+    assert {name.partition(".")[0] for name in found.parameters} == {"branch"}
+
+
+def test_straight_through_estimator_is_healthy(findings_of):
+    torch.manual_seed(0)
+    assert found_in(findings_of, Between(lambda h: h + (h.round() - h).detach())) == []
+
+
+class Experts(nn.Module):
+    """Four experts of which the router chooses two for every row, the same two."""
+
+    def __init__(self, *, dense: bool):
+        super().__init__()
+        self.router, self.experts = nn.Linear(8, 4), nn.ModuleList(layers(8, 4) for _ in range(4))
+        nn.init.zeros_(self.router.weight)
+        with torch.no_grad():
+            self.router.bias.copy_(torch.tensor([5.0, 4.0, -5.0, -5.0]))
+        self.dense = dense
+
+    def forward(self, x):
+        values, index = self.router(x).softmax(dim=-1).topk(2, dim=-1)
+        if self.dense:
+            weights = torch.zeros(len(x), 4).scatter(1, index, values)
+            return sum(weights[:, e, None] * expert(x) for e, expert in enumerate(self.experts))
+        output = x.new_zeros(len(x), 4)
+        for e, expert in enumerate(self.experts):
+            row, place = (index == e).nonzero(as_tuple=True)
+            output = output.index_add(0, row, expert(x[row]) * values[row, place, None])
+        return output
+
+
+def test_idle_experts_are_a_note_at_most(findings_of):
+    assert found_in(findings_of, Experts(dense=False)) == []
+    (found,) = found_in(findings_of, Experts(dense=True))
+    assert found.severity == "note"
+
+
+def test_bias_before_normalisation_and_input_of_zeros_are_healthy(findings_of):
+    class Padded(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.used, self.unfed = nn.Linear(8, 16), nn.Linear(8, 16)
+            self.norm, self.head = nn.BatchNorm1d(16), nn.Linear(16, 4)
+
+        def forward(self, x):
+            return self.head(self.norm(self.used(x) + self.unfed(torch.zeros_like(x))))
+
+    assert found_in(findings_of, Padded()) == []
+
+
+def test_reverse_direction_that_saw_one_step_is_a_warning(findings_of):
+    class Last(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.lstm = nn.LSTM(8, 16, bidirectional=True, batch_first=True)
+            self.head = nn.Linear(32, 4)
+
+        def forward(self, x):
+            return self.head(self.lstm(x)[0][:, -1])
+
+    findings = findings_of(Last(), (torch.randn(16, 5, 8), CLASSES), functional.cross_entropy)
+    found = only(findings, "GS204")
+    assert (found.severity, found.parameters) == ("warning", ("lstm.weight_hh_l0_reverse",))
+
+
+def test_margin_that_is_kept_is_a_note(findings_of):
+    def hinge(output, target):
+        return functional.relu(output.abs() - 100).mean()
+
+    found = only(findings_of(layers(8, 4), (X, CLASSES), hinge), "GS204")
+    assert (found.severity, len(found.parameters)) == ("note", 4)
+
+
+@pytest.fixture(scope="module")
+def half_stuck():
+    """The recording of a model of which `round` stops the first part."""
+    torch.manual_seed(0)
+    model = Between(torch.round)
+    target = target_from_objects(
+        model, (X, CLASSES), functional.cross_entropy, optimizer=None, grad_output=None
+    )
+    return record(target, probe_steps=1, eager=False, command="inspect")
+
+
+def with_share(recording, share):
+    """Give what is stuck a share of the trainable elements."""
+    stuck = {s.parameter for s in recording.parameter_stats if s.reach == "zero"}
+    sizes = {True: round(10_000 * share), False: round(10_000 * (1 - share))}
+    counts = {
+        place: len(stuck) if place else len(recording.parameters) - len(stuck) for place in sizes
+    }
+    parameters = []
+    for parameter in recording.parameters:
+        inside = parameter.index in stuck
+        first = not any((p.index in stuck) == inside for p in parameters)
+        numel = sizes[inside] - (counts[inside] - 1) if first else 1
+        parameters.append(dataclasses.replace(parameter, numel=numel))
+    return dataclasses.replace(recording, parameters=tuple(parameters))
+
+
+@pytest.mark.parametrize(
+    ("share", "severity"),
+    [
+        (0.0499, "note"),
+        (0.05, "warning"),
+        (0.25, "warning"),
+        (0.2501, "error"),
+    ],
+)
+def test_severity_goes_by_the_share_that_is_stuck(half_stuck, share, severity):
+    (found,) = ZeroGradient().check(Case(with_share(half_stuck, share)))
+    assert dict(found.evidence)["share_of_trainable_elements"] == pytest.approx(share)
+    assert found.severity == severity
+
+
+def test_without_probing_steps_it_is_a_warning_at_most(half_stuck):
+    recording = dataclasses.replace(
+        half_stuck, steps=tuple(step for step in half_stuck.steps if step.kind == "step")
+    )
+    (found,) = ZeroGradient().check(Case(recording))
+    assert found.severity == "warning"
+
+
+def test_missing_and_broken_gradients_are_not_zero(half_stuck):
+    stats = tuple(
+        dataclasses.replace(stat, reach="gradient" if stat.step else stat.reach)
+        for stat in half_stuck.parameter_stats
+    )
+    assert (
+        list(ZeroGradient().check(Case(dataclasses.replace(half_stuck, parameter_stats=stats))))
+        == []
+    )
+    stats = tuple(
+        dataclasses.replace(stat, reach="none", gradient=None)
+        for stat in half_stuck.parameter_stats
+    )
+    assert (
+        list(ZeroGradient().check(Case(dataclasses.replace(half_stuck, parameter_stats=stats))))
+        == []
+    )
