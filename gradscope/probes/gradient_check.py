@@ -215,9 +215,24 @@ class _Trial:
             raise UncheckedError(f"it does not compute in {_name(self._precision)}")
         if not all(map(torch.equal, floating, _floating(second))):
             raise UncheckedError("its output differs from call to call")
-        for tensor in self._inputs.values():
-            if any(_holds_the_same(tensor, out) for out in floating):
-                raise ChosenGradientError("its forward returns its input")
+        if self._returns_an_input(self._args, floating) and self._returns_an_input(*self._moved()):
+            raise ChosenGradientError("its forward returns its input")
+
+    def _returns_an_input(self, args: Sequence[object], outputs: list[Tensor]) -> bool:
+        inputs = [_tensor(args[place]) for place in self._inputs]
+        return any(_holds_the_same(tensor, out) for tensor in inputs for out in outputs)
+
+    @torch.no_grad()
+    def _moved(self) -> tuple[list[object], list[Tensor]]:
+        """Return other inputs and what comes of them.
+
+        At its initialisation many a function returns its input by chance: an affine one of scale 1.
+        """
+        args = list(self._args)
+        for place, tensor in self._inputs.items():
+            noise = torch.rand(tensor.shape, generator=self._generator, dtype=torch.float64)
+            args[place] = tensor * (1 + noise / 8).to(tensor) + noise.to(tensor) / 8
+        return args, _floating(self._apply(args))
 
     def gradients(self) -> dict[int, Tensor]:
         """Return what backward gives, by place of the input; without those that it leaves out.

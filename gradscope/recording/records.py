@@ -34,6 +34,11 @@ class Site:
     source: str
     """The line's text without indentation; empty where the source cannot be read."""
 
+    @property
+    def is_installed(self) -> bool:
+        """Whether the line belongs to an installed package, and not to the user's own code."""
+        return "site-packages" in self.file or "dist-packages" in self.file
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shape:

@@ -16,10 +16,11 @@ from gradscope.report.view import ViewOptions
 
 
 def render_concise(report: Report, view: ViewOptions) -> str:
-    """Return a line a finding; without findings, a line for each row worth looking at."""
-    if report.findings:
-        lines = [_finding(finding, report) for finding in report.findings]
-    else:
+    """Return a line a finding; where no rule ran, a line for each row worth looking at."""
+    lines = [_finding(finding, report) for finding in report.findings]
+    if view.tensors == "all":
+        lines += _tensors(report, view)
+    elif not (lines or report.rules.ran):
         parameters, tensors = _parameters(report, view), _tensors(report, view)
         # What is non-finite began in a tensor.
         is_broken = bool(report.summary.nonfinite_tensors)

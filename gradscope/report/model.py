@@ -1,5 +1,8 @@
 """The report: a recording and its findings, joined and ready to show; torch-free."""
 
+import random
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from os import PathLike
@@ -119,11 +122,23 @@ class Report:
         save_recording(self.recording, path, force=force)
 
     def __repr__(self) -> str:
-        from gradscope.report.notebook import brief_text
+        with _python_random_kept():
+            from gradscope.report.notebook import brief_text
 
-        return brief_text(self)
+            return brief_text(self)
 
     def _repr_html_(self) -> str:
-        from gradscope.report.notebook import brief_html
+        with _python_random_kept():
+            from gradscope.report.notebook import brief_html
 
-        return brief_html(self)
+            return brief_html(self)
+
+
+@contextmanager
+def _python_random_kept() -> Iterator[None]:
+    """Keep what draws random numbers while it is imported, as rich does, from the user's."""
+    state = random.getstate()
+    try:
+        yield
+    finally:
+        random.setstate(state)

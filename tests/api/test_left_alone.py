@@ -1,5 +1,8 @@
 """What an inspection must not disturb, and must not be disturbed by."""
 
+import subprocess
+import sys
+
 import pytest
 import torch
 from torch import nn
@@ -289,3 +292,15 @@ def test_inference_mode_around_an_inspection_is_left_for_its_time():
         report = gradscope.inspect(model, batch, squares)
         assert torch.is_inference_mode_enabled()
     assert report.summary.none == 0
+
+
+def test_showing_a_report_draws_no_random_number():
+    # In a process of its own: rich, which draws some when it is imported, is imported here by now.
+    code = """
+import random, torch, gradscope
+state = random.getstate()
+report = gradscope.inspect(torch.nn.Linear(3, 2), torch.randn(4, 3), lambda output: output.sum())
+repr(report), report._repr_html_(), report.to_json()
+assert random.getstate() == state
+"""
+    subprocess.run([sys.executable, "-c", code], check=True)

@@ -39,7 +39,9 @@ class WrongCustomGradient(Rule):
         Where the gradient is meant to be another than the derivative and the forward is smooth, as
         of an implicit layer whose solver stops early. Straight-through estimators, gradient
         reversal and scaling, surrogate gradients of steps, and functions that clip their gradient
-        are told by what they do, and left alone. In float32, deviations below 0.1 are passed over.
+        are told by what they do, and left alone. Functions of installed packages, whose gradient
+        may be an approximation, are warned of at most. In float32, deviations below 0.1 are passed
+        over.
 
     Source:
         torch documentation, "Gradcheck mechanics" and "Extending torch.autograd". Measured, over
@@ -77,6 +79,11 @@ class WrongCustomGradient(Rule):
         self, case: Case, record: CustomFunctionRecord, wrong: list[InputCheck]
     ) -> Finding:
         worst = max(wrong, key=lambda one: one.deviation)
+        written = case.site(record.backward)
+        # Of a published package, a gradient that only comes near is more likely than a mistake.
+        is_certain = worst.deviation > self.error_deviation and not (
+            written is not None and written.is_installed
+        )
         names = " and ".join(f"`{one.name}`" for one in wrong)
         return self.finding(
             case,
@@ -85,7 +92,7 @@ class WrongCustomGradient(Rule):
             remedy=_remedy(worst),
             site=record.applied if record.backward is None else record.backward,
             related=(case.related(record.applied, f"{record.name} is applied here"),),
-            severity="error" if worst.deviation > self.error_deviation else "warning",
+            severity="error" if is_certain else "warning",
             parameters=_parameters_behind(case, record),
             evidence={
                 "input": worst.name,

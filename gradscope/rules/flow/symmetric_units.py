@@ -46,6 +46,7 @@ class SymmetricUnits(Rule):
     code: ClassVar[str] = "GS111"
     name: ClassVar[str] = "symmetric-units"
     level: ClassVar[Severity] = "error"
+    explains: ClassVar[tuple[str, ...]] = ("GS110",)
 
     share: float = 0.5
     """Share of a weight's rows, 0 to 1. Measured: healthy models have none."""

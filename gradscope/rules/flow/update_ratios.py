@@ -62,8 +62,9 @@ class UpdateRatios:
 
     @property
     def rates(self) -> str:
-        """The learning rates for a message."""
-        return ", ".join(f"{rate:g}" for rate in sorted(self.learning_rates))
+        """The learning rates for a message, as ` (lr 0.1)`; empty where the optimizer has none."""
+        rates = ", ".join(f"{rate:g}" for rate in sorted(self.learning_rates))
+        return f" (lr {rates})" if rates else ""
 
     def _counts(self, record: ParameterRecord) -> bool:
         if len(record.shape.dims) < 2 or not record.requires_grad:

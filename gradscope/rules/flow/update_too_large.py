@@ -90,7 +90,7 @@ class UpdateTooLarge(Rule):
         yield self.finding(
             case,
             message=(
-                f"a step of {optimizer.class_name} (lr {ratios.rates}) changes the weights by "
+                f"a step of {optimizer.class_name}{ratios.rates} changes the weights by "
                 f"{_share(ratios.typical)} their norm" + _loss_words(case, falls)
             ),
             remedy="lower the learning rate: a ratio of 0.001 to 0.01 is healthy",

@@ -81,7 +81,7 @@ class UpdateTooSmall(Rule):
         yield self.finding(
             case,
             message=(
-                f"a step of {optimizer.class_name} (lr {ratios.rates}) changes the weights by "
+                f"a step of {optimizer.class_name}{ratios.rates} changes the weights by "
                 f"{typical:.1e} of their norm, below {limit:g}"
                 + (": less than float32 can add to them" if is_lost else "")
             ),

@@ -4,12 +4,12 @@ import dataclasses
 
 import pytest
 import torch
-from tests.rules.test_exploding_gradient import CLASSES, recording_of
 from torch import nn
 
 from gradscope.recording.evidence.horizon import HorizonRecord
 from gradscope.rules.case import Case
 from gradscope.rules.flow.short_memory_horizon import ShortMemoryHorizon
+from tests.rules.flow.test_exploding_gradient import CLASSES, recording_of
 
 
 def found_in(recording):

@@ -4,14 +4,14 @@ import dataclasses
 
 import pytest
 import torch
-from tests.rules.test_exploding_gradient import CLASSES, Loop, recording_of, stack
-from tests.rules.test_spine import Scaled
 from torch import nn
 from torch.nn import functional
 
 from gradscope.rules.case import Case
 from gradscope.rules.flow.short_memory_horizon import ShortMemoryHorizon
 from gradscope.rules.flow.vanishing_gradient import VanishingGradient
+from tests.rules.flow.test_exploding_gradient import CLASSES, Loop, recording_of, stack
+from tests.rules.flow.test_spine import Scaled
 
 
 def found_in(recording, rule=None):
