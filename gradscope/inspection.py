@@ -1,21 +1,18 @@
 """One forward and backward of a target, and a few probing steps, as a recording."""
 
-import platform
 from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Self
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from gradscope import __version__
 from gradscope.capture.assemble import Assembler
 from gradscope.capture.compiled import is_compiled, watchable
 from gradscope.capture.definitions import Definitions
 from gradscope.capture.diagnosis import Diagnosis
-from gradscope.capture.edges import tensors
 from gradscope.capture.errors import (
     StepFailedError,
     autograd_error,
@@ -23,16 +20,17 @@ from gradscope.capture.errors import (
     subject_of,
 )
 from gradscope.capture.lines import NUMBERED
-from gradscope.capture.naming import NamedModel, name_model, shape_of
+from gradscope.capture.naming import NamedModel, name_model
 from gradscope.capture.session import Measurements, StepCapture
 from gradscope.capture.sites import SiteMode
 from gradscope.capture.written_definitions import written_definitions
+from gradscope.description import environment_of, target_record
 from gradscope.errors import GradscopeError, UserCodeError
 from gradscope.probes.examinations import examine, make_none
-from gradscope.probes.optimizer_steps import OptimizerProbe, describe_optimizer
+from gradscope.probes.optimizer_steps import OptimizerProbe
 from gradscope.probes.scene import Scene
 from gradscope.probes.snapshot import RandomStates, preserved
-from gradscope.recording.records import Environment, Recording, TargetRecord
+from gradscope.recording.records import Recording
 from gradscope.target.target import Outcome, Target
 
 
@@ -62,7 +60,7 @@ def record(
         named,
         version=__version__,
         command=command,
-        environment=_environment(named),
+        environment=environment_of(named),
         definitions=definitions,
     )
     watch = _Watch(
@@ -78,7 +76,9 @@ def record(
             ending = watch.run(probe_steps)
         finally:
             watch.put_back_gradients()
-    return assembler.finish(_describe(target, ending))
+    return assembler.finish(
+        target_record(target, loss=ending.description, synthetic_loss=ending.synthetic)
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -270,37 +270,3 @@ def _first_line(error: GradscopeError) -> str:
         return error.what
     text = str(cause).splitlines() or [""]
     return f"{error.what}: {type(cause).__name__}: {text[0]}"
-
-
-def _environment(named: NamedModel) -> Environment:
-    devices = dict.fromkeys(str(parameter.device) for parameter in named.parameters)
-    return Environment(
-        python=platform.python_version(),
-        torch=str(torch.__version__),
-        platform=f"{platform.system()} {platform.machine()}",
-        device=", ".join(devices) or "cpu",
-        threads=torch.get_num_threads(),
-    )
-
-
-def _describe(target: Target, ending: _Ending) -> TargetRecord:
-    return TargetRecord(
-        name=target.name,
-        model=_class_name(target.model),
-        batch=_batch_text(target.batch),
-        loss=ending.description,
-        optimizer=describe_optimizer(target.optimizer) if target.optimizer else None,
-        mode="train" if target.model.training else "eval",
-        seed=target.seed,
-        synthetic_loss=ending.synthetic,
-        root=str(Path.cwd()),
-    )
-
-
-def _class_name(model: nn.Module) -> str:
-    return type(getattr(model, "_orig_mod", model)).__name__
-
-
-def _batch_text(batch: object) -> str:
-    shapes = [shape_of(tensor) for tensor in tensors(batch)]
-    return ", ".join(f"{shape.dtype}{list(shape.dims)}" for shape in shapes) or type(batch).__name__
