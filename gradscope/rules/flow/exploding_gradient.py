@@ -22,6 +22,7 @@ from gradscope.rules.flow.growth_place import (
     related_lines,
 )
 from gradscope.rules.flow.horizon import Memory, memories
+from gradscope.rules.flow.recurrence import growth_later, recurrences
 from gradscope.rules.flow.spine import Spines
 from gradscope.rules.flow.trend import Trend
 from gradscope.rules.rule import Rule
@@ -93,7 +94,7 @@ class ExplodingGradient(Rule):
     def check(self, case: Case) -> Iterator[Finding]:
         """Yield a finding if the gradient explodes."""
         found = self._overflowing(case) or self._growing(case) or self._through_time(case)
-        found = found or self._jumping(case)
+        found = found or self._recurring(case) or self._jumping(case)
         if found is not None:
             yield found
 
@@ -174,6 +175,52 @@ class ExplodingGradient(Rule):
                 "steps": worst.record.steps,
             },
             count=len(growing),
+        )
+
+    def _recurring(self, case: Case) -> Finding | None:
+        """Return the finding where losses join at every step of a recurrence."""
+        found = max(recurrences(case), key=lambda one: one.decades, default=None)
+        if found is None:
+            return None
+        spines = case.shared(Spines)
+        later = growth_later(case, spines.later_views, found)
+        decades = found.decades if later is None else min(found.decades, later)
+        limits: dict[Severity, float] = {
+            "error": self.error_decades,
+            "warning": self.warning_decades,
+        }
+        severity = _level(decades, limits, lasts=spines.has_later)
+        if severity is None:
+            return None
+        record = case.recording.parameters[found.parameter]
+        drawn = initialisation_site(case, [record.module])
+        loop = found.calls[0].site
+        site = loop if drawn is None else drawn
+        count = len(found.calls)
+        return self.finding(
+            case,
+            message=(
+                f"the gradient grows by 10^{decades:.1f} on its way back through {count} rounds of "
+                f"a loop, beyond what the losses of {count} rounds add up to: `{record.name}` "
+                "enlarges it each time"
+            ),
+            remedy=_TIME_REMEDY,
+            site=site,
+            related=[
+                case.related(other, text)
+                for other, text in (
+                    (record.site, f"{record.name} is made here"),
+                    (loop, "the loop that applies it"),
+                )
+                if other != site
+            ],
+            severity=severity,
+            parameters=[found.parameter, *behind(case, found.calls[-1].depth)],
+            evidence={
+                "decades": decades,
+                "decades_limit": self._limit(severity),
+                "calls": count,
+            },
         )
 
     def _jumping(self, case: Case) -> Finding | None:

@@ -68,7 +68,7 @@ class Spines:
 
         None where there was none, or none with a finite gradient.
         """
-        for view in reversed(self._later_views):
+        for view in reversed(self.later_views):
             reading = self.read(view)
             if reading.length:
                 return reading
@@ -77,10 +77,11 @@ class Spines:
     @cached_property
     def has_later(self) -> bool:
         """Whether there was a backward after an optimizer step."""
-        return bool(self._later_views)
+        return bool(self.later_views)
 
     @cached_property
-    def _later_views(self) -> tuple[StepView, ...]:
+    def later_views(self) -> tuple[StepView, ...]:
+        """The probes, or the next few steps of the user's own that were measured."""
         if self._case.probes:
             return self._case.probes
         recording = self._case.recording

@@ -132,7 +132,7 @@ def test_a_loop_over_time_is_placed_at_its_line(every, gain, explodes):
     found = found_in(recording_of(Loop(gain, every=every), (torch.rand(16, 30, 2), CLASSES)))
     assert bool(found) is explodes
     if explodes:
-        assert found[0].severity == ("warning" if every else "error")
+        assert found[0].severity == "error"
         assert found[0].location.source.startswith("h = torch.relu(")
         assert "rec.weight" in found[0].parameters
 

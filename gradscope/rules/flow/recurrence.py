@@ -1,0 +1,89 @@
+"""A gradient that grows from call to call of one operation, where losses join at every call.
+
+With a loss at every time step each state has a second way to the loss: no chain of operations is
+crossed by every path, and the spine sees nothing. The calls of the recurrent weight show it then.
+"""
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from statistics import median
+
+from gradscope.recording.records import NodeRecord, TensorRef
+from gradscope.recording.step_view import StepView
+from gradscope.rules.case import Case
+
+FEWEST_CALLS = 8
+"""Fewer calls make no trend."""
+
+
+@dataclass(frozen=True, slots=True)
+class Recurrence:
+    """One operation, called again and again with the same weight on what its last call made."""
+
+    parameter: int
+    calls: tuple[NodeRecord, ...]
+    """In the order of the forward."""
+    decades: float
+    """Powers of ten by which the gradient grows from the last quarter of the calls back to the
+    first, less those that a sum over so many losses makes."""
+
+
+def recurrences(case: Case) -> Iterator[Recurrence]:
+    """Yield the recurrences of the first step's graph whose gradient grows on its way back."""
+    for parameter, node in case.parameter_nodes.items():
+        if len(case.recording.parameters[parameter].shape.dims) < 2:
+            continue
+        calls = _alike([one for one in case.consumers(node) if one.sequence is not None])
+        if len(calls) < FEWEST_CALLS:
+            continue
+        decades = growth(case.first, calls)
+        if decades is not None and decades > 0 and _is_chain(case, calls):
+            yield Recurrence(parameter, calls, decades)
+
+
+def growth(view: StepView, calls: tuple[NodeRecord, ...]) -> float | None:
+    """Return by how many powers of ten a step's gradient grows; None where it was not measured.
+
+    Gradients of T losses that join on the way add up to T times one of them without any explosion.
+    """
+    stats = [view.tensor_stats.get(view.measured(TensorRef(node=c.index, slot=0))) for c in calls]
+    norms = [stat.gradient.norm for stat in stats if stat is not None and stat.gradient is not None]
+    if len(norms) < len(calls):
+        return None
+    quarter = len(norms) // 4
+    early, late = median(norms[:quarter]), median(norms[-quarter:])
+    if not (0 < late < math.inf and 0 < early < math.inf):
+        return None
+    return math.log10(early / late) - math.log10(len(norms))
+
+
+def growth_later(case: Case, views: Sequence[StepView], found: Recurrence) -> float | None:
+    """Return the growth in the last step of the same graph; None where there was none."""
+    graph = None if case.first.step is None else case.first.step.graph
+    for view in reversed(views):
+        if view.step is not None and view.step.graph == graph:
+            decades = growth(view, found.calls)
+            if decades is not None:
+                return decades
+    return None
+
+
+def _alike(users: list[NodeRecord]) -> tuple[NodeRecord, ...]:
+    """Return the most that are of one operation and line, in the order of the forward."""
+    groups: dict[tuple[str, int | None], list[NodeRecord]] = {}
+    for user in users:
+        groups.setdefault((user.operation, user.site), []).append(user)
+    most = max(groups.values(), key=len, default=[])
+    return tuple(sorted(most, key=lambda node: node.sequence or 0))
+
+
+def _is_chain(case: Case, calls: tuple[NodeRecord, ...]) -> bool:
+    """Return whether each call builds on those before it, and not beside them."""
+    waiting, seen = [calls[-1].index], {calls[-1].index}
+    while waiting:
+        for ref in case.successors.get(waiting.pop(), ()):
+            if ref.node not in seen:
+                seen.add(ref.node)
+                waiting.append(ref.node)
+    return all(call.index in seen for call in calls)
