@@ -7,6 +7,7 @@ crossed by every path, and the spine sees nothing. The calls of the recurrent we
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from statistics import median
 
 from gradscope.recording.records import NodeRecord, TensorRef
@@ -55,7 +56,10 @@ def growth(view: StepView, calls: tuple[NodeRecord, ...]) -> float | None:
     early, late = median(norms[:quarter]), median(norms[-quarter:])
     if not (0 < late < math.inf and 0 < early < math.inf):
         return None
-    return math.log10(early / late) - math.log10(len(norms))
+    levels = [math.log10(norm) for norm in norms if 0 < norm < math.inf]
+    # A loss that weighs some steps more makes one jump; what explodes grows in most of the steps.
+    each = median(before - after for before, after in pairwise(levels)) * (len(levels) - 1)
+    return min(math.log10(early / late), each) - math.log10(len(norms))
 
 
 def growth_later(case: Case, views: Sequence[StepView], found: Recurrence) -> float | None:

@@ -54,6 +54,15 @@ def test_sums_over_many_losses_are_no_explosion(gain):
     assert "GS101" not in {finding.rule for finding in findings}
 
 
+def test_losses_that_weigh_early_steps_more_are_no_explosion():
+    class Early(Tagger):
+        def forward(self, x):
+            weights = torch.where(torch.arange(STEPS) < STEPS // 2, 1.0, 1e-6)
+            return super().forward(x) * weights[:, None]
+
+    assert "GS101" not in {finding.rule for finding in inspected(Early(1.0)).findings}
+
+
 def test_layers_that_only_stand_beside_each_other_are_no_recurrence():
     class Shared(nn.Module):
         def __init__(self):
