@@ -6,6 +6,7 @@ from gradscope.capture.assemble import Assembler
 from gradscope.probes.attributes import examine_attributes
 from gradscope.probes.comparisons import examine_comparisons
 from gradscope.probes.custom_functions import examine_custom_functions
+from gradscope.probes.dropped import examine_dropped
 from gradscope.probes.forward_values import examine_forward
 from gradscope.probes.freezes import examine_freezes
 from gradscope.probes.horizons import examine_horizons
@@ -28,6 +29,7 @@ EXAMINATIONS: tuple[tuple[str, Examine], ...] = (
     ("attributes", examine_attributes),
     ("comparisons", examine_comparisons),
     ("custom functions", examine_custom_functions),
+    ("dropped", examine_dropped),
     ("forward", examine_forward),
     ("freezes", examine_freezes),
     ("half precision", examine_half_precision),

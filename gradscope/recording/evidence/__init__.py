@@ -8,6 +8,7 @@ from gradscope.recording.evidence.attribute import AttributeRecord
 from gradscope.recording.evidence.autograd_error import AutogradErrorRecord
 from gradscope.recording.evidence.comparison import ComparisonRecord
 from gradscope.recording.evidence.custom_function import CustomFunctionRecord
+from gradscope.recording.evidence.dropped import DroppedRecord
 from gradscope.recording.evidence.examination import ExaminationRecord
 from gradscope.recording.evidence.flush import FlushRecord
 from gradscope.recording.evidence.forward_stat import ForwardStat
@@ -31,6 +32,7 @@ EVIDENCE: tuple[type, ...] = (
     AutogradErrorRecord,
     ComparisonRecord,
     CustomFunctionRecord,
+    DroppedRecord,
     ExaminationRecord,
     FlushRecord,
     ForwardStat,

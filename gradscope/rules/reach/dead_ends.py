@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
+from gradscope.recording.evidence.initialisation import InitialisationRecord
 from gradscope.recording.records import NodeRecord, ParameterRecord, Recording, Site
 from gradscope.rules.case import Case
 
@@ -19,6 +20,8 @@ _ALL_OR_NOTHING = (
 _VANISHING = {"float16": 1.5e-5, "bfloat16": 3e-36, "float32": 3e-36, "float64": 6e-306}
 """256 times the smallest number of each type, of the long ones the smallest that is not rounded
 more coarsely: what weights below 1 and flat activations make of less is zero."""
+_FILLING = frozenset({"constant_", "zeros_"})
+"""Functions of `torch.nn.init` that may leave nothing but zeros."""
 _CASTS = frozenset({"ToCopyBackward0"})
 _ROWS = frozenset({"EmbeddingBackward0", "EmbeddingBagBackward0"})
 
@@ -33,7 +36,9 @@ class DeadEnd:
     parameters: tuple[int, ...]
     """Those that get no more than zeros because of it."""
     site: Site | None
-    """The line of what is zero if that is a parameter, else of the operation."""
+    """The line that fills a parameter with zeros if that is what is zero, else the operation's."""
+    made: Site | None
+    """The line that makes the layer of that parameter, where another one fills it."""
     in_recurrent_layer: bool
     underflows: bool
     """Whether the gradient that comes is so small that its products are rounded to zero."""
@@ -76,19 +81,33 @@ class DeadEnds:
 
     def _end(self, node: NodeRecord, parameters: list[int]) -> DeadEnd:
         zeros = self._zero_operands(node)
-        sites = [self.case.site(self.recording.parameters[zero].site) for zero in zeros]
-        known = [site for site in sites if site is not None]
+        places = [(self._filled(zero), self._made(zero)) for zero in zeros]
+        known = [(filled or made, made) for filled, made in places if filled or made]
+        site, made = known[0] if known else (self.case.site(node.site), None)
         owners = (self.recording.parameters[parameter].module for parameter in parameters)
         return DeadEnd(
             node=node,
             zeros=zeros,
             parameters=tuple(parameters),
-            site=known[0] if known else self.case.site(node.site),
+            site=site,
+            made=None if made == site else made,
             in_recurrent_layer=all(
                 self.recording.modules[owner].class_name in _RECURRENT for owner in owners
             ),
             underflows=not zeros and self._underflows(node),
         )
+
+    def _made(self, parameter: int) -> Site | None:
+        return self.case.site(self.recording.parameters[parameter].site)
+
+    def _filled(self, parameter: int) -> Site | None:
+        """Return the line of the user's that filled a parameter with zeros by `torch.nn.init`."""
+        sites = (
+            self.case.site(record.site)
+            for record in self.recording.evidence_of(InitialisationRecord)
+            if record.parameter == parameter and record.function in _FILLING
+        )
+        return next((site for site in sites if site is not None and not site.is_installed), None)
 
     def _underflows(self, node: NodeRecord) -> bool:
         """Return whether an operation multiplies gradients that next to nothing is smaller than."""
@@ -220,6 +239,7 @@ def _together(ends: list[DeadEnd]) -> DeadEnd:
         zeros=tuple(sorted({zero for end in ends for zero in end.zeros})),
         parameters=tuple(sorted({p for end in ends for p in end.parameters})),
         site=first.site,
+        made=first.made,
         in_recurrent_layer=all(end.in_recurrent_layer for end in ends),
         underflows=first.underflows,
     )

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import ClassVar
 
+from gradscope.recording.evidence.dropped import DroppedRecord
 from gradscope.recording.finding import Finding, RelatedLocation, Severity
 from gradscope.recording.records import ModuleCallRecord, Site
 from gradscope.rules.case import Case
@@ -32,6 +33,9 @@ class UnusedParameter(Rule):
         after every probing step, so that layers that are dropped at random are not taken for
         unused. There is no threshold. Where numbers were taken out of torch behind it, the
         parameter is given other values: if the loss stays the same bit for bit, it is unused.
+
+        The finding points to the loss; where nothing that the model returned depends on the module
+        either, to its call, whose output the forward drops.
 
     How to fix it:
         Use the output in the loss, or remove the module. Where it is meant to wait, as a head for
@@ -77,18 +81,21 @@ class UnusedParameter(Rule):
         parameters = [parameter for part in parts for parameter in sorted(part.parameters)]
         made = next((part.site for part in parts if part.site is not None), None)
         loss = case.first.nodes[0].site if case.first.nodes else None
-        places = [place for place in ((loss, made) if runs else (made, loss)) if place is not None]
+        dropped = runs and _is_dropped(case, parameters)
+        order = (_dropping(reach, parts), loss, made) if dropped else (loss, made)
+        places = [place for place in (order if runs else (made, loss)) if place is not None]
         users = [place for place in places if not _is_installed(case.site(place))]
+        site = next(iter(users or places), None)
         return self.finding(
             case,
             message=_message(parts, runs=runs),
-            remedy=(
-                "use the output in the loss, or remove what makes it"
-                if runs
-                else "remove what is not needed, or freeze it by `requires_grad_(False)`"
+            remedy=_remedy(runs=runs, dropped=dropped),
+            site=site,
+            related=(
+                place
+                for place in _related(reach, parts, runs=runs)
+                if place is not None and not _is_at(place, case.site(site))
             ),
-            site=next(iter(users or places), None),
-            related=_related(reach, parts, runs=runs),
             severity=_severity(reach, parts, runs=runs),
             parameters=parameters,
             evidence={
@@ -98,6 +105,40 @@ class UnusedParameter(Rule):
             },
             count=len(parameters),
         )
+
+
+def _remedy(*, runs: bool, dropped: bool) -> str:
+    if dropped:
+        return "use the output in the forward, or remove what makes it"
+    if runs:
+        return "use the output in the loss, or remove what makes it"
+    return "remove what is not needed, or freeze it by `requires_grad_(False)`"
+
+
+def _is_dropped(case: Case, parameters: list[int]) -> bool:
+    """Return whether the model itself makes nothing that it returns of some parameters.
+
+    Behind a cut it may return what no gradient comes to, as a prediction by `argmax`.
+    """
+    dropped = {p for one in case.recording.evidence_of(DroppedRecord) for p in one.parameters}
+    cut = {parameter for cut in case.recording.cuts for parameter in cut.parameters}
+    return dropped - cut >= set(parameters)
+
+
+def _dropping(reach: Reach, parts: list[Part]) -> int | None:
+    """Return the line of the last call, whose output is dropped."""
+    last = max((_outermost(_calls(reach, part))[-1] for part in parts), key=lambda c: c.index)
+    return last.site
+
+
+def _outermost(calls: list[ModuleCallRecord]) -> list[ModuleCallRecord]:
+    """Return the calls that none of the others made."""
+    places = {call.index for call in calls}
+    return [call for call in calls if call.parent not in places]
+
+
+def _is_at(place: RelatedLocation, site: Site | None) -> bool:
+    return site is not None and (place.file, place.line) == (site.file, site.line)
 
 
 def _message(parts: list[Part], *, runs: bool) -> str:

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import ClassVar
 
+from gradscope.recording.evidence.dropped import DroppedRecord
 from gradscope.recording.finding import Finding, Severity
 from gradscope.rules.case import Case
 from gradscope.rules.reach.dead_ends import DeadEnd, DeadEnds
@@ -12,11 +13,19 @@ from gradscope.rules.reach.reach import Reach
 from gradscope.rules.rule import Rule
 from gradscope.rules.subtrees import Subtrees, counted, named
 
+_SECOND_DERIVATIVES = {
+    "HardsigmoidBackwardBackward": "Hardsigmoid",
+    "HardtanhBackwardBackward": "Hardtanh",
+    "LeakyReluBackwardBackward": "LeakyReLU",
+    "ThresholdBackwardBackward": "ReLU",
+}
+"""Backward of the backward of activations that are made of straight pieces."""
+
 _CAUSES = (
     (("Relu", "Threshold"), "every input of {} is negative, where it passes nothing"),
     (("Clamp", "Hardtanh", "Hardsigmoid", "Hardswish"), "{} cuts off every value at its limits"),
     (
-        ("Round", "Floor", "Ceil", "Trunc", "Sign", "Frac", "Heaviside", "FloorDivide"),
+        ("Round", "Floor", "Ceil", "Trunc", "Sgn", "Sign", "Frac", "Heaviside", "FloorDivide"),
         "the derivative of {} is zero everywhere",
     ),
     (("Bernoulli", "Normal", "Poisson"), "{} draws at random, which has no derivative"),
@@ -28,6 +37,32 @@ _CAUSES = (
     (("Addmm", "Mm", "Bmm", "Conv", "Baddbmm"), "{} multiplies by nothing but zeros"),
 )
 """Beginnings of the operation's name, and why it hands zeros on."""
+
+_REMEDIES = (
+    (
+        ("Bernoulli",),
+        "let the gradient past the draw, by a straight-through estimator: "
+        "`p + (torch.bernoulli(p) - p).detach()`, or use `gumbel_softmax(hard=True)`",
+    ),
+    (
+        ("Normal",),
+        "draw by `mean + std * torch.randn_like(std)`, or by `Normal(mean, std).rsample()`",
+    ),
+    (("Poisson",), "train by the log-probability of what was drawn"),
+    (
+        ("Relu", "Threshold"),
+        "lower the learning rate or the bias, normalise the input, or use LeakyReLU or GELU",
+    ),
+    (
+        ("Round", "Floor", "Ceil", "Trunc", "Sgn", "Sign", "Clamp", "Hard"),
+        "let the gradient past it, by a straight-through estimator: `x + ({0}(x) - x).detach()`",
+    ),
+    (
+        ("Tanh", "Sigmoid", "Softmax", "LogSoftmax"),
+        "scale its input down: smaller weights, normalisation, or a temperature",
+    ),
+)
+"""Beginnings of the operation's name, and one thing to try."""
 
 _ROUTING = ("Mul", "Index", "Where", "Scatter")
 """Operations that leave out what was not chosen."""
@@ -44,7 +79,8 @@ class ZeroGradient(Rule):
         Parameters whose every gradient element is exactly 0.0 after the first backward and after
         every probing step, and the operation that turned a gradient into zeros: two factors that
         both start at zero, a ReLU whose inputs are all negative, a clamp that cuts off everything,
-        `round`, `sign` and `floor`, a saturated activation, a mask that leaves nothing.
+        `round`, `sign` and `floor`, a draw by `torch.normal` or `torch.bernoulli`, the second
+        derivative of ReLU, a saturated activation, a mask that leaves nothing.
 
     Why it matters:
         A gradient of zero moves nothing, so what makes it zero stays as it is: without weight decay
@@ -55,12 +91,14 @@ class ZeroGradient(Rule):
         From each such parameter towards the loss, the first operation whose own output has a
         gradient is the dead end. The severity goes by the share of the trainable elements that are
         stuck behind it: a note below `note_below`, an error above `error_above`, a warning in
-        between; without probing steps no more than a warning.
+        between; without probing steps no more than a warning. Where second derivatives are zero and
+        nothing else learns, it is an error whatever the share.
 
     How to fix it:
         Start one of the two factors at random; lower the learning rate or the bias, or use
         LeakyReLU or GELU, where a layer died; keep rounding and clamping out of the way of the
-        gradient by a straight-through estimator.
+        gradient by a straight-through estimator; draw by `rsample()`; where the loss takes second
+        derivatives, use tanh, SiLU or softplus.
 
     When it may be wrong:
         A batch that leaves a branch without an example looks the same; experts beside others that
@@ -77,7 +115,15 @@ class ZeroGradient(Rule):
     code: ClassVar[str] = "GS204"
     name: ClassVar[str] = "zero-gradient"
     level: ClassVar[Severity] = "warning"
-    explains: ClassVar[tuple[str, ...]] = ("GS102", "GS105", "GS106", "GS109", "GS110", "GS111")
+    explains: ClassVar[tuple[str, ...]] = (
+        "GS102",
+        "GS105",
+        "GS106",
+        "GS109",
+        "GS110",
+        "GS111",
+        "GS203",
+    )
 
     note_below: float = 0.05
     """Share of the trainable elements, 0 to 1, below which a finding is a note.
@@ -103,18 +149,20 @@ class ZeroGradient(Rule):
         lasting = f", and still after {counted(probes, 'optimizer step')}" if probes else ""
         why = _why(case, end)
         zeros_lie_elsewhere = end.zeros and end.site != case.site(end.node.site)
+        lost = _lost_to_derivative(case) if _twice_differentiated(end) else ()
         return self.finding(
             case,
             message=f"the gradient of {what} is exactly zero{lasting}: {why}",
             remedy=_remedy(end),
             site=end.site,
             related=(
+                case.related(end.made, "the layer is made here"),
                 case.related(end.node.site, "here the gradient becomes zero")
                 if zeros_lie_elsewhere
                 else None,
             ),
             severity=self._severity(case, end, share),
-            parameters=end.parameters,
+            parameters=(*end.parameters, *lost),
             evidence={
                 "operation": end.node.operation,
                 "share_of_trainable_elements": share,
@@ -130,7 +178,14 @@ class ZeroGradient(Rule):
         if share < self.note_below or _is_left_out(case, end) or _is_satisfied(case, end):
             return "note"
         mild = not case.probes or end.in_recurrent_layer
+        if _twice_differentiated(end) and not mild and not _learns(case):
+            return "error"
         return "warning" if mild or share <= self.error_above else "error"
+
+
+def _learns(case: Case) -> bool:
+    """Return whether any parameter gets more than zeros in any step."""
+    return any(stat.reach == "gradient" for stat in case.recording.parameter_stats)
 
 
 def _is_left_out(case: Case, end: DeadEnd) -> bool:
@@ -152,6 +207,23 @@ def _is_satisfied(case: Case, end: DeadEnd) -> bool:
     return step is not None and step.loss == 0 and end.node.operation.startswith(_FLOORS)
 
 
+def _twice_differentiated(end: DeadEnd) -> str | None:
+    """Return the activation whose second derivative hands the zeros on."""
+    kinds = _SECOND_DERIVATIVES.items()
+    return next((name for kind, name in kinds if end.node.operation.startswith(kind)), None)
+
+
+def _lost_to_derivative(case: Case) -> tuple[int, ...]:
+    """Return the parameters that the model's output depends on, and its derivative does not."""
+    reach = case.shared(Reach)
+    called = {call.module for call in case.recording.calls}
+    known = {parameter for stop in reach.stops for parameter in stop.parameters}
+    for record in case.recording.evidence_of(DroppedRecord):
+        known.update(record.parameters)
+    owners = {index: case.recording.parameters[index].module for index in reach.lost - known}
+    return tuple(sorted(index for index, owner in owners.items() if owner in called))
+
+
 def _why(case: Case, end: DeadEnd) -> str:
     operation = _function(end.node.operation)
     if end.zeros:
@@ -166,6 +238,8 @@ def _why(case: Case, end: DeadEnd) -> str:
         return f"what comes to {operation} is so small that rounding makes zero of its products"
     if end.in_recurrent_layer:
         return "the only step that enters the loss starts from a hidden state of zeros"
+    if activation := _twice_differentiated(end):
+        return f"the loss takes a second derivative, and that of {activation} is zero everywhere"
     for beginnings, text in _CAUSES:
         if end.node.operation.startswith(beginnings):
             return text.format(f"{operation}{_after(case, end)}")
@@ -196,11 +270,9 @@ def _remedy(end: DeadEnd) -> str:
         )
     if end.in_recurrent_layer:
         return "use every step's output or the final hidden state, not the output at one position"
-    if operation.startswith(("Relu", "Threshold")):
-        return "lower the learning rate or the bias, normalise the input, or use LeakyReLU or GELU"
-    if operation.startswith(("Round", "Floor", "Ceil", "Trunc", "Sign", "Clamp", "Hard")):
-        name = _function(operation)
-        return f"let the gradient past it: `x + ({name}(x) - x).detach()`"
-    if operation.startswith(("Tanh", "Sigmoid", "Softmax", "LogSoftmax")):
-        return "scale its input down: smaller weights, normalisation, or a temperature"
+    if activation := _twice_differentiated(end):
+        return f"use tanh, SiLU or softplus in place of {activation}"
+    for beginnings, remedy in _REMEDIES:
+        if operation.startswith(beginnings):
+            return remedy.format(_function(operation))
     return "look at the values that it is given, and at what it masks"

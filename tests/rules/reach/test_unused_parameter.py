@@ -1,5 +1,6 @@
 """GS203: what runs for nothing, and what never runs."""
 
+import pytest
 import torch
 from torch import nn
 from torch.nn import functional
@@ -139,3 +140,46 @@ def loss_fn(output, batch):
     found = only(report.findings, "GS203")
     assert {found.location.line} == marked_lines(tmp_path / "model.py", "# <-")
     assert found.message == "scale requires grad and enters no loss"
+
+
+DROPPING = """
+import torch
+from torch import nn
+
+class Model(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.first, self.second, self.out = nn.Linear(8, 8), nn.Linear(8, 8), nn.Linear(8, 4)
+
+    def forward(self, x):
+        hidden = torch.tanh(self.first(x))
+        better = torch.tanh(self.second(hidden))  # <-
+        return RESULT
+
+model = Model()
+batch = torch.randn(4, 8)
+
+def loss_fn(output, batch):
+    output = output["out"] if isinstance(output, dict) else getattr(output, "out", output)
+    return output.square().mean()  # <~
+"""
+
+
+@pytest.mark.parametrize(
+    ("result", "mark"),
+    [
+        ("self.out(hidden)", "# <-"),
+        ('{"out": self.out(hidden), "better": better}', "# <~"),
+        ('{"out": self.out(hidden), "kept": [(better,)]}', "# <~"),
+        ('{"out": self.out(hidden), "choice": better.argmax(-1)}', "# <~"),
+        ('type("Result", (), {"out": self.out(hidden), "better": better})', "# <~"),
+    ],
+)
+def test_place_is_the_call_only_where_the_model_drops_its_output(
+    inspect_file, tmp_path, result, mark
+):
+    found = only(inspect_file(DROPPING.replace("RESULT", result)).findings, "GS203")
+    assert found.severity == "warning"
+    assert {found.location.line} == marked_lines(tmp_path / "model.py", mark)
+    assert found.related[-1].source.startswith("self.first, self.second")
+    assert ("in the forward" in found.remedy) == (mark == "# <-")

@@ -329,3 +329,81 @@ def test_missing_and_broken_gradients_are_not_zero(half_stuck):
         list(ZeroGradient().check(Case(dataclasses.replace(half_stuck, parameter_stats=stats))))
         == []
     )
+
+
+DRAWS = {
+    "torch.randn_like": lambda h: torch.normal(h, torch.ones_like(h)),
+    "gumbel_softmax": lambda h: torch.bernoulli(torch.sigmoid(h)),
+    "log-probability": lambda h: torch.poisson(functional.softplus(h)),
+    "x + (sgn(x) - x).detach()": torch.sgn,
+    "x + (ceil(x) - x).detach()": torch.ceil,
+}
+
+
+@pytest.mark.parametrize(("words", "operation"), DRAWS.items(), ids=list(DRAWS))
+def test_remedy_fits_the_draw_or_the_rounding(findings_of, words, operation):
+    torch.manual_seed(0)
+    (found,) = found_in(findings_of, Between(operation))
+    assert words in found.remedy
+
+
+PINN = """
+import torch
+from torch import nn
+
+model = nn.Sequential(nn.Linear(1, 16), nn.ACT(), nn.Linear(16, 16), nn.ACT(), nn.Linear(16, 1))
+batch = torch.linspace(0, 3, 40).unsqueeze(1)
+
+def compute_loss(model, x):
+    x = x.clone().requires_grad_()
+    slope = torch.autograd.grad(model(x).sum(), x, create_graph=True)[0]
+    second = torch.autograd.grad(slope.sum(), x, create_graph=True)[0]  # <-
+    return ((second + torch.sin(x)) ** 2).mean()
+"""
+
+
+@pytest.mark.parametrize("activation", ["ReLU", "LeakyReLU", "Hardtanh"])
+def test_second_derivative_of_straight_pieces_is_one_finding(inspect_file, tmp_path, activation):
+    (found,) = inspect_file(PINN.replace("ACT", activation)).findings
+    assert (found.rule, found.severity) == ("GS204", "error")
+    assert f"that of {activation} is zero everywhere" in found.message
+    assert "tanh, SiLU or softplus" in found.remedy
+    assert {found.location.line} == marked_lines(tmp_path / "model.py", "# <-")
+    assert {"4.weight", "4.bias"} <= set(found.parameters)
+    assert {one.rule for one in found.consequences} == {"GS203"}
+
+
+@pytest.mark.parametrize("activation", ["Tanh", "SiLU", "Softplus"])
+def test_second_derivative_of_what_is_smooth_is_healthy(inspect_file, activation):
+    report = inspect_file(PINN.replace("ACT", activation))
+    assert [found.severity for found in report.findings] in ([], ["note"])
+
+
+def test_layer_filled_with_zeros_is_found_at_the_line_that_fills_it(inspect_file, tmp_path):
+    report = inspect_file(
+        """
+import torch
+from torch import nn
+
+class Adapter(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.down = nn.Linear(8, 4)
+        self.up = nn.Linear(4, 8)  # made
+        for layer in (self.down, self.up):
+            nn.init.zeros_(layer.weight)  # <-
+            nn.init.zeros_(layer.bias)
+
+    def forward(self, x):
+        return x + self.up(torch.relu(self.down(x)))
+
+model = nn.Sequential(nn.Linear(8, 8), Adapter(), nn.Linear(8, 2))
+batch = torch.randn(16, 8)
+
+def loss_fn(output, batch):
+    return output.square().mean()
+"""
+    )
+    found = only(report.findings, "GS204")
+    assert {found.location.line} == marked_lines(tmp_path / "model.py", "# <-")
+    assert found.related[0].line in marked_lines(tmp_path / "model.py", "# made")
