@@ -227,11 +227,10 @@ def _kind(name: str) -> CutKind:
     return "non-differentiable"
 
 
-def leaves_behind(edge: Edge) -> Iterator[Tensor]:
-    """Yield the leaves from which a tensor was made."""
-    if edge.leaf is not None:
-        yield edge.leaf
-    waiting = [] if edge.node is None else [edge.node]
+def leaves_behind(*starts: Edge) -> Iterator[Tensor]:
+    """Yield the leaves from which any of some tensors was made, each node looked at once."""
+    yield from (edge.leaf for edge in starts if edge.leaf is not None)
+    waiting = list(dict.fromkeys(edge.node for edge in starts if edge.node is not None))
     seen = set(waiting)
     while waiting:
         node = waiting.pop()

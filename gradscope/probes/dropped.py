@@ -2,10 +2,7 @@
 
 from collections.abc import Iterator
 
-from torch import Tensor
-from torch.autograd.graph import Node
-
-from gradscope.capture.edges import Edge
+from gradscope.capture.cuts import leaves_behind
 from gradscope.capture.modules import ModuleCall
 from gradscope.probes.scene import Scene
 from gradscope.recording.evidence.dropped import DroppedRecord
@@ -24,7 +21,7 @@ def examine_dropped(scene: Scene) -> str | None:
     # Of a container that nobody can look into it is not known what was in it.
     if not calls or not all(call.outputs for call in calls):
         return "nothing of the graph was found in what the model returned"
-    for leaf in _leaves_behind([edge for call in calls for edge in call.outputs]):
+    for leaf in leaves_behind(*(edge for call in calls for edge in call.outputs)):
         lost.pop(id(leaf), None)
     if lost:
         scene.assembler.note(DroppedRecord(parameters=tuple(sorted(lost.values()))))
@@ -39,19 +36,3 @@ def _calls_from_outside(scene: Scene) -> Iterator[ModuleCall]:
         outer = None if call.parent is None else calls[call.parent].module
         if id(call.module) in own and id(outer) not in own:
             yield call
-
-
-def _leaves_behind(outputs: list[Edge]) -> Iterator[Tensor]:
-    """Yield the leaves from which any of some tensors was made, each node looked at once."""
-    yield from (edge.leaf for edge in outputs if edge.leaf is not None)
-    waiting = list(dict.fromkeys(edge.node for edge in outputs if edge.node is not None))
-    seen: set[Node] = set(waiting)
-    while waiting:
-        node = waiting.pop()
-        leaf = getattr(node, "variable", None)
-        if isinstance(leaf, Tensor):
-            yield leaf
-        for following, _ in node.next_functions:
-            if following is not None and following not in seen:
-                seen.add(following)
-                waiting.append(following)

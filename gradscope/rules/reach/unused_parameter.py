@@ -12,8 +12,6 @@ from gradscope.rules.reach.reach import Reach
 from gradscope.rules.rule import Rule
 from gradscope.rules.subtrees import Part, counted, named
 
-_INSTALLED = ("site-packages", "dist-packages")
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UnusedParameter(Rule):
@@ -84,7 +82,7 @@ class UnusedParameter(Rule):
         dropped = runs and _is_dropped(case, parameters)
         order = (_dropping(reach, parts), loss, made) if dropped else (loss, made)
         places = [place for place in (order if runs else (made, loss)) if place is not None]
-        users = [place for place in places if not _is_installed(case.site(place))]
+        users = [place for place in places if not case.recording.sites[place].is_installed]
         site = next(iter(users or places), None)
         return self.finding(
             case,
@@ -204,8 +202,4 @@ def _is_library(reach: Reach, part: Part) -> bool:
         inside = (c for c in reach.recording.calls if c.parent is not None)
         below = (c for c in inside if reach.recording.calls[c.parent or 0].module == owner)
         site = next((reach.case.site(c.site) for c in below if c.site is not None), None)
-    return _is_installed(site)
-
-
-def _is_installed(site: Site | None) -> bool:
-    return site is not None and any(name in site.file for name in _INSTALLED)
+    return site is not None and site.is_installed
