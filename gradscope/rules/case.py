@@ -1,6 +1,7 @@
 """A recording with the indexes that rules share."""
 
-from collections.abc import Callable, Iterator
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TypeVar, cast
@@ -124,3 +125,20 @@ class Case:
                 waiting += self.users.get(user, ())
             else:
                 yield record
+
+    def behind(self, nodes: Iterable[int]) -> Iterator[NodeRecord]:
+        """Yield some nodes and everything that they were computed from, nearest first."""
+        waiting = deque(dict.fromkeys(nodes))
+        seen = set(waiting)
+        while waiting:
+            node = waiting.popleft()
+            yield self.recording.nodes[node]
+            for ref in self.successors.get(node, ()):
+                if ref.node not in seen:
+                    seen.add(ref.node)
+                    waiting.append(ref.node)
+
+    def parameters_behind(self, nodes: Iterable[int]) -> frozenset[int]:
+        """Return the parameters whose gradient comes through one of some nodes."""
+        records = self.behind(nodes)
+        return frozenset(record.parameter for record in records if record.parameter is not None)

@@ -110,18 +110,9 @@ def users_up_to_loss(case: Case, node: int) -> Iterator[NodeRecord]:
 
 def nodes_behind(case: Case, node: int) -> Iterator[NodeRecord]:
     """Yield a node and everything that it was computed from, nearest first."""
-    waiting, seen = [node], {node}
-    while waiting:
-        current = waiting.pop(0)
-        yield case.recording.nodes[current]
-        for ref in case.successors.get(current, ()):
-            if ref.node not in seen:
-                seen.add(ref.node)
-                waiting.append(ref.node)
+    yield from case.behind([node])
 
 
 def parameters_behind(case: Case, node: int) -> frozenset[int]:
     """Return the parameters that a node was computed from."""
-    return frozenset(
-        record.parameter for record in nodes_behind(case, node) if record.parameter is not None
-    )
+    return case.parameters_behind([node])

@@ -138,15 +138,5 @@ def _remedy(check: InputCheck) -> str:
 
 def _parameters_behind(case: Case, record: CustomFunctionRecord) -> list[int]:
     """Return the parameters whose gradients come through the function."""
-    waiting = [node.index for node in case.first.nodes if node.operation == record.operation]
-    seen, found = set(waiting), []
-    while waiting:
-        node = waiting.pop()
-        parameter = case.recording.nodes[node].parameter
-        if parameter is not None:
-            found.append(parameter)
-        for ref in case.successors.get(node, ()):
-            if ref.node not in seen:
-                seen.add(ref.node)
-                waiting.append(ref.node)
-    return sorted(found)
+    nodes = [node.index for node in case.first.nodes if node.operation == record.operation]
+    return sorted(case.parameters_behind(nodes))

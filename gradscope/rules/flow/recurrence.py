@@ -84,10 +84,5 @@ def _alike(users: list[NodeRecord]) -> tuple[NodeRecord, ...]:
 
 def _is_chain(case: Case, calls: tuple[NodeRecord, ...]) -> bool:
     """Return whether each call builds on those before it, and not beside them."""
-    waiting, seen = [calls[-1].index], {calls[-1].index}
-    while waiting:
-        for ref in case.successors.get(waiting.pop(), ()):
-            if ref.node not in seen:
-                seen.add(ref.node)
-                waiting.append(ref.node)
-    return all(call.index in seen for call in calls)
+    behind = {node.index for node in case.behind([calls[-1].index])}
+    return all(call.index in behind for call in calls)

@@ -20,17 +20,7 @@ def line_of(case: Case, node: NodeRecord) -> int | None:
 
 def parameters_before(case: Case, nodes: list[int]) -> tuple[int, ...]:
     """Return the parameters whose gradient comes through one of some operations."""
-    waiting, seen, found = list(nodes), set(nodes), set[int]()
-    while waiting:
-        node = waiting.pop()
-        parameter = case.recording.nodes[node].parameter
-        if parameter is not None:
-            found.add(parameter)
-        for ref in case.successors.get(node, ()):
-            if ref.node not in seen:
-                seen.add(ref.node)
-                waiting.append(ref.node)
-    return tuple(sorted(found))
+    return tuple(sorted(case.parameters_behind(nodes)))
 
 
 def weight_follows(case: Case, node: int) -> bool:
