@@ -1,0 +1,63 @@
+"""What a check can be told, beside how to load the target and which rules judge."""
+
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from gradscope.recording.finding import Severity
+from gradscope.target.options import TargetOptions
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Policy:
+    """What makes a check fail."""
+
+    fail_level: Severity = "error"
+    """The mildest level of a finding that fails the check."""
+    max_warnings: int | None = None
+    """How many warnings pass; None counts none of them."""
+    exit_zero: bool = False
+    """Whether findings do not show in the exit code; what could not be judged does all the same."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BaselineOptions:
+    """Which findings are known, and how."""
+
+    file: Path | None = None
+    tolerance: float = 2.0
+    """How many times worse than known a finding may become before it counts again."""
+    is_strict: bool = False
+    """Whether an entry that matches nothing any more fails the check."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Trial:
+    """How a target is run before it is judged."""
+
+    steps: int = 0
+    """Optimizer steps that are made before the judged one."""
+    optimizer: str | None = None
+    """Name of a class in `torch.optim`, in any case: makes the steps in place of the target's."""
+    lr: float | None = None
+    """Learning rate of that optimizer, or of the target's own."""
+    probe_steps: int = 3
+    """Optimizer steps tried on a snapshot after the judged one."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlannedTarget:
+    """A target of a check, and all that is known of how to run it."""
+
+    name: str
+    """As the user wrote it, or its name in the configuration."""
+    spec: str
+    """`path/file.py[:EXPR]` or `package.module[:EXPR]`."""
+    folder: Path
+    """The working directory in which it runs."""
+    options: TargetOptions = field(default_factory=TargetOptions)
+    """Its seed is the first."""
+    trial: Trial = field(default_factory=Trial)
+    seeds: int = 1
+    """Under how many seeds it runs, each one higher than the last."""
+    timeout: float | None = None
+    """Seconds for one run; None is for ever."""
