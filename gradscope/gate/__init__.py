@@ -1,1 +1,1 @@
-"""The gate: what of a check's findings counts, and whether it passes. Torch-free but for the worker."""
+"""The gate: what of a check's findings counts, and whether it passes."""
