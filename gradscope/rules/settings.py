@@ -5,6 +5,17 @@ from dataclasses import dataclass, field
 
 Thresholds = Mapping[str, float]
 
+WHOLE_MODEL = ""
+"""The pattern of `Settings.norm_limits` that means all parameters together."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NormLimit:
+    """Between which numbers a gradient norm has to lie, both of them allowed."""
+
+    minimum: float | None = None
+    maximum: float | None = None
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
@@ -19,6 +30,10 @@ class Settings:
     """By rule's name: values of its fields."""
     per_module_ignores: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """By pattern of module paths, as `encoder.*`: what is not reported of them."""
+
+    norm_limits: Mapping[str, NormLimit] = field(default_factory=dict)
+    """By pattern of module paths: limits of the gradient norm over the parameters of each module
+    that it matches, those below it counted; `WHOLE_MODEL` for the global norm."""
 
 
 DEFAULT_SETTINGS = Settings()
