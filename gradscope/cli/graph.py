@@ -10,6 +10,7 @@ from gradscope.cli import options
 from gradscope.cli.console import make_console
 from gradscope.cli.errors import show_note
 from gradscope.cli.inspect import check_file_arguments
+from gradscope.cli.option_groups import with_groups
 from gradscope.cli.output import check_destinations, files_of_target, set_verbosity, write_text
 from gradscope.cli.running import exit_if_broken, run_target
 from gradscope.cli.streams import reserved_stdout
@@ -44,20 +45,11 @@ MaxNodesOption = Annotated[
 ]
 
 
+@with_groups
 def graph(  # noqa: PLR0913 - the signature is the list of options
     target: GraphTargetArgument,
+    loading: options.TargetGroup,
     args: options.FileArguments = None,
-    model: options.ModelOption = None,
-    batch: options.BatchOption = None,
-    loss: options.LossOption = None,
-    inputs: options.InputOption = None,
-    grad_output: options.GradOutputOption = None,
-    device: options.DeviceOption = "cpu",
-    mode: options.ModeOption = "train",
-    seed: options.SeedOption = 0,
-    dtype: options.DtypeOption = None,
-    checkpoint: options.CheckpointOption = None,
-    eager: options.EagerOption = False,
     module: options.ModuleOption = None,
     depth: options.DepthOption = None,
     max_nodes: MaxNodesOption = None,
@@ -80,23 +72,9 @@ def graph(  # noqa: PLR0913 - the signature is the list of options
         if _is_recording(target):
             report = _load(target)
         else:
-            from gradscope.target.options import TargetOptions
+            from gradscope.target.options import Trial
 
-            chosen = TargetOptions(
-                model=model,
-                batch=batch,
-                loss=loss,
-                inputs=tuple(inputs or ()),
-                grad_output=grad_output,
-                device=device,
-                mode=mode,
-                seed=seed,
-                dtype=dtype,
-                checkpoint=checkpoint,
-                args=tuple(args or ()),
-                eager=eager,
-            )
-            report = run_target(target, chosen, probe_steps=0)
+            report = run_target(target, loading.chosen(args), Trial(probe_steps=0))
         console = make_console(stdout if destination is None else io.StringIO(), color)
         wanted = GraphOptions(module=module, depth=depth, max_nodes=max_nodes)
         rendered = render_graph(report, output_format, wanted, console)

@@ -4,6 +4,7 @@ import shlex
 import sys
 
 from gradscope.cli import options
+from gradscope.cli.option_groups import with_groups
 from gradscope.cli.output import (
     check_destinations,
     files_of_target,
@@ -17,32 +18,16 @@ from gradscope.cli.streams import reserved_stdout
 from gradscope.errors import GradscopeError
 
 
+@with_groups
 def inspect(  # noqa: PLR0913 - the signature is the list of options
     target: options.TargetArgument,
+    loading: options.TargetGroup,
+    trial: options.TrialGroup,
+    view: options.ViewGroup,
+    rules: options.RulesGroup,
     args: options.FileArguments = None,
-    model: options.ModelOption = None,
-    batch: options.BatchOption = None,
-    loss: options.LossOption = None,
-    inputs: options.InputOption = None,
-    grad_output: options.GradOutputOption = None,
-    device: options.DeviceOption = "cpu",
-    mode: options.ModeOption = "train",
-    seed: options.SeedOption = 0,
-    dtype: options.DtypeOption = None,
-    checkpoint: options.CheckpointOption = None,
-    eager: options.EagerOption = False,
-    probe_steps: options.ProbeStepsOption = 3,
-    tensors: options.TensorsOption = "top",
-    sort: options.SortOption = "order",
-    top: options.TopOption = 5,
-    module: options.ModuleOption = None,
-    depth: options.DepthOption = None,
-    select: options.SelectOption = None,
-    ignore: options.IgnoreOption = None,
-    extend_select: options.ExtendSelectOption = None,
-    config: options.ConfigOption = None,
     output_format: options.OutputFormatOption = "full",
-    output_file: options.OutputFileOption = "-",
+    output_file: options.ReportFileOption = "-",
     save: options.SaveOption = None,
     force: options.ForceOption = False,
     quiet: options.QuietOption = False,
@@ -58,35 +43,15 @@ def inspect(  # noqa: PLR0913 - the signature is the list of options
     destinations = check_destinations(
         output_file, save, force=force, inputs=files_of_target(target)
     )
-    settings = settings_of(config, select, ignore, extend_select)
+    settings = settings_of(rules)
     with reserved_stdout() as stdout:
-        from gradscope.report.view import ViewOptions
-        from gradscope.target.options import TargetOptions
-
-        chosen = TargetOptions(
-            model=model,
-            batch=batch,
-            loss=loss,
-            inputs=tuple(inputs or ()),
-            grad_output=grad_output,
-            device=device,
-            mode=mode,
-            seed=seed,
-            dtype=dtype,
-            checkpoint=checkpoint,
-            args=tuple(args or ()),
-            eager=eager,
-        )
-        report = run_target(target, chosen, probe_steps=probe_steps, settings=settings)
+        report = run_target(target, loading.chosen(args), trial.chosen(), settings=settings)
         if destinations.recording is not None:
             save_recording(report, destinations.recording, force=force)
-        view = ViewOptions(
-            tensors=tensors, sort=sort, top=top, module=module, depth=depth, can_save=True
-        )
         write_report(
             report,
             output_format,
-            view,
+            view.chosen(can_save=True),
             destination=destinations.report,
             stdout=stdout,
             color=color,

@@ -1,16 +1,27 @@
-"""The options that several commands share, as types for their signatures."""
+"""The options that several commands share, in groups; None where an option was not given."""
 
+import dataclasses
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
 from gradscope.cli.console import ColorChoice
 
+if TYPE_CHECKING:
+    from gradscope.report.view import ViewOptions
+    from gradscope.target.options import TargetOptions, Trial
+
 _TARGET = "Target"
+_TRIAL = "Steps"
 _VIEW = "Report"
 _OUTPUT = "Output"
 _RULES = "Rules"
+
+Value = str | int | float | bool | tuple[str, ...]
+"""Of an option as the command line gives it."""
 
 TargetArgument = Annotated[
     str,
@@ -25,84 +36,172 @@ FileArguments = Annotated[
     list[str] | None,
     typer.Argument(metavar="-- ARGS", help="What the file sees as sys.argv.", show_default=False),
 ]
-ModelOption = Annotated[
-    str | None,
-    typer.Option("--model", metavar="EXPR", help="The model in it.", rich_help_panel=_TARGET),
-]
-BatchOption = Annotated[
-    str | None,
-    typer.Option(
-        "--batch",
-        metavar="EXPR|FILE",
-        help="The batch in it, or a .pt, .npz, .safetensors or .json file.",
-        rich_help_panel=_TARGET,
-    ),
-]
-LossOption = Annotated[
-    str | None,
-    typer.Option(
-        "--loss",
-        metavar="EXPR|NAME",
-        help="The loss in it, or one of cross-entropy, mse, mean, sum-squares.",
-        rich_help_panel=_TARGET,
-    ),
-]
-InputOption = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--input",
-        metavar="SPEC",
-        help="Random input, \\[name=]\\[dtype\\[low,high]:]sizes: 8,3,32,32 "
-        "or ids=int64[0,100]:2,16. Once for each input.",
-        rich_help_panel=_TARGET,
-    ),
-]
-GradOutputOption = Annotated[
-    str | None,
-    typer.Option(
-        "--grad-output",
-        metavar="ones|randn|FILE",
-        help="Start backward from the output with this vector, without a loss.",
-        rich_help_panel=_TARGET,
-    ),
-]
-DeviceOption = Annotated[
-    str, typer.Option("--device", help="Where to run.", rich_help_panel=_TARGET)
-]
-ModeOption = Annotated[
-    Literal["train", "eval"],
-    typer.Option("--mode", help="Mode of the model.", rich_help_panel=_TARGET),
-]
-SeedOption = Annotated[
-    int, typer.Option("--seed", help="Of every random number.", rich_help_panel=_TARGET)
-]
-DtypeOption = Annotated[
-    str | None,
-    typer.Option(
-        "--dtype",
-        metavar="TYPE",
-        help="Convert parameters and inputs, as to float64 or bfloat16.",
-        rich_help_panel=_TARGET,
-    ),
-]
-CheckpointOption = Annotated[
-    str | None,
-    typer.Option("--checkpoint", metavar="FILE", help="Weights to load.", rich_help_panel=_TARGET),
-]
-EagerOption = Annotated[
-    bool,
-    typer.Option("--eager", help="Switch torch.compile off.", rich_help_panel=_TARGET),
-]
-ProbeStepsOption = Annotated[
-    int,
-    typer.Option(
-        "--probe-steps",
-        min=0,
-        metavar="N",
-        help="Optimizer steps to try on a snapshot, which is put back.",
-        rich_help_panel=_TARGET,
-    ),
-]
+
+
+def _given(group: object) -> dict[str, Value]:
+    """Return what was given of a group, under the names that the configuration uses."""
+    values = {
+        field.name: getattr(group, field.name)
+        for field in dataclasses.fields(group)  # type: ignore[arg-type]
+    }
+    return {
+        name.replace("_", "-"): tuple(value) if isinstance(value, list) else value
+        for name, value in values.items()
+        if value is not None
+    }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TargetGroup:
+    """How to load a target."""
+
+    model: Annotated[
+        str | None,
+        typer.Option("--model", metavar="EXPR", help="The model in it.", rich_help_panel=_TARGET),
+    ] = None
+    batch: Annotated[
+        str | None,
+        typer.Option(
+            "--batch",
+            metavar="EXPR|FILE",
+            help="The batch in it, or a .pt, .npz, .safetensors or .json file.",
+            rich_help_panel=_TARGET,
+        ),
+    ] = None
+    loss: Annotated[
+        str | None,
+        typer.Option(
+            "--loss",
+            metavar="EXPR|NAME",
+            help="The loss in it, or one of cross-entropy, mse, mean, sum-squares.",
+            rich_help_panel=_TARGET,
+        ),
+    ] = None
+    input: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--input",
+            metavar="SPEC",
+            help="Random input, \\[name=]\\[dtype\\[low,high]:]sizes: 8,3,32,32 "
+            "or ids=int64[0,100]:2,16. Once for each input.",
+            rich_help_panel=_TARGET,
+        ),
+    ] = None
+    grad_output: Annotated[
+        str | None,
+        typer.Option(
+            "--grad-output",
+            metavar="ones|randn|FILE",
+            help="Start backward from the output with this vector, without a loss.",
+            rich_help_panel=_TARGET,
+        ),
+    ] = None
+    device: Annotated[
+        str | None,
+        typer.Option("--device", help="Where to run; cpu if not given.", rich_help_panel=_TARGET),
+    ] = None
+    mode: Annotated[
+        Literal["train", "eval"] | None,
+        typer.Option(
+            "--mode", help="Mode of the model; train if not given.", rich_help_panel=_TARGET
+        ),
+    ] = None
+    seed: Annotated[
+        int | None,
+        typer.Option(
+            "--seed", help="Of every random number; 0 if not given.", rich_help_panel=_TARGET
+        ),
+    ] = None
+    dtype: Annotated[
+        str | None,
+        typer.Option(
+            "--dtype",
+            metavar="TYPE",
+            help="Convert parameters and inputs, as to float64 or bfloat16.",
+            rich_help_panel=_TARGET,
+        ),
+    ] = None
+    checkpoint: Annotated[
+        str | None,
+        typer.Option(
+            "--checkpoint", metavar="FILE", help="Weights to load.", rich_help_panel=_TARGET
+        ),
+    ] = None
+    eager: Annotated[
+        bool | None,
+        typer.Option(
+            "--eager/--no-eager",
+            help="Switch torch.compile off, or leave it on.",
+            rich_help_panel=_TARGET,
+        ),
+    ] = None
+
+    def given(self) -> Mapping[str, Value]:
+        """Return the options that were given, under their names in the configuration."""
+        return _given(self)
+
+    def chosen(self, args: list[str] | None) -> "TargetOptions":
+        """Return what the loader is asked for, with what the file is to see as `sys.argv`."""
+        from gradscope.target.options import TargetOptions
+
+        given = {name.replace("-", "_"): value for name, value in self.given().items()}
+        inputs = given.pop("input", ())
+        return TargetOptions(args=tuple(args or ()), inputs=inputs, **given)  # type: ignore[arg-type]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrialGroup:
+    """How a target is run before and after the step that is judged."""
+
+    steps: Annotated[
+        int | None,
+        typer.Option(
+            "--steps",
+            min=0,
+            metavar="N",
+            help="Optimizer steps on the target's batches before the step that is judged.",
+            rich_help_panel=_TRIAL,
+        ),
+    ] = None
+    optimizer: Annotated[
+        str | None,
+        typer.Option(
+            "--optimizer",
+            metavar="NAME",
+            help="Of torch.optim, as adamw: makes the steps in place of the target's.",
+            rich_help_panel=_TRIAL,
+        ),
+    ] = None
+    lr: Annotated[
+        float | None,
+        typer.Option(
+            "--lr", min=0.0, metavar="X", help="Its learning rate.", rich_help_panel=_TRIAL
+        ),
+    ] = None
+    probe_steps: Annotated[
+        int | None,
+        typer.Option(
+            "--probe-steps",
+            min=0,
+            metavar="N",
+            help="Optimizer steps to try after it on a snapshot, which is put back; 3 if not "
+            "given.",
+            rich_help_panel=_TRIAL,
+        ),
+    ] = None
+
+    def given(self) -> Mapping[str, Value]:
+        """Return the options that were given, under their names in the configuration."""
+        return _given(self)
+
+    def chosen(self) -> "Trial":
+        """Return how to run the target."""
+        from gradscope.target.options import Trial
+
+        given = {name.replace("-", "_"): value for name, value in self.given().items()}
+        return Trial(**given)  # type: ignore[arg-type]
+
+
 TensorsOption = Annotated[
     Literal["none", "top", "all"],
     typer.Option("--tensors", help="Which tensors to list.", rich_help_panel=_VIEW),
@@ -121,8 +220,86 @@ TopOption = Annotated[
         rich_help_panel=_VIEW,
     ),
 ]
+ModuleOption = Annotated[
+    str | None,
+    typer.Option("--module", metavar="PATH", help="Only this module.", rich_help_panel=_VIEW),
+]
+DepthOption = Annotated[
+    int | None,
+    typer.Option(
+        "--depth",
+        min=0,
+        metavar="N",
+        help="Fold modules below this depth.",
+        rich_help_panel=_VIEW,
+        show_default=False,
+    ),
+]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ViewGroup:
+    """What of a report to show."""
+
+    tensors: TensorsOption = "top"
+    sort: SortOption = "order"
+    top: TopOption = 5
+    module: ModuleOption = None
+    depth: DepthOption = None
+
+    def chosen(self, *, can_save: bool = False) -> "ViewOptions":
+        """Return what to show; `can_save` is whether the command has `--save`."""
+        from gradscope.report.view import ViewOptions
+
+        return ViewOptions(
+            tensors=self.tensors,
+            sort=self.sort,
+            top=self.top,
+            module=self.module,
+            depth=self.depth,
+            can_save=can_save,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RulesGroup:
+    """Which rules judge."""
+
+    select: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--select",
+            metavar="RULE",
+            help="Run only these rules: GS101, GS1, flow or a name; several by commas.",
+            rich_help_panel=_RULES,
+        ),
+    ] = None
+    ignore: Annotated[
+        list[str] | None,
+        typer.Option("--ignore", metavar="RULE", help="Leave these out.", rich_help_panel=_RULES),
+    ] = None
+    extend_select: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--extend-select",
+            metavar="RULE",
+            help="Run these too, whatever the configuration says.",
+            rich_help_panel=_RULES,
+        ),
+    ] = None
+    config: Annotated[
+        Path | None,
+        typer.Option(
+            "--config",
+            metavar="FILE",
+            help="Read \\[tool.gradscope] of this file, not of the nearest pyproject.toml.",
+            rich_help_panel=_RULES,
+        ),
+    ] = None
+
+
 OutputFormatOption = Annotated[
-    Literal["full", "concise", "json", "jsonl", "markdown"],
+    Literal["full", "concise", "json", "jsonl", "markdown", "github", "gitlab", "junit", "sarif"],
     typer.Option(
         "--output-format",
         envvar="GRADSCOPE_OUTPUT_FORMAT",
@@ -135,6 +312,17 @@ OutputFileOption = Annotated[
     typer.Option(
         "-o",
         "--output-file",
+        metavar="PATH",
+        help="Where to write it; - is stdout.",
+        rich_help_panel=_OUTPUT,
+    ),
+]
+ReportFileOption = Annotated[
+    str,
+    typer.Option(
+        "-o",
+        "--output-file",
+        envvar="GRADSCOPE_OUTPUT_FILE",
         metavar="PATH",
         help="Where to write the report; - is stdout.",
         rich_help_panel=_OUTPUT,
@@ -158,50 +346,4 @@ VerboseOption = Annotated[
 ]
 ColorOption = Annotated[
     ColorChoice, typer.Option("--color", help="Colour.", rich_help_panel=_OUTPUT)
-]
-ModuleOption = Annotated[
-    str | None,
-    typer.Option("--module", metavar="PATH", help="Only this module.", rich_help_panel="Report"),
-]
-DepthOption = Annotated[
-    int | None,
-    typer.Option(
-        "--depth",
-        min=0,
-        metavar="N",
-        help="Fold modules below this depth.",
-        rich_help_panel="Report",
-        show_default=False,
-    ),
-]
-ConfigOption = Annotated[
-    Path | None,
-    typer.Option(
-        "--config",
-        metavar="FILE",
-        help="Read \\[tool.gradscope] of this file, not of the nearest pyproject.toml.",
-        rich_help_panel=_RULES,
-    ),
-]
-SelectOption = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--select",
-        metavar="RULE",
-        help="Run only these rules: GS101, GS1, flow or a name; several by commas.",
-        rich_help_panel=_RULES,
-    ),
-]
-IgnoreOption = Annotated[
-    list[str] | None,
-    typer.Option("--ignore", metavar="RULE", help="Leave these out.", rich_help_panel=_RULES),
-]
-ExtendSelectOption = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--extend-select",
-        metavar="RULE",
-        help="Run these too, whatever the configuration says.",
-        rich_help_panel=_RULES,
-    ),
 ]

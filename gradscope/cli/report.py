@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from gradscope.cli import options
+from gradscope.cli.option_groups import with_groups
 from gradscope.cli.output import check_destinations, set_verbosity, write_report
 from gradscope.cli.rules import judged, settings_of
 from gradscope.errors import GradscopeError
@@ -17,19 +18,13 @@ RecordingArguments = Annotated[
 ]
 
 
-def report(  # noqa: PLR0913 - the signature is the list of options
+@with_groups
+def report(
     recordings: RecordingArguments,
-    tensors: options.TensorsOption = "top",
-    sort: options.SortOption = "order",
-    top: options.TopOption = 5,
-    module: options.ModuleOption = None,
-    depth: options.DepthOption = None,
-    select: options.SelectOption = None,
-    ignore: options.IgnoreOption = None,
-    extend_select: options.ExtendSelectOption = None,
-    config: options.ConfigOption = None,
+    view: options.ViewGroup,
+    rules: options.RulesGroup,
     output_format: options.OutputFormatOption = "full",
-    output_file: options.OutputFileOption = "-",
+    output_file: options.ReportFileOption = "-",
     quiet: options.QuietOption = False,
     color: options.ColorOption = "auto",
 ) -> None:
@@ -39,15 +34,13 @@ def report(  # noqa: PLR0913 - the signature is the list of options
     check_count(recordings, output_format, output_file)
     # sqlite3 is loaded for those who read a recording, not for --help.
     from gradscope.recording.store import load_recording
-    from gradscope.report.view import ViewOptions
 
-    settings = settings_of(config, select, ignore, extend_select)
-    view = ViewOptions(tensors=tensors, sort=sort, top=top, module=module, depth=depth)
+    settings = settings_of(rules)
     for path in recordings:
         write_report(
             judged(load_recording(path), settings),
             output_format,
-            view,
+            view.chosen(),
             destination=destination,
             stdout=sys.stdout,
             color=color,

@@ -5,18 +5,12 @@ from typing import TYPE_CHECKING
 from gradscope.rules.settings import Settings
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
+    from gradscope.cli.options import RulesGroup
     from gradscope.recording.records import Recording
     from gradscope.report.model import Report
 
 
-def settings_of(
-    config: "Path | None",
-    select: list[str] | None,
-    ignore: list[str] | None,
-    extend_select: list[str] | None,
-) -> Settings:
+def settings_of(rules: "RulesGroup") -> Settings:
     """Return the settings that the configuration and the options make; the options win.
 
     Raises:
@@ -26,10 +20,10 @@ def settings_of(
     from gradscope.rules.selection import parsed_selectors
 
     return with_options(
-        configured_settings(config),
-        select=parsed_selectors(select or ()),
-        ignore=parsed_selectors(ignore or ()),
-        extend_select=parsed_selectors(extend_select or ()),
+        configured_settings(rules.config),
+        select=parsed_selectors(rules.select or ()),
+        ignore=parsed_selectors(rules.ignore or ()),
+        extend_select=parsed_selectors(rules.extend_select or ()),
     )
 
 

@@ -13,14 +13,14 @@ from gradscope.rules.settings import DEFAULT_SETTINGS, Settings
 
 if TYPE_CHECKING:
     from gradscope.report.model import Report
-    from gradscope.target.options import TargetOptions
+    from gradscope.target.options import TargetOptions, Trial
 
 
 def run_target(
     target: str,
     chosen: "TargetOptions",
+    trial: "Trial",
     *,
-    probe_steps: int,
     settings: Settings = DEFAULT_SETTINGS,
 ) -> "Report":
     """Load a target, tell what was decided for the user, run it, and report on it."""
@@ -39,7 +39,7 @@ def run_target(
         show_note(note)
     return inspect_target(
         loaded,
-        probe_steps=probe_steps,
+        probe_steps=trial.probe_steps,
         eager=chosen.eager,
         command=shlex.join(["gradscope", *sys.argv[1:]]),
         definitions=definitions,

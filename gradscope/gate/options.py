@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from gradscope.recording.finding import Severity
-from gradscope.target.options import TargetOptions
+from gradscope.target.options import TargetOptions, Trial
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,20 +28,6 @@ class BaselineOptions:
     """How many times worse than known a finding may become before it counts again."""
     is_strict: bool = False
     """Whether an entry that matches nothing any more fails the check."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Trial:
-    """How a target is run before it is judged."""
-
-    steps: int = 0
-    """Optimizer steps that are made before the judged one."""
-    optimizer: str | None = None
-    """Name of a class in `torch.optim`, in any case: makes the steps in place of the target's."""
-    lr: float | None = None
-    """Learning rate of that optimizer, or of the target's own."""
-    probe_steps: int = 3
-    """Optimizer steps tried on a snapshot after the judged one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,4 +1,4 @@
-"""What the user asked of the loader, beside the target itself."""
+"""What the user asked of loading and running a target, beside the target itself."""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -36,3 +36,17 @@ class TargetOptions:
     """Whether `torch.compile` is switched off during the forward."""
     allow_synthetic_loss: bool = True
     """Whether a loss may be made up where the target has none; a gate says no."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Trial:
+    """How a target is run before it is judged."""
+
+    steps: int = 0
+    """Optimizer steps that are made before the judged one."""
+    optimizer: str | None = None
+    """Name of a class in `torch.optim`, in any case: makes the steps in place of the target's."""
+    lr: float | None = None
+    """Learning rate of that optimizer, or of the target's own."""
+    probe_steps: int = 3
+    """Optimizer steps tried on a snapshot after the judged one."""
