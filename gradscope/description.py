@@ -10,6 +10,7 @@ from gradscope.capture.edges import tensors
 from gradscope.capture.naming import NamedModel, shape_of
 from gradscope.probes.optimizer_steps import describe_optimizer
 from gradscope.recording.records import Environment, TargetRecord
+from gradscope.repository import repository_of
 from gradscope.target.target import Target
 
 
@@ -33,6 +34,7 @@ def target_record(target: Target, *, loss: str, synthetic_loss: bool) -> TargetR
         loss: Where its loss came from.
         synthetic_loss: Whether gradscope made the loss up.
     """
+    folder = Path.cwd()
     return TargetRecord(
         name=target.name,
         model=_class_name(target.model),
@@ -42,7 +44,8 @@ def target_record(target: Target, *, loss: str, synthetic_loss: bool) -> TargetR
         mode="train" if target.model.training else "eval",
         seed=target.seed,
         synthetic_loss=synthetic_loss,
-        root=str(Path.cwd()),
+        root=str(folder),
+        repository=str(repository_of(folder)),
     )
 
 

@@ -50,6 +50,7 @@ def write_header(header: Header) -> Texts:
         "target.seed": None if target.seed is None else str(target.seed),
         "target.synthetic_loss": "true" if target.synthetic_loss else "false",
         "target.root": target.root,
+        "target.repository": target.repository,
     }
     return {name: None if text is None else write_text(text) for name, text in texts.items()}
 
@@ -68,6 +69,9 @@ def read_header(texts: Texts) -> Header:
         return value
 
     seed = texts.get("target.seed")
+    root = text("target.root")
+    # Recordings of earlier versions do not know it.
+    repository = texts.get("target.repository")
     return Header(
         version=text("version"),
         command=text("command"),
@@ -87,6 +91,7 @@ def read_header(texts: Texts) -> Header:
             mode=text("target.mode"),
             seed=None if seed is None else int(seed),
             synthetic_loss=text("target.synthetic_loss") == "true",
-            root=text("target.root"),
+            root=root,
+            repository=root if repository is None else repository,
         ),
     )

@@ -313,6 +313,8 @@ class TargetRecord:
     """Whether gradscope made the loss up because the target has none."""
     root: str
     """The working directory, to which paths are shown."""
+    repository: str
+    """The folder of the repository that the working directory belongs to; absolute like it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

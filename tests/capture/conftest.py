@@ -34,6 +34,7 @@ _TARGET = TargetRecord(
     seed=None,
     synthetic_loss=False,
     root="/",
+    repository="/",
 )
 
 

@@ -32,6 +32,7 @@ EMPTY = Recording(
         seed=None,
         synthetic_loss=False,
         root="/",
+        repository="/",
     ),
     parameters=(),
     modules=(),

@@ -92,6 +92,7 @@ RECORDINGS = st.builds(
         seed=st.none() | st.integers(-(2**63), 2**64 - 1),
         synthetic_loss=st.booleans(),
         root=TEXTS,
+        repository=TEXTS,
     ),
     parameters=numbered(
         ParameterRecord,
@@ -233,6 +234,7 @@ def small():
             seed=None,
             synthetic_loss=True,
             root="/tmp",
+            repository="/tmp",
         ),
         modules=(
             ModuleRecord(

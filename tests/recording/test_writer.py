@@ -52,6 +52,7 @@ HEADER = Header(
         seed=None,
         synthetic_loss=False,
         root="/tmp",
+        repository="/tmp",
     ),
 )
 

@@ -123,6 +123,7 @@ def build():
             seed=0,
             synthetic_loss=False,
             root=ROOT,
+            repository=ROOT,
         ),
         modules=(
             module(0, "", "Net"),

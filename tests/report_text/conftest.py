@@ -162,6 +162,7 @@ class Builder:
                 seed=0,
                 synthetic_loss=False,
                 root=ROOT,
+                repository=ROOT,
             ),
             "parameters": tuple(self.parameters),
             "modules": tuple(self.modules),
