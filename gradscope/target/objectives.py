@@ -2,7 +2,6 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from enum import StrEnum
 from functools import partial
 from typing import Protocol
 
@@ -20,6 +19,7 @@ from gradscope.target.calling import (
     second_argument,
     signature_of,
 )
+from gradscope.target.choices import LossName
 from gradscope.target.comparisons import cross_entropy, mean_squared_error, target_help
 from gradscope.target.hints import explain_forward
 from gradscope.target.outputs import (
@@ -32,18 +32,6 @@ from gradscope.target.outputs import (
 from gradscope.target.structures import describe, describe_tensor
 from gradscope.target.target import Outcome
 from gradscope.target.user_code import UserCode
-
-
-class LossName(StrEnum):
-    """The losses that `--loss` knows by name."""
-
-    CROSS_ENTROPY = "cross-entropy"
-    MSE = "mse"
-    MEAN = "mean"
-    SUM_SQUARES = "sum-squares"
-
-
-LOSS_NAMES = tuple(name.value for name in LossName)
 
 NOTHING = SecondArgument(wanted="nothing", name="target")
 _TARGET = SecondArgument(wanted="target", name="target")

@@ -7,13 +7,11 @@ from torch import nn
 
 from gradscope.errors import GradscopeError
 from gradscope.target.batches import read_safetensors, read_torch
+from gradscope.target.choices import FLOATING_TYPES
 from gradscope.target.files import require_file
 from gradscope.target.user_code import did_you_mean
 
-_FLOATING = {
-    name: getattr(torch, name)
-    for name in ("float16", "bfloat16", "float32", "float64", "half", "float", "double")
-}
+_FLOATING = {name: getattr(torch, name) for name in FLOATING_TYPES}
 _NESTED_UNDER = ("state_dict", "model_state_dict", "model")
 _PREFIXES = ("module.", "_orig_mod.")
 

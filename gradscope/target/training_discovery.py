@@ -9,13 +9,12 @@ from torch import nn
 from gradscope.errors import GradscopeError
 from gradscope.target.batches import read_batch
 from gradscope.target.calling import MODEL_NAMES, positional_names, signature_of
+from gradscope.target.choices import LOSS_NAMES, LossName
 from gradscope.target.importing import Source
 from gradscope.target.objectives import (
-    LOSS_NAMES,
     ComputeLoss,
     GivenGradient,
     LossFunction,
-    LossName,
     NamedLoss,
     Objective,
     OwnLoss,
