@@ -1,7 +1,6 @@
 """A report in Markdown, for comments on pull requests."""
 
-import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 
 from gradscope.recording.finding import Finding
 from gradscope.recording.records import Site
@@ -12,55 +11,30 @@ from gradscope.report.finding_words import (
     unjudged,
     verdict_text,
 )
+from gradscope.report.markdown_syntax import code, escape, fenced, table
 from gradscope.report.model import Report
-from gradscope.report.names import printable, shape_text, tensor_text
+from gradscope.report.names import shape_text, tensor_text
 from gradscope.report.notes import SYNTHETIC_LOSS
 from gradscope.report.numbers import number
 from gradscope.report.paths import shown_path, shown_site
 from gradscope.report.rows import TensorRow
 from gradscope.report.selection import select_parameters, select_tensors, tensors_below
-from gradscope.report.snippets import Snippet, snippets
+from gradscope.report.snippets import snippets
 from gradscope.report.view import ViewOptions
 
-_PLAIN = re.compile(r"[\w.:/ ,=()\[\]+-]+", re.ASCII)
-_ACTIVE = re.compile(r"[^\w\s.,:;()/=+'\"-]|_")
-_BACKTICKS = re.compile("`+")
 _SKIPPED_SHOWN = 10
 
 
 def render_markdown(report: Report, view: ViewOptions) -> str:
     """Return summary, findings, and tables of the parameters and tensors worth looking at."""
     blocks = [
-        f"## gradscope: {_code(report.target.model)}",
+        f"## gradscope: {code(report.target.model)}",
         _summary(report),
         *_findings(report),
         *_lists(report, view),
         *_skipped(report),
     ]
     return "\n\n".join(blocks)
-
-
-def _code(text: str) -> str:
-    """Return text in code type.
-
-    Inside a code span, nothing can escape a backtick, nor a pipe everywhere: such text is spelled
-    in character references.
-    """
-    text = printable(text)
-    if _PLAIN.fullmatch(text):
-        return f"`{text}`"
-    return f"<code>{_escape(text)}</code>" if text else ""
-
-
-def _escape(text: str) -> str:
-    """Return text in which Markdown and HTML find nothing to act on, mentions included."""
-    return _ACTIVE.sub(lambda sign: f"&#{ord(sign[0])};", printable(text))
-
-
-def _table(header: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
-    titles = tuple(header)
-    lines = [titles, ("---",) * len(titles), *rows]
-    return "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
 
 
 def _summary(report: Report) -> str:
@@ -97,39 +71,28 @@ def _findings(report: Report) -> list[str]:
         place = _place(finding.location, report)
         at = f" at {place}" if place else ""
         title = f"{finding.severity} {finding.rule} {finding.name}"
-        blocks.append(f"**{title}**{at}: {_escape(finding.message)}")
-        blocks += [_fenced(snippet) for snippet in snippets(finding, report.recording)[:1]]
+        blocks.append(f"**{title}**{at}: {escape(finding.message)}")
+        blocks += [fenced(snippet) for snippet in snippets(finding, report.recording)[:1]]
         blocks.append("\n".join(_details(finding, report)))
     return blocks
 
 
 def _details(finding: Finding, report: Report) -> Iterator[str]:
     for place in finding.related:
-        where = _code(f"{shown_path(place.file, report.target.root)}:{place.line}")
-        yield f"- {where}: {_escape(place.message)}"
+        where = code(f"{shown_path(place.file, report.target.root)}:{place.line}")
+        yield f"- {where}: {escape(place.message)}"
     for name, text in (
         ("parameters", parameter_text(finding, report)),
         ("measured", evidence_text(finding)),
         ("explains", consequence_text(finding)),
     ):
         if text:
-            yield f"- {name}: {_escape(text)}"
-    yield f"- **help**: {_escape(finding.remedy)}"
-
-
-def _fenced(snippet: Snippet) -> str:
-    """Return lines of code, a mark before the one meant, in a fence longer than any in them."""
-    lines = [
-        f"{'>' if line.number == snippet.line else ' '} {line.number} {printable(line.text)}"
-        for line in snippet.lines
-    ]
-    runs = _BACKTICKS.findall("\n".join(lines))
-    fence = "`" * max(3, 1 + max(map(len, runs), default=0))
-    return "\n".join([f"{fence}python", *lines, fence])
+            yield f"- {name}: {escape(text)}"
+    yield f"- **help**: {escape(finding.remedy)}"
 
 
 def _place(site: Site | None, report: Report) -> str:
-    return _code(shown_site(site, report.target.root))
+    return code(shown_site(site, report.target.root))
 
 
 def _lists(report: Report, view: ViewOptions) -> list[str]:
@@ -144,9 +107,9 @@ def _parameters(report: Report, view: ViewOptions) -> list[str]:
     rows = [
         (
             group.title,
-            _code(row.name),
-            _code(shape_text(row)),
-            number(row.grad.norm) if row.grad else _escape(row.reason or "-"),
+            code(row.name),
+            code(shape_text(row)),
+            number(row.grad.norm) if row.grad else escape(row.reason or "-"),
             number(row.grad_to_weight),
             _place(row.site, report),
         )
@@ -157,27 +120,27 @@ def _parameters(report: Report, view: ViewOptions) -> list[str]:
         return []
     header = ("", "parameter", "shape", "gradient norm", "gradient / weight", "line")
     folded = [f"{group.folded} more with {group.title}." for group in groups if group.folded]
-    return ["### Parameters worth looking at", _table(header, rows), *folded]
+    return ["### Parameters worth looking at", table(header, rows), *folded]
 
 
 def _tensors(report: Report, view: ViewOptions) -> list[str]:
     header = ("", "tensor", "shape", "gradient norm", "line")
     if view.tensors == "all":
         rows = [_tensor("", row, report) for row in tensors_below(report, view)]
-        return ["### Tensors", _table(header, rows)] if rows else []
+        return ["### Tensors", table(header, rows)] if rows else []
     groups = select_tensors(report, view) if view.tensors == "top" else ()
     rows = [_tensor(group.title, row, report) for group in groups for row in group.rows]
     folded = [f"{group.folded} more with {group.title}." for group in groups if group.folded]
     notes = [f"The list of {group.title} is {group.note}." for group in groups if group.note]
-    return ["### Tensors worth looking at", _table(header, rows), *notes, *folded] if rows else []
+    return ["### Tensors worth looking at", table(header, rows), *notes, *folded] if rows else []
 
 
 def _tensor(title: str, row: TensorRow, report: Report) -> tuple[str, ...]:
     return (
         title,
-        _code(tensor_text(row)),
-        _code(shape_text(row)),
-        number(row.grad.norm) if row.grad else _escape(row.reason or "-"),
+        code(tensor_text(row)),
+        code(shape_text(row)),
+        number(row.grad.norm) if row.grad else escape(row.reason or "-"),
         _place(row.site, report),
     )
 
@@ -193,7 +156,7 @@ def _list(title: str, items: list[tuple[str, str]]) -> list[str]:
     """Return the first of them under a title; nothing without any."""
     if not items:
         return []
-    lines = [f"- {_code(what)}: {_escape(reason)}" for what, reason in items[:_SKIPPED_SHOWN]]
+    lines = [f"- {code(what)}: {escape(reason)}" for what, reason in items[:_SKIPPED_SHOWN]]
     if (more := len(items) - _SKIPPED_SHOWN) > 0:
         lines.append(f"- and {more} more")
     return [f"### {title}", "\n".join(lines)]

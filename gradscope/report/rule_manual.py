@@ -12,6 +12,7 @@ from rich.text import Text
 
 from gradscope.recording.finding import Severity
 from gradscope.report.page import Page, Trimmed
+from gradscope.report.rule_markdown import configuration, markdown_manual, markdown_table
 from gradscope.rules.families import family_of
 from gradscope.rules.manual import Manual, manual_of, summary_of
 from gradscope.rules.rule import Rule
@@ -43,7 +44,7 @@ def render_manual(manual: Manual, output_format: ManualFormat, console: Console)
         case "json":
             return _json([manual])
         case "markdown":
-            return _markdown(manual)
+            return markdown_manual(manual)
     assert_never(output_format)
 
 
@@ -57,21 +58,6 @@ def _printed(parts: Iterable[RenderableType], console: Console) -> str:
 def _json(manuals: Iterable[Manual]) -> str:
     rules = [_object(manual) for manual in manuals]
     return json.dumps({"schema_version": SCHEMA_VERSION, "rules": rules}, indent=2)
-
-
-def markdown_table(rules: Iterable[type[Rule]]) -> str:
-    """Return the rules as a table, a line each."""
-    lines = ["| code | name | level | finds |", "|---|---|---|---|"]
-    for rule in rules:
-        summary = summary_of(rule).replace("|", "\\|")
-        lines.append(f"| {rule.code} | `{rule.name}` | {rule.level} | {summary} |")
-    return "\n".join(lines)
-
-
-def configuration(manual: Manual) -> str:
-    """Return the lines of a pyproject.toml that hold the thresholds' defaults."""
-    lines = [f"{item.name} = {item.default}" for item in manual.thresholds]
-    return "\n".join([f"[tool.gradscope.rules.{manual.name}]", *lines])
 
 
 def _table(rules: Sequence[type[Rule]], page: Page) -> Iterator[RenderableType]:
@@ -115,20 +101,6 @@ def _section(heading: str, text: str, page: Page) -> Iterator[RenderableType]:
     yield Text(heading, style="bold cyan")
     for line in text.split("\n"):
         yield Padding(page.text(line), (0, 0, 0, 2))
-
-
-def _markdown(manual: Manual) -> str:
-    blocks = [f"# {manual.code} {manual.name}", f"Level {manual.level}, family {manual.family}."]
-    blocks.append(manual.summary)
-    for section in manual.sections:
-        blocks += [f"## {section.heading}", section.text]
-    if manual.thresholds:
-        items = (f"- `{item.name} = {item.default}`: {item.text}" for item in manual.thresholds)
-        blocks += ["## Thresholds", "\n".join(items)]
-        blocks.append(f"```toml\n{configuration(manual)}\n```")
-    if manual.explains:
-        blocks += ["## Explains findings of", ", ".join(manual.explains)]
-    return "\n\n".join([*blocks, "## Sample", f"`{manual.sample}`"])
 
 
 def _object(manual: Manual) -> dict[str, object]:
