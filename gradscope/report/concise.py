@@ -17,7 +17,7 @@ from gradscope.report.view import ViewOptions
 
 def render_concise(report: Report, view: ViewOptions) -> str:
     """Return a line a finding; where no rule ran, a line for each row worth looking at."""
-    lines = [_finding(finding, report) for finding in report.findings]
+    lines = [finding_line(finding, report) for finding in report.findings]
     if view.tensors == "all":
         lines += _tensors(report, view)
     elif not (lines or report.rules.ran):
@@ -35,7 +35,8 @@ def _line(report: Report, site: Site | None, text: str) -> str:
     return printable(f"{place}: {text}")
 
 
-def _finding(finding: Finding, report: Report) -> str:
+def finding_line(finding: Finding, report: Report) -> str:
+    """Return `file:line: code level: message`, with the parameters concerned."""
     parameters = parameter_text(finding, report, shown=3)
     concerned = f" [{parameters}]" if parameters else ""
     text = f"{finding.rule} {finding.severity}: {finding.message}{concerned}"

@@ -29,18 +29,19 @@ _REASONS_SHOWN = 8
 def findings_section(report: Report, page: Page) -> Iterator[RenderableType]:
     """Yield every finding with its code, a line apart, and how many there are."""
     for finding in report.findings:
-        parts = (
-            _note(finding, report, page)
-            if finding.severity == "note"
-            else _finding(finding, report, page)
-        )
-        yield from parts
+        yield from finding_parts(finding, report, page)
         yield Text()
     if text := verdict_text(report):
         head, colon, tail = text.partition(":")
         worst = report.findings[0].severity if report.findings else None
         style = _STYLES[worst] if worst else "bold green" if report.rules.ran else "bold"
         yield Text(head, style=style).append(colon + tail, style="not bold default dim")
+
+
+def finding_parts(finding: Finding, report: Report, page: Page) -> Iterator[RenderableType]:
+    """Yield a finding's title, code, numbers and remedy; a note in fewer lines."""
+    is_note = finding.severity == "note"
+    yield from (_note if is_note else _finding)(finding, report, page)
 
 
 def unjudged_section(report: Report, page: Page) -> Iterator[RenderableType]:

@@ -1,0 +1,99 @@
+"""What a failing test prints: what counts of a report's findings, and the rest in a few words."""
+
+import io
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from rich.console import Console
+
+from gradscope.recording.finding import Finding, Severity
+from gradscope.report.concise import finding_line
+from gradscope.report.figures import counted, figure
+from gradscope.report.finding_words import SEVERITIES
+from gradscope.report.model import Report
+from gradscope.report.names import printable
+from gradscope.report.page import ASCII, Page, Trimmed
+from gradscope.report.text_findings import finding_parts
+
+_WIDTH = 92
+"""pytest indents by eight columns."""
+_IN_FULL = 3
+_IN_A_LINE = 9
+_CODES_IN_HEAD = 3
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Failure:
+    """Why a check fails."""
+
+    findings: tuple[Finding, ...]
+    """Those that count, the worst first."""
+    unseen: str | None
+    """Why the report says nothing of the gradients; None where it does."""
+
+
+def failure_text(report: Report, failure: Failure) -> str:
+    """Return what is wrong in a line, then each finding with its code; all but the first in a line.
+
+    The signs are ASCII, which every terminal, file and report of CI can hold.
+    """
+    page = Page(width=_WIDTH, encoding="utf-8", signs=ASCII, root=report.target.root)
+    shown = failure.findings or (report.findings if failure.unseen else ())
+    blocks = [
+        [_head(report, failure), _inspected(report)],
+        *([_full(one, report, page)] for one in shown[:_IN_FULL]),
+        list(_further(shown[_IN_FULL:], report)),
+        list(_beside(report, shown)),
+    ]
+    return "\n\n".join("\n".join(block) for block in blocks if block)
+
+
+def _head(report: Report, failure: Failure) -> str:
+    model = printable(report.target.model)
+    if failure.unseen is not None:
+        return f"the gradients of {model} could not be judged: {failure.unseen}"
+    rules = dict.fromkeys(f"{one.rule} {one.name}" for one in failure.findings)
+    named = ", ".join(list(rules)[:_CODES_IN_HEAD])
+    more = f" and {len(rules) - _CODES_IN_HEAD:,} more" if len(rules) > _CODES_IN_HEAD else ""
+    return f"{_levels(failure.findings)} in the gradients of {model}: {named}{more}"
+
+
+def _inspected(report: Report) -> str:
+    target, summary = report.target, report.summary
+    words = [
+        f"{target.mode} mode",
+        f"batch {target.batch}",
+        f"loss {figure(summary.loss, ASCII)} from {target.loss}",
+        *([] if summary.grad_norm is None else [f"norm {figure(summary.grad_norm, ASCII)}"]),
+    ]
+    return printable(", ".join(words))
+
+
+def _levels(findings: Sequence[Finding]) -> str:
+    counts = Counter(finding.severity for finding in findings)
+    words = [counted(counts[level], level) for level in SEVERITIES if counts[level]]
+    return " and ".join(words) if len(words) < 3 else f"{words[0]}, {words[1]} and {words[2]}"
+
+
+def _full(finding: Finding, report: Report, page: Page) -> str:
+    console = Console(file=io.StringIO(), width=_WIDTH, color_system=None)
+    with console.capture() as capture:
+        for part in finding_parts(finding, report, page):
+            console.print(Trimmed(part), end="")
+    return capture.get().rstrip("\n")
+
+
+def _further(findings: Sequence[Finding], report: Report) -> Iterator[str]:
+    for finding in findings[:_IN_A_LINE]:
+        yield finding_line(finding, report)
+    if len(findings) > _IN_A_LINE:
+        yield f"and {len(findings) - _IN_A_LINE:,} more: {_levels(findings[_IN_A_LINE:])}"
+
+
+def _beside(report: Report, shown: Sequence[Finding]) -> Iterator[str]:
+    """Yield how many milder findings do not count."""
+    milder = report.findings[len(shown) :]
+    if milder:
+        rules = dict.fromkeys(f"{one.rule} {one.name}" for one in milder)
+        yield f"below the fail level: {_levels(milder)} ({', '.join(rules)})"

@@ -1,0 +1,220 @@
+"""Gradients in tests: fails where a rule finds what is wrong with them.
+
+Works in every test runner; pytest's fixture `gradscope` and its marker stand on it. It needs no
+pytest.
+"""
+
+import math
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from types import TracebackType
+from typing import get_args
+
+import torch
+from torch import nn
+
+import gradscope
+from gradscope.api import inspect_target
+from gradscope.check_events import Check, announce
+from gradscope.errors import GradscopeError
+from gradscope.probes.snapshot import RandomStates
+from gradscope.recording.evidence.autograd_error import AutogradErrorRecord
+from gradscope.recording.finding import Finding, Severity
+from gradscope.report.finding_words import SEVERITIES, unjudged
+from gradscope.report.model import Report
+from gradscope.report.paths import shown_site
+from gradscope.rules.selection import parsed_selectors
+from gradscope.rules.settings import WHOLE_MODEL, NormLimit, Settings
+from gradscope.target.objects import target_from_objects
+
+__all__ = ["UnhealthyGradientsError", "assert_gradients_healthy"]
+
+# unittest leaves frames of modules that say so out of the tracebacks of failing tests.
+__unittest = True
+
+_HIDDEN = (str(Path(gradscope.__file__).parent), str(Path(torch.__file__).parent))
+"""Folders whose frames say nothing to someone who tests a model."""
+
+
+class UnhealthyGradientsError(AssertionError):
+    """The gradients of a model are not as they should be, or there are none to judge."""
+
+    def __init__(self, text: str, report: Report, findings: tuple[Finding, ...]) -> None:
+        super().__init__(text, report, findings)  # all of them, so that it can be pickled
+        self.report = report
+        self.findings = findings
+        """What made the check fail, the worst first; empty where nothing could be judged."""
+
+    def __str__(self) -> str:
+        return str(self.args[0])
+
+
+def assert_gradients_healthy(  # noqa: PLR0913 - as many things can be chosen
+    model: nn.Module,
+    batch: object,
+    loss_fn: Callable[..., object] | str | None = None,
+    *,
+    optimizer: torch.optim.Optimizer | None = None,
+    select: str | Iterable[str] = (),
+    ignore: str | Iterable[str] = (),
+    max_norm: float | None = None,
+    min_norm: float | None = None,
+    fail_level: Severity = "error",
+    grad_output: torch.Tensor | str | None = None,
+    probe_steps: int = 3,
+    seed: int | None = 0,
+) -> Report:
+    """Run one forward and backward, and fail where the gradients are not healthy.
+
+    The model, its gradients, the optimizer and every random state are left as they were. The
+    arguments decide alone: no configuration file is read, so that a test says the same wherever it
+    is run.
+
+    Args:
+        model: See `gradscope.inspect`, as for `batch`, `loss_fn`, `optimizer`, `grad_output` and
+            `probe_steps`.
+        batch: What the model is called with.
+        loss_fn: Of the output and the target.
+        optimizer: Its step is judged too.
+        select: Only these rules judge: codes, prefixes of codes, families and names of rules.
+        ignore: These rules do not.
+        max_norm: The largest global gradient norm that passes.
+        min_norm: The smallest one.
+        fail_level: The mildest level that fails: `error`, `warning` or `note`.
+        grad_output: Where backward starts without a loss.
+        probe_steps: Optimizer steps to try on a snapshot.
+        seed: Set before every forward, so that dropout draws the same in every run of the test;
+            None goes on from the random state as it is.
+
+    Returns:
+        The report, for further assertions.
+
+    Raises:
+        UnhealthyGradientsError: Something at or above the fail level was found, or nothing could
+            be judged: no parameter gets a gradient, backward raised, or no rule could run.
+        GradscopeError: There is no way from the model to a loss, or an argument is wrong.
+    """
+    __tracebackhide__ = True  # pytest shows the line of the test
+    try:
+        settings = _settings(select, ignore, max_norm, min_norm)
+        failing = _failing_levels(fail_level)
+        target = target_from_objects(
+            model, batch, loss_fn, optimizer=optimizer, grad_output=grad_output, seed=seed
+        )
+        report = inspect_target(
+            target, probe_steps=probe_steps, eager=False, command="check", settings=settings
+        )
+        _check_loss(report)
+    except GradscopeError as error:
+        raise _shortened(error)  # noqa: B904 - its cause is the user's exception
+    findings = tuple(one for one in report.findings if one.severity in failing)
+    unseen = None if findings else _unseen(report)
+    announce(_check(report, findings, unseen))
+    if findings or unseen:
+        raise UnhealthyGradientsError(_text(report, findings, unseen), report, findings)
+    return report
+
+
+def _settings(
+    select: str | Iterable[str],
+    ignore: str | Iterable[str],
+    max_norm: float | None,
+    min_norm: float | None,
+) -> Settings:
+    for name, limit in (("max_norm", max_norm), ("min_norm", min_norm)):
+        if limit is not None and not (math.isfinite(limit) and limit >= 0):
+            raise GradscopeError(f"{name} is {limit!r}, expected a number from 0 on")
+    if max_norm is not None and min_norm is not None and min_norm > max_norm:
+        raise GradscopeError(f"min_norm {min_norm!r} is larger than max_norm {max_norm!r}")
+    limit = NormLimit(minimum=min_norm, maximum=max_norm)
+    return Settings(
+        select=parsed_selectors(select),
+        ignore=parsed_selectors(ignore),
+        norm_limits={} if limit == NormLimit() else {WHOLE_MODEL: limit},
+    )
+
+
+def _failing_levels(fail_level: Severity) -> tuple[Severity, ...]:
+    if fail_level not in SEVERITIES:
+        known = ", ".join(f"`{level}`" for level in get_args(Severity))
+        raise GradscopeError(f"fail_level is {fail_level!r}, expected one of {known}")
+    return SEVERITIES[: SEVERITIES.index(fail_level) + 1]
+
+
+def _check_loss(report: Report) -> None:
+    if report.target.synthetic_loss:
+        raise GradscopeError(
+            f"there is no loss: {report.target.model} returns none and no scalar",
+            help="give the check a loss_fn, or grad_output='ones' to start from the output",
+        )
+
+
+def _unseen(report: Report) -> str | None:
+    """Return why nothing can be said of the gradients, None where something can."""
+    errors = report.recording.evidence_of(AutogradErrorRecord)
+    if any(error.step == 0 for error in errors):
+        return "autograd raised an exception"
+    if not report.summary.reached:
+        return _without_gradient(report)
+    if not report.rules.ran:
+        reasons = [f"{codes}: {reason}" for codes, reason in unjudged(report)]
+        return f"no rule ran ({'; '.join(reasons) or 'all of them are left out'})"
+    return None
+
+
+def _without_gradient(report: Report) -> str:
+    summary = report.summary
+    counts = [
+        f"{count:,} {what}"
+        for count, what in (
+            (summary.none, "without one"),
+            (summary.zero, "with one of zero"),
+            (summary.frozen, "frozen"),
+        )
+        if count
+    ]
+    return f"no parameter gets a gradient ({', '.join(counts) or 'the model has none'})"
+
+
+def _check(report: Report, findings: tuple[Finding, ...], unseen: str | None) -> Check:
+    levels = [finding.severity for finding in report.findings]
+    first = next(iter(report.findings), None)
+    return Check(
+        model=report.target.model,
+        passed=not findings and unseen is None,
+        parameters=report.summary.parameters,
+        grad_norm=report.summary.grad_norm,
+        errors=levels.count("error"),
+        warnings=levels.count("warning"),
+        notes=levels.count("note"),
+        worst=f"{first.rule} {first.name}" if first is not None else unseen or "",
+        place=shown_site(first.location, report.target.root) if first is not None else "",
+    )
+
+
+def _text(report: Report, findings: tuple[Finding, ...], unseen: str | None) -> str:
+    random_states = RandomStates.now()
+    try:
+        # rich, which draws random numbers while it is imported, is for tests that fail.
+        from gradscope.report.failure import Failure, failure_text
+
+        return failure_text(report, Failure(findings=findings, unseen=unseen))
+    finally:
+        random_states.restore()
+
+
+def _shortened(error: GradscopeError) -> GradscopeError:
+    """Return an error whose traceback, and that of its cause, has no frames inside of us."""
+    cause = error.__cause__
+    if cause is not None:
+        cause.__traceback__ = _users_frames(cause.__traceback__)
+    return error.with_traceback(None)
+
+
+def _users_frames(traceback: TracebackType | None) -> TracebackType | None:
+    if traceback is None:
+        return None
+    further = _users_frames(traceback.tb_next)
+    if traceback.tb_frame.f_code.co_filename.startswith(_HIDDEN):
+        return further
+    return TracebackType(further, traceback.tb_frame, traceback.tb_lasti, traceback.tb_lineno)
