@@ -2,6 +2,7 @@
 
 import inspect
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import TypeGuard
 
 import torch
 from torch import nn
@@ -12,10 +13,11 @@ from gradscope.target.calling import TARGET_NAMES, forward_signature
 from gradscope.target.hints import class_name, guess_input, signature_text, vocabulary
 from gradscope.target.importing import Source
 from gradscope.target.inputs import make_inputs
+from gradscope.target.loader import Batches, LoadedBatches
 from gradscope.target.options import TargetOptions
 from gradscope.target.spec import parse_expression
 from gradscope.target.structures import named_tensors
-from gradscope.target.user_code import UserCode, nearest
+from gradscope.target.user_code import nearest
 from gradscope.target.values import build, evaluate, required_parameters
 
 _BATCH_NAMES = ("build_batch", "batch", "example_inputs")
@@ -24,8 +26,8 @@ _LOADER_NAMES = ("dataloader", "train_loader", "train_dataloader")
 
 def find_batch(
     source: Source, setup: Mapping[str, object], model: nn.Module, options: TargetOptions
-) -> object:
-    """The batch; `--batch` and `--input` win over what the file offers.
+) -> Batches:
+    """The batch, or batches; `--batch` and `--input` win over what the file offers.
 
     Raises:
         GradscopeError: There is none, or it cannot be read.
@@ -36,13 +38,13 @@ def find_batch(
     if options.inputs:
         made = make_inputs(options.inputs, seed=options.seed, vocabulary=vocabulary(model))
         _check_names(made, model)
-        return made
+        return Batches(made)
     if options.batch is None:
         return _offered_batch(source, setup, model)
     if is_batch_file(options.batch):
-        return read_batch(options.batch)
+        return Batches(read_batch(options.batch))
     value = evaluate(source, parse_expression(options.batch))
-    return to_batch(value, options.batch, source.location)
+    return to_batches(value, options.batch, source.location)
 
 
 def _check_names(batch: object, model: nn.Module) -> None:
@@ -69,39 +71,34 @@ def _check_names(batch: object, model: nn.Module) -> None:
             )
 
 
-def _offered_batch(source: Source, setup: Mapping[str, object], model: nn.Module) -> object:
+def _offered_batch(source: Source, setup: Mapping[str, object], model: nn.Module) -> Batches:
     if "batch" in setup:
-        return to_batch(setup["batch"], "batch", source.location)
+        return to_batches(setup["batch"], "batch", source.location)
     for name in (*_BATCH_NAMES, *_LOADER_NAMES):
         value = getattr(source.module, name, None)
         if value is not None and not inspect.ismodule(value):
-            return to_batch(value, name, source.location)
+            return to_batches(value, name, source.location)
     dummy = _dummy_inputs(model)
     if dummy is not None:
-        return dummy
+        return Batches(dummy)
     raise _no_batch(model)
 
 
-def to_batch(value: object, name: str, location: str) -> object:
-    """The batch that a value stands for: a factory is called, a loader gives its first.
+def to_batches(value: object, name: str, location: str) -> Batches:
+    """The batches that a value stands for: a factory is called, a loader gives one after another.
 
     Raises:
         GradscopeError: The loader is empty, or the factory needs arguments.
         UserCodeError: Either raised.
     """
-    is_loader = _is_loader(value)
-    if callable(value) and not is_loader and not _holds_tensors(value):
-        return to_batch(build(value, name, location, "--batch"), f"{name}()", location)
-    if not is_loader:
-        return value
-    assert isinstance(value, Iterable)
-    with UserCode(f"reading the first batch of {name!r} failed"):
-        for batch in value:
-            return batch
-    raise GradscopeError(f"{name!r} of {location!r} is empty: it gives no batch")
+    if _is_loader(value):
+        return LoadedBatches(value, name, location)
+    if callable(value) and not _holds_tensors(value):
+        return to_batches(build(value, name, location, "--batch"), f"{name}()", location)
+    return Batches(value)
 
 
-def _is_loader(value: object) -> bool:
+def _is_loader(value: object) -> TypeGuard[Iterable[object]]:
     if isinstance(value, torch.utils.data.DataLoader | Iterator):
         return True
     is_container = isinstance(value, Mapping | Sequence | torch.Tensor | str)

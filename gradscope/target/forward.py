@@ -3,7 +3,8 @@
 import random
 import sys
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Self
 
 import torch
 from torch import nn
@@ -36,6 +37,10 @@ class Forward:
                 return self.objective(self.model, copy_batch(self.batch))
             except NoGradientError as error:
                 raise _frozen(self.model, error) or error from None
+
+    def at(self, batch: object, seed: int | None) -> Self:
+        """Return the same forward on another batch, under another seed."""
+        return replace(self, batch=batch, seed=seed)
 
 
 def seed_everything(seed: int) -> None:

@@ -2,6 +2,7 @@
 
 import inspect
 from collections.abc import Mapping
+from functools import partial
 
 import torch
 from torch import nn
@@ -71,7 +72,10 @@ def _assemble(
         load_checkpoint(model, options.checkpoint)
     with UserCode(f"moving {type(model).__name__} to {device} failed"):
         model.to(device, dtype).train(options.mode == "train")
-    batch = move_batch(find_batch(source, setup, model, options), device, dtype)
+    batches = find_batch(source, setup, model, options).mapped(
+        partial(move_batch, device=device, dtype=dtype)
+    )
+    batch = batches.first
     objective = find_objective(source, setup, model, options)
     if isinstance(objective, LossFunction) and isinstance(objective.function, nn.Module):
         objective.function.to(device, dtype)
@@ -85,6 +89,7 @@ def _assemble(
         name=parsed.text,
         model=model,
         batch=batch,
+        batches=batches,
         forward=forward,
         optimizer=found.optimizer,
         stale_optimizer=found.stale,

@@ -7,6 +7,7 @@ from torch import nn
 
 from gradscope.errors import GradscopeError
 from gradscope.target.forward import Forward, notes_on_batch
+from gradscope.target.loader import Batches
 from gradscope.target.objectives import GivenGradient, Objective, OwnLoss, training_step
 from gradscope.target.optimizers import usable_optimizer
 from gradscope.target.placement import check_materialized
@@ -50,6 +51,7 @@ def target_from_objects(
         name=name or type(model).__name__,
         model=model,
         batch=batch,
+        batches=Batches(batch),
         forward=Forward(model=model, batch=batch, objective=objective, seed=seed),
         optimizer=found.optimizer,
         stale_optimizer=found.stale,

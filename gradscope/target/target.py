@@ -1,10 +1,12 @@
 """What is inspected: a model, a batch, and the way from them to a loss."""
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Protocol, Self
 
 import torch
 from torch import nn
+
+from gradscope.target.loader import Batches
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,20 +25,37 @@ class Outcome:
     """Scalars that were given beside the loss under names of their own, as the terms of its sum."""
 
 
+class RunForward(Protocol):
+    """Runs a model on a batch and computes the loss, any number of times."""
+
+    def __call__(self) -> Outcome:
+        """Run once."""
+
+    def at(self, batch: object, seed: int | None) -> Self:
+        """Return the same on another batch, under another seed."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Target:
-    """A model with its batch, ready to run; `forward` can be called any number of times."""
+    """A model with its batch, ready to run."""
 
     name: str
     """As the user wrote it, or the model's class."""
     model: nn.Module
     batch: object
-    forward: Callable[[], Outcome]
-    """Runs the model on the batch and computes the loss."""
+    batches: Batches
+    """What training takes, `batch` first."""
+    forward: RunForward
     optimizer: torch.optim.Optimizer | None
     seed: int | None
-    """Set before each forward; None leaves the random state alone."""
+    """Set before each forward, in later training steps to as many more; None leaves the random
+    state alone."""
     stale_optimizer: torch.optim.Optimizer | None = None
     """One that the user gave for this model and that holds none of its parameters."""
     notes: tuple[str, ...] = ()
     """What was decided for the user and is worth telling, as dropped batch keys."""
+
+    def at(self, step: int, batch: object) -> Self:
+        """Return the target in a later training step: on its batch, with its random numbers."""
+        seed = None if self.seed is None else (self.seed + step) % 2**64
+        return replace(self, batch=batch, forward=self.forward.at(batch, seed))
