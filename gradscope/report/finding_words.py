@@ -3,7 +3,7 @@
 import math
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Self
 
@@ -53,11 +53,11 @@ def unjudged(report: Report) -> list[tuple[str, str]]:
     for item in report.rules.skipped:
         if not item.is_left_out:
             by_reason.setdefault(item.reason, []).append(item.rule)
-    return [(_code_text(codes), reason) for reason, codes in by_reason.items()]
+    return [(code_ranges(codes), reason) for reason, codes in by_reason.items()]
 
 
-def _code_text(codes: Iterable[str]) -> str:
-    """Return codes with commas between; three and more that follow each other as a range."""
+def code_ranges(codes: Iterable[str]) -> str:
+    """Return codes of rules with commas between; three and more that follow each other as a range."""
     runs: list[list[int]] = []
     for number in sorted(int(code.removeprefix("GS")) for code in codes):
         if runs and runs[-1][-1] == number - 1:
@@ -71,20 +71,25 @@ def _code_text(codes: Iterable[str]) -> str:
 
 
 def parameter_text(finding: Finding, report: Report, shown: int = 4) -> str:
+    """Return the parameters concerned, of a finding of a report; see `concerned_text`."""
+    return concerned_text(finding, tuple(row.name for row in report.parameters), shown)
+
+
+def concerned_text(finding: Finding, every: Sequence[str], shown: int = 4) -> str:
     """Return the parameters concerned, folded; empty where the message names them or their modules.
 
     Args:
         finding: What was found.
-        report: The report it belongs to.
+        every: The names of all parameters of the model.
         shown: How many patterns at most.
     """
     names, message = finding.parameters, finding.message
-    patterns = folded_names(names, (row.name for row in report.parameters))
+    patterns = folded_names(names, every)
     if all(is_named(name, message) for name in names) or all(
         is_named(pattern.removesuffix(".*"), message) for pattern in patterns
     ):
         return ""
-    if len(names) == len(report.parameters) > 1:
+    if len(names) == len(every) > 1:
         return f"all {len(names):,}"
     text = ", ".join(patterns[:shown])
     if (more := len(patterns) - shown) > 0:
