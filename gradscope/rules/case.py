@@ -1,7 +1,7 @@
-"""A recording with the indexes that rules share."""
+"""A recording with the indexes that rules share, and the limits that the user has set."""
 
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TypeVar, cast
@@ -17,6 +17,7 @@ from gradscope.recording.records import (
     TensorStat,
 )
 from gradscope.recording.step_view import StepView, first_step, step_view
+from gradscope.rules.settings import NormLimit
 
 Index = TypeVar("Index")
 
@@ -26,6 +27,8 @@ class Case:
     """A recording with the indexes that rules share; each is built when it is first asked for."""
 
     recording: Recording
+    norm_limits: Mapping[str, NormLimit] = field(default_factory=dict)
+    """The user's own, by pattern of module paths, as in `Settings.norm_limits`."""
     _shared: dict[object, object] = field(default_factory=dict, compare=False, repr=False)
 
     def shared(self, kind: Callable[["Case"], Index]) -> Index:

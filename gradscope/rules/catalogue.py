@@ -9,6 +9,7 @@ from gradscope.rules.autograd.wrong_custom_gradient import WrongCustomGradient
 from gradscope.rules.flow.dead_unit import DeadUnit
 from gradscope.rules.flow.epsilon_dominates import EpsilonDominates
 from gradscope.rules.flow.exploding_gradient import ExplodingGradient
+from gradscope.rules.flow.gradient_norm_limit import GradientNormLimit
 from gradscope.rules.flow.non_finite_forward import NonFiniteForward
 from gradscope.rules.flow.non_finite_gradient import NonFiniteGradient
 from gradscope.rules.flow.saturated_activation import SaturatedActivation
@@ -51,6 +52,7 @@ RULES: tuple[type[Rule], ...] = (
     EpsilonDominates,
     SymmetricUnits,
     ShortMemoryHorizon,
+    GradientNormLimit,
     GradientCut,
     NonDifferentiableOperation,
     UnusedParameter,

@@ -2,13 +2,13 @@
 
 import dataclasses
 from collections.abc import Iterable, Iterator, Mapping
-from fnmatch import fnmatchcase
 
 from gradscope.errors import GradscopeError
 from gradscope.recording.finding import Consequence, Finding, Severity
 from gradscope.recording.records import Recording
 from gradscope.rules.case import Case
 from gradscope.rules.catalogue import RULES
+from gradscope.rules.patterns import matches
 from gradscope.rules.selection import reason_left_out, rules_named, suggestion
 from gradscope.rules.settings import DEFAULT_SETTINGS, Settings
 from gradscope.rules.verdict import SkippedRule, Verdict
@@ -23,12 +23,14 @@ def judge(recording: Recording, settings: Settings = DEFAULT_SETTINGS) -> Verdic
         GradscopeError: The settings name a rule or a threshold that does not exist.
     """
     check_settings(settings)
-    case = Case(recording)
+    case = Case(recording, norm_limits=settings.norm_limits)
     findings: list[Finding] = []
     ran: list[str] = []
     skipped: list[SkippedRule] = []
     for kind in RULES:
         rule = kind(**settings.thresholds.get(kind.name, {}))
+        if not rule.is_wanted(case):
+            continue
         reason = reason_left_out(kind, settings) or rule.obstacle(case)
         if reason is None:
             ran.append(kind.code)
@@ -37,7 +39,7 @@ def judge(recording: Recording, settings: Settings = DEFAULT_SETTINGS) -> Verdic
             skipped.append(SkippedRule(rule=kind.code, reason=reason))
     counted = [finding for finding in findings if not _is_ignored(finding, settings)]
     return Verdict(
-        findings=tuple(sorted(with_consequences(counted), key=_rank)),
+        findings=tuple(sorted(with_consequences(counted), key=rank_of)),
         ran=tuple(ran),
         skipped=tuple(skipped),
     )
@@ -143,14 +145,10 @@ def _is_ignored(finding: Finding, settings: Settings) -> bool:
     ]
     places = finding.modules or finding.parameters
     return bool(places) and all(
-        any(_matches(place, pattern) for pattern in patterns) for place in places
+        any(matches(place, pattern) for pattern in patterns) for place in places
     )
 
 
-def _matches(place: str, pattern: str) -> bool:
-    """Return whether a place is meant by a pattern; `encoder.*` means `encoder` too."""
-    return fnmatchcase(place, pattern) or fnmatchcase(f"{place}.", pattern)
-
-
-def _rank(finding: Finding) -> tuple[int, int, str]:
+def rank_of(finding: Finding) -> tuple[int, int, str]:
+    """Return what findings are sorted by: the worst first, then those about most parameters."""
     return (_ORDER[finding.severity], -len(finding.parameters), finding.rule)

@@ -31,6 +31,10 @@ class Rule(ABC):
     explains: ClassVar[tuple[str, ...]] = ()
     """Codes, or prefixes of codes, of rules whose findings are consequences of this one's."""
 
+    def is_wanted(self, case: Case) -> bool:
+        """Return whether there is anything to judge by: what is not wanted is not mentioned."""
+        return True
+
     def obstacle(self, case: Case) -> str | None:
         """Return why this rule cannot judge the recording, None where it can."""
         return None

@@ -6,11 +6,14 @@ from pathlib import Path
 
 from gradscope.api import inspect_target
 from gradscope.capture.definitions import watch_definitions
+from gradscope.rules.settings import DEFAULT_SETTINGS, Settings
 from gradscope.target.loading import load_target
 from gradscope.target.options import TargetOptions
 
 
-def report_of_file(path: Path, *, probe_steps: int = 3, **chosen: object):
+def report_of_file(
+    path: Path, *, probe_steps: int = 3, settings: Settings = DEFAULT_SETTINGS, **chosen: object
+):
     """Inspect a file as the command does, and forget its module again."""
     before = set(sys.modules)
     try:
@@ -22,6 +25,7 @@ def report_of_file(path: Path, *, probe_steps: int = 3, **chosen: object):
             eager=False,
             command="inspect",
             definitions=definitions,
+            settings=settings,
         )
     finally:
         for name in set(sys.modules) - before:

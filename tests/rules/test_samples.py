@@ -5,16 +5,19 @@ from pathlib import Path
 import pytest
 
 from gradscope.rules.catalogue import RULES
+from gradscope.rules.settings import WHOLE_MODEL, NormLimit, Settings
 from tests.rules.inspecting import marked_lines, report_of_file
 
 ROOT = Path(__file__).parents[2]
+SETTINGS = {"GS113": Settings(norm_limits={WHOLE_MODEL: NormLimit(maximum=10.0)})}
+"""Of the rules that judge by limits of the user's own, which their samples name."""
 
 
 @pytest.mark.parametrize("rule", RULES, ids=[rule.code for rule in RULES])
 def test_the_sample_of_a_rule_fires_it_alone_at_the_marked_line(rule, monkeypatch):
     monkeypatch.chdir(ROOT)
     path = ROOT / "sample_models" / f"{rule.name.replace('-', '_')}.py"
-    report = report_of_file(path)
+    report = report_of_file(path, settings=SETTINGS.get(rule.code, Settings()))
     assert {finding.rule for finding in report.findings} == {rule.code}
     lines = marked_lines(path, f"# {rule.code}")
     assert lines
