@@ -57,7 +57,7 @@ def unjudged(report: Report) -> list[tuple[str, str]]:
 
 
 def code_ranges(codes: Iterable[str]) -> str:
-    """Return codes of rules with commas between; three and more that follow each other as a range."""
+    """Return codes with commas between; three and more that follow each other as a range."""
     runs: list[list[int]] = []
     for number in sorted(int(code.removeprefix("GS")) for code in codes):
         if runs and runs[-1][-1] == number - 1:
