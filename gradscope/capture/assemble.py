@@ -4,6 +4,7 @@ import math
 import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 from torch import nn
 
@@ -15,6 +16,7 @@ from gradscope.capture.lines import Line
 from gradscope.capture.naming import NamedModel
 from gradscope.capture.session import Measurements, StepCapture
 from gradscope.capture.sources import sources_around
+from gradscope.capture.statements import statements_around
 from gradscope.recording.records import (
     CutRecord,
     Environment,
@@ -30,6 +32,8 @@ from gradscope.recording.records import (
     TargetRecord,
     TensorStat,
 )
+
+_NOT_TOLD = "no gradient came, in a step on the way; why is told of the judged one alone"
 
 
 class Assembler:
@@ -127,6 +131,29 @@ class Assembler:
         self._note_unmeasured(measured)
         self._note_times(step, capture)
 
+    @no_garbage_collection()
+    def add_training_step(
+        self, capture: StepCapture, measured: Measurements, *, loss: float | None, optimizer: str
+    ) -> None:
+        """Add a step on the way to the judged one: loss, and the norms of parameters.
+
+        Args:
+            capture: The capture that watched it.
+            measured: What its backward delivered.
+            loss: The loss, None where backward started from a non-scalar.
+            optimizer: The optimizer that made a step of these gradients.
+        """
+        step = len(self._steps)
+        self._steps.append(
+            StepRecord(index=step, kind="training", graph=None, loss=loss, optimizer=optimizer)
+        )
+        stats = (
+            _parameter_stat(step, record, measured, _NOT_TOLD, None)
+            for record in self._named.parameter_records
+        )
+        self._parameter_stats += map(_without_histogram, stats)
+        self._note_times(step, capture)
+
     def add_broken_step(self, capture: StepCapture, *, reason: str) -> None:
         """Add a step whose backward did not get through: its graph as far as there is one.
 
@@ -212,7 +239,11 @@ class Assembler:
             skipped=tuple(self._skipped),
             input_stats=tuple(self._input_stats),
             cuts=tuple(self._cuts),
-            evidence=(*self._evidence, *sources_around(self._graphs.sites)),
+            evidence=(
+                *self._evidence,
+                *sources_around(self._graphs.sites),
+                *statements_around(self._graphs.sites),
+            ),
         )
 
 
@@ -245,6 +276,13 @@ def _parameter_stat(
         weight_norm=weight_norm,
         update_norm=None if update_norm is None or math.isnan(weight_norm) else update_norm,
     )
+
+
+def _without_histogram(stat: ParameterStat) -> ParameterStat:
+    """Return the numbers of a step of which there may be many."""
+    if stat.gradient is None:
+        return stat
+    return replace(stat, gradient=replace(stat.gradient, magnitudes=(), lowest_exponent=0))
 
 
 def _why_unreached(was_reached: bool, was_called: bool) -> str:

@@ -1,15 +1,14 @@
 """What a rule is, and how it says what it found."""
 
-import hashlib
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from pathlib import PurePath
 from typing import ClassVar
 
 from gradscope.recording.finding import Finding, RelatedLocation, Severity
 from gradscope.recording.records import Site
 from gradscope.rules.case import Case
+from gradscope.rules.fingerprint import fingerprint_of
 
 Evidence = Mapping[str, float | str | bool | None]
 
@@ -59,6 +58,7 @@ class Rule(ABC):
         count: int = 1,
         step: int | None = 0,
         caused_by: Iterable[str] = (),
+        cause: str | None = None,
     ) -> Finding:
         """Return a finding of this rule.
 
@@ -77,6 +77,8 @@ class Rule(ABC):
             step: The first step that shows it.
             caused_by: Rules whose findings explain this one, if there are any on the same line or
                 about one of these parameters.
+            cause: What the finding is known again by, where that is not its line: a limit, say,
+                whose finding points now here and now there. Holds no measured number.
         """
         location = case.site(site) if isinstance(site, int) else site
         indices = list(dict.fromkeys(parameters))
@@ -97,16 +99,5 @@ class Rule(ABC):
             evidence=tuple((evidence or {}).items()),
             remedy=remedy,
             caused_by=tuple(caused_by),
-            fingerprint=_fingerprint(self.code, location, case.recording.target.root, explained),
+            fingerprint=fingerprint_of(self.code, case, location, explained or owners, cause),
         )
-
-
-def _fingerprint(code: str, location: Site | None, root: str, parameters: Iterable[str]) -> str:
-    """Return what stays the same while lines move and numbers change."""
-    if location is None:
-        place = ["", *parameters]
-    else:
-        file = PurePath(location.file)
-        within = file.relative_to(root) if file.is_relative_to(root) else PurePath(file.name)
-        place = [within.as_posix(), location.function, location.source]
-    return hashlib.sha256("\0".join([code, *place]).encode(errors="replace")).hexdigest()[:16]

@@ -23,6 +23,7 @@ from gradscope.recording.evidence.optimizer import OptimizerRecord
 from gradscope.recording.evidence.saturation import SaturationRecord
 from gradscope.recording.evidence.softmax import SoftmaxRecord
 from gradscope.recording.evidence.source import SourceRecord
+from gradscope.recording.evidence.statement import StatementRecord
 from gradscope.recording.evidence.symmetry import SymmetryRecord
 from gradscope.recording.evidence.twin import TwinRecord
 from gradscope.recording.evidence.unit import UnitRecord
@@ -48,6 +49,7 @@ EVIDENCE: tuple[type, ...] = (
     SaturationRecord,
     SoftmaxRecord,
     SourceRecord,
+    StatementRecord,
     SymmetryRecord,
     TermPairRecord,
     TwinRecord,

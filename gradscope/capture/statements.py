@@ -1,0 +1,49 @@
+"""Finds the statements around lines."""
+
+import ast
+import linecache
+import warnings
+from collections.abc import Iterable, Iterator
+
+from gradscope.recording.evidence.statement import StatementRecord
+from gradscope.recording.records import Site
+
+_LONGEST = 1_000
+"""Characters; longer ones are lists and calls of which every line is a matter of its own."""
+
+
+def statements_around(sites: Iterable[Site]) -> Iterator[StatementRecord]:
+    """Yield each statement of several lines that holds a site of the user's own code."""
+    by_file: dict[str, set[int]] = {}
+    for site in sites:
+        if not site.is_installed:
+            by_file.setdefault(site.file, set()).add(site.line)
+    for file, numbers in by_file.items():
+        lines = linecache.getlines(file)
+        for first, last in sorted(_extents("".join(lines))):
+            text = "".join(lines[first - 1 : last])
+            if len(text) <= _LONGEST and any(first <= number <= last for number in numbers):
+                yield StatementRecord(file=file, first=first, last=last, text=text)
+
+
+def _extents(source: str) -> set[tuple[int, int]]:
+    """Return first and last line of every statement that stands on several."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # its compilation has warned already
+            tree = ast.parse(source)
+    except (SyntaxError, ValueError, RecursionError):
+        return set()  # a notebook's cell with magics, say
+    statements = (node for node in ast.walk(tree) if isinstance(node, ast.stmt))
+    extents = {(statement.lineno, _last_line(statement)) for statement in statements}
+    return {(first, last) for first, last in extents if last > first}
+
+
+def _last_line(statement: ast.stmt) -> int:
+    """Return the line on which a statement ends, or on which what is before its block ends."""
+    if isinstance(statement, ast.Match):
+        return statement.lineno
+    body: list[ast.stmt] = getattr(statement, "body", [])
+    if body:
+        return max(statement.lineno, body[0].lineno - 1)
+    return statement.end_lineno or statement.lineno

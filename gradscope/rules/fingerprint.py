@@ -1,0 +1,147 @@
+"""By what a finding is known again: in the next run, on another machine, after other edits."""
+
+import hashlib
+import re
+from collections.abc import Iterable, Sequence
+from pathlib import PurePath, PurePosixPath, PureWindowsPath
+
+from gradscope.recording.evidence.statement import StatementRecord
+from gradscope.recording.finding import Finding
+from gradscope.recording.records import Site
+from gradscope.rules.case import Case
+from gradscope.rules.source_text import plain_source
+
+_ONE_LINE = 120
+"""A statement of so many characters counts as one, on however many lines it stands; of a longer
+one, as a list of layers, the line counts."""
+_MOST_SUBJECTS = 8
+
+_INSTALLED = re.compile(r".*[/\\](?:site|dist)-packages[/\\]")
+_STANDARD_LIBRARY = re.compile(r".*[/\\]lib(?:64)?[/\\]python3(?:\.\d+)?t?[/\\]")
+_NOTEBOOK = re.compile(r"ipykernel_\d+[/\\]|[/\\<]ipython-input-|[/\\]marimo_\d+[/\\]|^<command-")
+_SYNTHETIC = re.compile(r"<[^\d\W]+(?:[ -][^\d\W]+)*")
+_TEMPORARY = re.compile(r"tmp[\w-]{6,}")
+_LETTERLESS = re.compile(r"\d{4,}|[0-9a-f]{8,}")
+_COMPREHENSION = re.compile(r"\.<locals>\.<(?:list|dict|set)comp>")
+_RESUMED = re.compile(r"torch_dynamo_resume_in_(.+)_at_\d+$")
+
+
+def fingerprint_of(
+    code: str, case: Case, location: Site | None, names: Iterable[str], cause: str | None
+) -> str:
+    """Return what stays the same while lines move, numbers change and files are laid out anew.
+
+    Args:
+        code: The rule's.
+        case: What was judged.
+        location: The line of the finding.
+        names: Parameters and modules concerned, which tell findings without a line apart.
+        cause: What takes the place of the line; None where the line is the cause.
+    """
+    if cause is not None:
+        place = ["", cause]
+    elif location is None:
+        place = ["", *subjects(names)]
+    else:
+        file = portable_path(location.file, case.recording.target.repository)
+        place = [file, _function(location.function), _code(case, location)]
+    return _digest([code, *place])
+
+
+def unique_fingerprints(findings: Sequence[Finding]) -> tuple[str, ...]:
+    """Return a fingerprint of each finding that no other of these has, in their order.
+
+    The first of those that share one keeps it: first by what they concern and not by how bad they
+    are, which may be another in the next run.
+    """
+    groups: dict[str, list[int]] = {}
+    for place, finding in enumerate(findings):
+        groups.setdefault(finding.fingerprint, []).append(place)
+    found = [finding.fingerprint for finding in findings]
+    for group in groups.values():
+        known: dict[tuple[str, ...], int] = {}
+        for place in sorted(group, key=lambda place: subjects_of(findings[place])):
+            concerned = subjects_of(findings[place])
+            known[concerned] = known.get(concerned, 0) + 1
+            if len(known) > 1 or known[concerned] > 1:
+                parts = [found[place], *concerned, str(known[concerned])]
+                found[place] = _digest(parts)
+    return tuple(found)
+
+
+def subjects_of(finding: Finding) -> tuple[str, ...]:
+    """Return what a finding is about, as `subjects` gives it."""
+    return subjects(finding.parameters or finding.modules)
+
+
+def subjects(names: Iterable[str]) -> tuple[str, ...]:
+    """Return parameters or modules as a few sorted patterns: `layers.*.weight`.
+
+    Numbers count for nothing, so that another layer of a kind is the same. Where the patterns are
+    many, the modules around them stand for them.
+    """
+    patterns = {".".join(map(_without_number, name.split("."))) for name in names}
+    while len(patterns) > _MOST_SUBJECTS and any("." in pattern for pattern in patterns):
+        patterns = {pattern.rpartition(".")[0] or pattern for pattern in patterns}
+    return tuple(sorted(patterns)[:_MOST_SUBJECTS])
+
+
+def portable_path(file: str, repository: str) -> str:
+    """Return a path as it is on every machine and in every checkout, with forward slashes.
+
+    That is the path inside of the repository, of an installed package or of the standard library;
+    else the file's name alone, and a word for code that stands in no file of its own.
+    """
+    if _NOTEBOOK.search(file):
+        return "<notebook>"
+    if (synthetic := _SYNTHETIC.match(file)) is not None:
+        return f"{synthetic[0]}>"
+    for folder in (_INSTALLED, _STANDARD_LIBRARY):
+        if folder.match(file):
+            return folder.sub("", file).replace("\\", "/")
+    path, root = _pure_path(file), _pure_path(repository)
+    if repository and path.is_relative_to(root):
+        parts = path.relative_to(root).parts
+        return "/".join(part for part in parts if not _TEMPORARY.fullmatch(part))
+    is_made_up = _TEMPORARY.match(path.stem) or _LETTERLESS.search(path.stem)
+    return "<generated>" if is_made_up else path.name
+
+
+def _pure_path(text: str) -> PurePath:
+    """Return a path that a recording holds, which may be of another system."""
+    is_windows = re.match(r"[A-Za-z]:[\\/]|\\\\", text)
+    return PureWindowsPath(text) if is_windows else PurePosixPath(text)
+
+
+def _function(name: str) -> str:
+    """Return a function's qualified name, equal for all versions of Python, compiled or not."""
+    outermost = _COMPREHENSION.sub("", name)  # has no frame of its own from Python 3.12 on
+    return _RESUMED.sub(r"\1", outermost)
+
+
+def _code(case: Case, location: Site) -> str:
+    """Return the statement that a line is in, else the line, as every layout of it reads."""
+    records = case.shared(_statements).get(location.file, ())
+    around = [record for record in records if record.first <= location.line <= record.last]
+    if around:
+        whole = plain_source(min(around, key=lambda record: record.last - record.first).text)
+        if len(whole) <= _ONE_LINE:
+            return whole
+    return plain_source(location.source)
+
+
+def _statements(case: Case) -> dict[str, list[StatementRecord]]:
+    """Return the statements of several lines, by file."""
+    found: dict[str, list[StatementRecord]] = {}
+    for record in case.recording.evidence_of(StatementRecord):
+        found.setdefault(record.file, []).append(record)
+    return found
+
+
+def _without_number(part: str) -> str:
+    """Return a part of a name; numbers in it, as in `fc1`, may tell layers apart."""
+    return "*" if part.isdecimal() or re.search(r"\d{6,}|0x[0-9a-f]{6,}", part) else part
+
+
+def _digest(parts: Iterable[str]) -> str:
+    return hashlib.sha256("\0".join(parts).encode(errors="backslashreplace")).hexdigest()[:16]

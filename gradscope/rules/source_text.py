@@ -1,0 +1,88 @@
+"""What of a piece of source code stays the same however it is laid out."""
+
+import re
+from collections.abc import Iterable, Iterator
+from keyword import iskeyword
+from typing import NamedTuple
+
+_TOKEN = re.compile(
+    r"""
+    (?P<comment> \#[^\n]* )
+  | (?P<string> [bfrtuBFRTU]{0,2} (?:
+        \"\"\" (?: \\. | [^\\] )*? \"\"\" | \'\'\' (?: \\. | [^\\] )*? \'\'\'
+      | " (?: \\. | [^"\\\n] )* " | ' (?: \\. | [^'\\\n] )* '
+    ) )
+  | (?P<number> 0[xXbBoO]\w+ | (?: \d[\d_]*\.?[\d_]* | \.\d[\d_]* ) (?: [eE][+-]?\d+ )? [jJ]? )
+  | (?P<name> \w+ )
+  | (?P<sign> [^\s\\] )
+    """,
+    re.VERBOSE | re.DOTALL,
+)
+_CLOSING = frozenset(")]}")
+
+
+class _Token(NamedTuple):
+    kind: str
+    text: str
+
+    @property
+    def ends_operand(self) -> bool:
+        """Whether an index or a binary operator may follow."""
+        if self.kind == "sign":
+            return self.text in _CLOSING
+        return self.kind != "name" or not iskeyword(self.text)
+
+
+def plain_source(text: str) -> str:
+    """Return code without what a formatter changes, comments, and how large its numbers are.
+
+    White space, line breaks, parentheses, the kind of quotes and trailing commas do not count. A
+    number says how much and becomes 0, but inside of an index it says which, and stays. `text` may
+    be any part of a file, as one line of a statement that goes on.
+    """
+    # Not by Python's own tokenizer: its tokens differ between versions, and it wants whole
+    # statements.
+    tokens = _without_trailing_commas(_without_sizes(_tokens(text)))
+    return " ".join(token.text for token in tokens if token.text not in ("(", ")"))
+
+
+def _tokens(text: str) -> Iterator[_Token]:
+    for match in _TOKEN.finditer(text):
+        kind = match.lastgroup or ""
+        if kind == "string":
+            yield _Token(kind, repr(match[0].lstrip("bfrtuBFRTU").strip("\"'")))
+        elif kind != "comment":
+            yield _Token(kind, match[0])
+
+
+def _without_sizes(tokens: Iterable[_Token]) -> list[_Token]:
+    """Return the tokens, numbers outside of indices as 0, without a sign."""
+    kept: list[_Token] = []
+    open_indices: list[bool] = []
+    for token in tokens:
+        if token.kind == "number" and not any(open_indices):
+            if _is_signed(kept):
+                kept.pop()
+            token = _Token("number", "0")
+        elif token.text in ("(", "[", "{"):
+            open_indices.append(token.text == "[" and bool(kept) and kept[-1].ends_operand)
+        elif token.text in _CLOSING and open_indices:
+            open_indices.pop()
+        kept.append(token)
+    return kept
+
+
+def _is_signed(before: list[_Token]) -> bool:
+    """Return whether what stands before a number ends in a sign and not in a subtraction."""
+    if not before or before[-1].text not in ("-", "+"):
+        return False
+    return len(before) < 2 or not before[-2].ends_operand
+
+
+def _without_trailing_commas(tokens: Iterable[_Token]) -> list[_Token]:
+    kept: list[_Token] = []
+    for token in tokens:
+        if token.text in _CLOSING and kept and kept[-1].text == ",":
+            kept.pop()
+        kept.append(token)
+    return kept
