@@ -126,11 +126,11 @@ def _settings(
             raise GradscopeError(f"{name} is {limit!r}, expected a number from 0 on")
     if max_norm is not None and min_norm is not None and min_norm > max_norm:
         raise GradscopeError(f"min_norm {min_norm!r} is larger than max_norm {max_norm!r}")
-    limit = NormLimit(minimum=min_norm, maximum=max_norm)
+    limits = NormLimit(minimum=min_norm, maximum=max_norm)
     return Settings(
         select=parsed_selectors(select),
         ignore=parsed_selectors(ignore),
-        norm_limits={} if limit == NormLimit() else {WHOLE_MODEL: limit},
+        norm_limits={} if limits == NormLimit() else {WHOLE_MODEL: limits},
     )
 
 
@@ -151,9 +151,10 @@ def _check_loss(report: Report) -> None:
 
 def _unseen(report: Report) -> str | None:
     """Return why nothing can be said of the gradients, None where something can."""
-    errors = report.recording.evidence_of(AutogradErrorRecord)
-    if any(error.step == 0 for error in errors):
-        return "autograd raised an exception"
+    for error in report.recording.evidence_of(AutogradErrorRecord):
+        if error.step == 0:
+            words = ": ".join(filter(None, [error.exception, error.message.partition("\n")[0]]))
+            return f"no backward through {error.subject}{words and f' ({words})'}"
     if not report.summary.reached:
         return _without_gradient(report)
     if not report.rules.ran:

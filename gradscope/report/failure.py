@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from rich.console import Console
 
-from gradscope.recording.finding import Finding, Severity
+from gradscope.recording.finding import Finding
 from gradscope.report.concise import finding_line
 from gradscope.report.figures import counted, figure
 from gradscope.report.finding_words import SEVERITIES
@@ -34,7 +34,7 @@ class Failure:
 
 
 def failure_text(report: Report, failure: Failure) -> str:
-    """Return what is wrong in a line, then each finding with its code; all but the first in a line.
+    """Return what is wrong in a line, then the first findings in full and others in a line each.
 
     The signs are ASCII, which every terminal, file and report of CI can hold.
     """
@@ -56,17 +56,16 @@ def _head(report: Report, failure: Failure) -> str:
     rules = dict.fromkeys(f"{one.rule} {one.name}" for one in failure.findings)
     named = ", ".join(list(rules)[:_CODES_IN_HEAD])
     more = f" and {len(rules) - _CODES_IN_HEAD:,} more" if len(rules) > _CODES_IN_HEAD else ""
-    return f"{_levels(failure.findings)} in the gradients of {model}: {named}{more}"
+    return f"{named}{more} in {model}: {_levels(failure.findings)}"
 
 
 def _inspected(report: Report) -> str:
     target, summary = report.target, report.summary
-    words = [
-        f"{target.mode} mode",
-        f"batch {target.batch}",
-        f"loss {figure(summary.loss, ASCII)} from {target.loss}",
-        *([] if summary.grad_norm is None else [f"norm {figure(summary.grad_norm, ASCII)}"]),
-    ]
+    words = [f"{target.mode} mode", f"batch {target.batch}"]
+    if summary.loss is not None:
+        words.append(f"loss {figure(summary.loss, ASCII)} from {target.loss}")
+    if summary.grad_norm is not None:
+        words.append(f"gradient norm {figure(summary.grad_norm, ASCII)}")
     return printable(", ".join(words))
 
 

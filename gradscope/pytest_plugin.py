@@ -1,0 +1,259 @@
+"""The pytest plugin: the fixture and marker `gradscope`, and the option `--gradscope`.
+
+pytest alone imports this module, in every test run of an environment that gradscope is installed
+in. So pytest is no dependency of gradscope's, and torch and rich are imported by tests that check
+gradients and by no others.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Generator, Iterable
+from difflib import get_close_matches
+from typing import TYPE_CHECKING, TypedDict, Unpack
+
+import pytest
+
+from gradscope.check_events import Check, listening
+
+if TYPE_CHECKING:
+    import torch
+    from _pytest._code.code import TerminalRepr
+    from torch import nn
+
+    from gradscope.recording.finding import Severity
+    from gradscope.report.model import Report
+
+
+class MarkerOptions(TypedDict, total=False):
+    """What the marker can be given; see `gradscope.testing.assert_gradients_healthy`."""
+
+    select: str | Iterable[str]
+    ignore: str | Iterable[str]
+    max_norm: float | None
+    min_norm: float | None
+    fail_level: Severity
+    probe_steps: int
+    seed: int | None
+
+
+class CheckOptions(MarkerOptions, total=False):
+    """What `check` can be given."""
+
+    optimizer: torch.optim.Optimizer | None
+    grad_output: torch.Tensor | str | None
+
+
+_MARKER = "gradscope"
+_MARKER_HELP = (
+    f"{_MARKER}({', '.join(f'{name}=...' for name in MarkerOptions.__annotations__)}): "
+    "the test checks gradients with the fixture `gradscope`, whose defaults these are."
+)
+
+
+@dataclasses.dataclass(slots=True)
+class _Watched:
+    """What is known of a test that runs."""
+
+    unreported: list[Check] = dataclasses.field(default_factory=list)
+    checks: int = 0
+    obeyed_marker: bool = False
+    """Whether a check was made that knew the marker."""
+    is_running: bool = False
+    """Whether its body runs; subtests are reported in the middle of it."""
+
+
+_WATCHED = pytest.StashKey[_Watched]()
+
+
+class GradientCheck:
+    """The fixture `gradscope`: checks gradients as the test's markers say."""
+
+    def __init__(self, defaults: MarkerOptions, made: Callable[[], None]) -> None:
+        self._defaults, self._made = defaults, made
+
+    def check(
+        self,
+        model: nn.Module,
+        batch: object,
+        loss_fn: Callable[..., object] | str | None = None,
+        **given: Unpack[CheckOptions],
+    ) -> Report:
+        """Fail the test where the gradients are not healthy; return the report.
+
+        What is given here wins over the markers, and the nearest marker over those around it.
+        `gradscope.testing.assert_gradients_healthy` tells what can be given.
+        """
+        __tracebackhide__ = True
+        from gradscope.testing import UnhealthyGradientsError, assert_gradients_healthy
+
+        options: CheckOptions = {**self._defaults, **given}
+        try:
+            report = assert_gradients_healthy(model, batch, loss_fn, **options)
+        except UnhealthyGradientsError:
+            self._made()
+            raise
+        self._made()
+        return report
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add `--gradscope`."""
+    parser.getgroup("gradscope").addoption(
+        "--gradscope",
+        action="store_true",
+        help="list the checks of gradients that the tests made, a line each",
+    )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Register the marker, and what gathers the checks."""
+    config.addinivalue_line("markers", _MARKER_HELP)
+    if config.getoption("--gradscope"):
+        config.pluginmanager.register(_Summary(), "gradscope-summary")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Refuse markers with arguments that do not exist, before any test runs.
+
+    Raises:
+        pytest.UsageError: There is one.
+    """
+    for item in items:
+        for mark in item.iter_markers(_MARKER):
+            if wrong := _wrong(mark):
+                raise pytest.UsageError(f"{item.nodeid}: pytest.mark.{_MARKER} {wrong}")
+
+
+def _wrong(mark: pytest.Mark) -> str | None:
+    known = list(MarkerOptions.__annotations__)
+    if mark.args:
+        return f"takes no positional argument, as {mark.args[0]!r}: name it, as in {known[0]}="
+    for name in mark.kwargs:
+        if name not in known:
+            close = get_close_matches(name, known, n=1)
+            hint = f"did you mean `{close[0]}`?" if close else f"it has {', '.join(known)}"
+            return f"has no argument `{name}`: {hint}"
+    return None
+
+
+def _marked(item: pytest.Item) -> MarkerOptions:
+    """Return what the markers around a test say, the nearest first, key by key."""
+    options: MarkerOptions = {}
+    for mark in item.iter_markers(_MARKER):
+        options = {**mark.kwargs, **options}  # type: ignore[typeddict-item]
+    return options
+
+
+@pytest.fixture
+def gradscope(request: pytest.FixtureRequest) -> GradientCheck:
+    """Check gradients: `gradscope.check(model, batch, loss_fn)`."""
+    item = request.node
+
+    def made() -> None:
+        item.stash[_WATCHED].obeyed_marker = True
+
+    return GradientCheck(_marked(item), made)
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
+    """Notice the checks that a test makes, also those of `assert_gradients_healthy`."""
+
+    def notice(check: Check) -> None:
+        watched = item.stash[_WATCHED]
+        watched.unreported.append(check)
+        watched.checks += 1
+
+    with listening(notice):
+        return (yield)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Forget what an earlier run of the same test did."""
+    item.stash[_WATCHED] = _Watched()
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtest_call(item: pytest.Item) -> Generator[None, None, None]:
+    """Notice when the body of a test runs."""
+    watched = item.stash[_WATCHED]
+    watched.is_running = True
+    try:
+        return (yield)
+    finally:
+        watched.is_running = False
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtest_makereport(
+    item: pytest.Item, call: pytest.CallInfo[None]
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Fail a marked test that passed and saw nothing; hand its checks to the summary."""
+    report = yield
+    watched = item.stash.get(_WATCHED, None)
+    if watched is None or watched.is_running:
+        return report
+    # Around the plugin of xfail: a test that saw nothing did neither fail nor pass as expected.
+    if call.when == "call" and report.passed and (reason := _blindness(item, watched)):
+        report.outcome = "failed"
+        report.longrepr = _failure(item, reason)
+        vars(report).pop("wasxfail", None)
+    if watched.unreported:
+        # Plain values: xdist sends reports from process to process.
+        checks = [dataclasses.asdict(check) for check in watched.unreported]
+        vars(report)[_Summary.ATTRIBUTE] = checks
+        watched.unreported.clear()
+    return report
+
+
+def _blindness(item: pytest.Item, watched: _Watched) -> str | None:
+    """Return why a test is no check although it is marked as one, None where all is well."""
+    if watched.obeyed_marker or item.get_closest_marker(_MARKER) is None:
+        return None
+    options = _marked(item)
+    if not watched.checks:
+        return (
+            f"passed without having checked any gradient, and is marked `{_MARKER}`: call "
+            f"gradscope.check(model, batch, loss_fn), or take the marker away"
+        )
+    if options:
+        return (
+            f"checked no gradient as its marker says ({', '.join(options)}): "
+            "assert_gradients_healthy does not see markers, gradscope.check does"
+        )
+    return None
+
+
+def _failure(item: pytest.Item, reason: str) -> str | TerminalRepr:
+    """Return what pytest shows of a test that fails for a reason of its own."""
+    with pytest.raises(pytest.fail.Exception) as caught:
+        pytest.fail(f"{item.name} {reason}", pytrace=False)
+    return item.repr_failure(caught)
+
+
+class _Summary:
+    """Gathers the checks of all tests, from other processes too, and lists them at the end."""
+
+    ATTRIBUTE = "gradscope_checks"
+
+    def __init__(self) -> None:
+        self._checks: list[tuple[str, Check]] = []
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        for check in getattr(report, self.ATTRIBUTE, ()):
+            self._checks.append((report.nodeid, Check(**check)))
+
+    def pytest_terminal_summary(
+        self, terminalreporter: pytest.TerminalReporter, config: pytest.Config
+    ) -> None:
+        if config.option.collectonly:
+            return
+        terminalreporter.section("gradients")
+        # It takes rich, which is for those alone who ask for the list.
+        from gradscope.report.check_lines import check_lines
+
+        for line in check_lines(self._checks, is_folded=config.get_verbosity() <= 0):
+            terminalreporter.write_line(line)
