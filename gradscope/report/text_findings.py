@@ -50,7 +50,7 @@ def unjudged_section(report: Report, page: Page) -> Iterator[RenderableType]:
     if reasons:
         yield Text("Not judged", style="bold")
     for codes, reason in reasons[:_REASONS_SHOWN]:
-        yield _hanging(page.spell(f"{codes}: {reason}"), page, indent=_INDENT)
+        yield hanging(page.spell(f"{codes}: {reason}"), page, indent=_INDENT)
     if (more := len(reasons) - _REASONS_SHOWN) > 0:
         yield Text(f"  {page.signs.ellipsis} {more:,} more: --output-format json", style="dim")
 
@@ -68,7 +68,7 @@ def _finding(finding: Finding, report: Report, page: Page) -> Iterator[Renderabl
         ("explains", consequence_text(finding)),
     ):
         if text:
-            yield _detail(name, text, page)
+            yield detail(name, text, page)
     yield _help(finding, page)
 
 
@@ -80,32 +80,33 @@ def _note(finding: Finding, report: Report, page: Page) -> Iterator[RenderableTy
         source = _cut(page.spell(finding.location.source), room, page)
         yield Text(" " * _INDENT).append(page.spell(place), "dim").append(source)
     if text := parameter_text(finding, report):
-        yield _detail("parameters", text, page)
+        yield detail("parameters", text, page)
     yield _help(finding, page)
 
 
 def _title(finding: Finding, page: Page) -> Text:
     label = f"{finding.severity}[{finding.rule}]"
     head = f"{label} {finding.name}:"
-    text = _hanging(page.spell(f"{head} {finding.message}"), page, further=2 * _INDENT)
+    text = hanging(page.spell(f"{head} {finding.message}"), page, further=2 * _INDENT)
     text.stylize("bold", 0, len(head))
     text.stylize(_STYLES[finding.severity], 0, len(label))
     return text
 
 
-def _detail(name: str, words: str, page: Page) -> Text:
-    text = _hanging(page.spell(f"{name}: {words}"), page, indent=_INDENT, further=_INDENT)
+def detail(name: str, words: str, page: Page) -> Text:
+    """Return a line below a finding that begins with what it tells of."""
+    text = hanging(page.spell(f"{name}: {words}"), page, indent=_INDENT, further=_INDENT)
     text.stylize("dim", _INDENT, _INDENT + len(name) + 1)
     return text
 
 
 def _help(finding: Finding, page: Page) -> Text:
-    text = _hanging(page.spell(f"help: {finding.remedy}"), page, indent=_INDENT, further=_INDENT)
+    text = hanging(page.spell(f"help: {finding.remedy}"), page, indent=_INDENT, further=_INDENT)
     text.stylize("bold green", _INDENT, _INDENT + len("help:"))
     return text
 
 
-def _hanging(text: str, page: Page, *, indent: int = 0, further: int = 0) -> Text:
+def hanging(text: str, page: Page, *, indent: int = 0, further: int = 0) -> Text:
     """Return text in lines that begin after `indent` spaces, all but the first after `further`."""
     lines = wrap(
         text,
