@@ -66,6 +66,10 @@ class _Watched:
 _WATCHED = pytest.StashKey[_Watched]()
 
 
+def _watched(item: pytest.Item) -> _Watched:
+    return item.stash.setdefault(_WATCHED, _Watched())
+
+
 class GradientCheck:
     """The fixture `gradscope`: checks gradients as the test's markers say."""
 
@@ -114,27 +118,30 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 @pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Refuse markers with arguments that do not exist, before any test runs.
 
     Raises:
         pytest.UsageError: There is one.
     """
+    if hasattr(config, "workerinput"):
+        return  # xdist would lose the message: there the test fails
     for item in items:
-        for mark in item.iter_markers(_MARKER):
-            if wrong := _wrong(mark):
-                raise pytest.UsageError(f"{item.nodeid}: pytest.mark.{_MARKER} {wrong}")
+        if wrong := _misuse(item):
+            raise pytest.UsageError(f"{item.nodeid}: {wrong}")
 
 
-def _wrong(mark: pytest.Mark) -> str | None:
+def _misuse(item: pytest.Item) -> str | None:
+    """Return what is wrong with the arguments of a test's markers, None where nothing is."""
     known = list(MarkerOptions.__annotations__)
-    if mark.args:
-        return f"takes no positional argument, as {mark.args[0]!r}: name it, as in {known[0]}="
-    for name in mark.kwargs:
-        if name not in known:
-            close = get_close_matches(name, known, n=1)
-            hint = f"did you mean `{close[0]}`?" if close else f"it has {', '.join(known)}"
-            return f"has no argument `{name}`: {hint}"
+    for mark in item.iter_markers(_MARKER):
+        if mark.args:
+            return f"pytest.mark.{_MARKER} takes named arguments only: {', '.join(known)}"
+        for name in mark.kwargs:
+            if name not in known:
+                close = get_close_matches(name, known, n=1)
+                hint = f"did you mean `{close[0]}`?" if close else f"it has {', '.join(known)}"
+                return f"pytest.mark.{_MARKER} has no argument `{name}`: {hint}"
     return None
 
 
@@ -152,7 +159,7 @@ def gradscope(request: pytest.FixtureRequest) -> GradientCheck:
     item = request.node
 
     def made() -> None:
-        item.stash[_WATCHED].obeyed_marker = True
+        _watched(item).obeyed_marker = True
 
     return GradientCheck(_marked(item), made)
 
@@ -162,7 +169,7 @@ def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object
     """Notice the checks that a test makes, also those of `assert_gradients_healthy`."""
 
     def notice(check: Check) -> None:
-        watched = item.stash[_WATCHED]
+        watched = _watched(item)
         watched.unreported.append(check)
         watched.checks += 1
 
@@ -174,12 +181,14 @@ def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object
 def pytest_runtest_setup(item: pytest.Item) -> None:
     """Forget what an earlier run of the same test did."""
     item.stash[_WATCHED] = _Watched()
+    if wrong := _misuse(item):
+        pytest.fail(wrong, pytrace=False)
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_runtest_call(item: pytest.Item) -> Generator[None, None, None]:
     """Notice when the body of a test runs."""
-    watched = item.stash[_WATCHED]
+    watched = _watched(item)
     watched.is_running = True
     try:
         return (yield)
@@ -193,8 +202,8 @@ def pytest_runtest_makereport(
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
     """Fail a marked test that passed and saw nothing; hand its checks to the summary."""
     report = yield
-    watched = item.stash.get(_WATCHED, None)
-    if watched is None or watched.is_running:
+    watched = _watched(item)
+    if watched.is_running:
         return report
     # Around the plugin of xfail: a test that saw nothing did neither fail nor pass as expected.
     if call.when == "call" and report.passed and (reason := _blindness(item, watched)):
