@@ -9,6 +9,7 @@ from gradscope.recording.finding import Finding, RelatedLocation, Severity
 from gradscope.recording.records import Site
 from gradscope.rules.case import Case
 from gradscope.rules.fingerprint import fingerprint_of
+from gradscope.rules.measure import Measure
 
 Evidence = Mapping[str, float | str | bool | None]
 
@@ -29,6 +30,9 @@ class Rule(ABC):
     """Of a typical finding; a finding may be milder or worse."""
     explains: ClassVar[tuple[str, ...]] = ()
     """Codes, or prefixes of codes, of rules whose findings are consequences of this one's."""
+    measures: ClassVar[tuple[Measure, ...]] = ()
+    """What tells how bad a finding is, beside its level and its count: the first whose number and
+    limit its evidence has. Empty where the mistake is there or not."""
 
     def is_wanted(self, case: Case) -> bool:
         """Return whether there is anything to judge by: what is not wanted is not mentioned."""

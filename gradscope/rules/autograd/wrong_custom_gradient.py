@@ -7,6 +7,7 @@ from typing import ClassVar
 from gradscope.recording.evidence.custom_function import CustomFunctionRecord, InputCheck
 from gradscope.recording.finding import Finding, Severity
 from gradscope.rules.case import Case
+from gradscope.rules.measure import Measure
 from gradscope.rules.rule import Rule
 
 
@@ -53,6 +54,7 @@ class WrongCustomGradient(Rule):
     name: ClassVar[str] = "wrong-custom-gradient"
     level: ClassVar[Severity] = "error"
     explains: ClassVar[tuple[str, ...]] = ("GS101", "GS102", "GS204")
+    measures: ClassVar[tuple[Measure, ...]] = (Measure(number="relative_deviation"),)
 
     error_deviation: float = 0.1
     """Relative deviation from which on it is an error. Mistakes of sign, factor, term and order

@@ -8,6 +8,7 @@ from gradscope.recording.evidence.unit import UnitRecord
 from gradscope.recording.finding import Finding, Severity
 from gradscope.rules.case import Case
 from gradscope.rules.flow.upstream import is_in_model, line_of
+from gradscope.rules.measure import Measure
 from gradscope.rules.rule import Rule
 
 
@@ -48,6 +49,7 @@ class DeadUnit(Rule):
     name: ClassVar[str] = "dead-unit"
     level: ClassVar[Severity] = "warning"
     explains: ClassVar[tuple[str, ...]] = ("GS102",)
+    measures: ClassVar[tuple[Measure, ...]] = (Measure(number="share"),)
 
     note_share: float = 0.5
     """Share of a layer's units from which it is noted. Measured: 52 % in healthy nets of 30."""

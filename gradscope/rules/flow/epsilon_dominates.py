@@ -8,6 +8,7 @@ from typing import ClassVar
 from gradscope.recording.finding import Finding, Severity
 from gradscope.recording.records import GradientStat
 from gradscope.rules.case import Case
+from gradscope.rules.measure import Measure
 from gradscope.rules.optimizers import Optimizers
 from gradscope.rules.rule import Rule
 
@@ -46,6 +47,7 @@ class EpsilonDominates(Rule):
     code: ClassVar[str] = "GS110"
     name: ClassVar[str] = "epsilon-dominates"
     level: ClassVar[Severity] = "warning"
+    measures: ClassVar[tuple[Measure, ...]] = (Measure(number="share_below_epsilon"),)
 
     warning: float = 0.5
     """Share of the elements that are not zero, 0 to 1. Measured: -0.08 at 0.65."""

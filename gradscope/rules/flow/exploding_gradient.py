@@ -25,6 +25,7 @@ from gradscope.rules.flow.horizon import Memory, memories
 from gradscope.rules.flow.recurrence import growth_later, recurrences
 from gradscope.rules.flow.spine import Spines
 from gradscope.rules.flow.trend import Trend
+from gradscope.rules.measure import Measure
 from gradscope.rules.rule import Rule
 
 
@@ -74,6 +75,7 @@ class ExplodingGradient(Rule):
     name: ClassVar[str] = "exploding-gradient"
     level: ClassVar[Severity] = "error"
     explains: ClassVar[tuple[str, ...]] = ("GS107", "GS108")
+    measures: ClassVar[tuple[Measure, ...]] = (Measure(number="decades", is_logarithm=True),)
 
     note_decades: float = 1.5
     """Powers of ten by which the gradient grows. Measured: with SGD 22 % learn at 1.5 to 2."""

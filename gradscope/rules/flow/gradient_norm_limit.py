@@ -8,6 +8,7 @@ from typing import ClassVar
 from gradscope.recording.finding import Finding, Severity
 from gradscope.recording.records import ModuleRecord
 from gradscope.rules.case import Case
+from gradscope.rules.measure import Measure
 from gradscope.rules.patterns import matches
 from gradscope.rules.rule import Rule
 from gradscope.rules.settings import WHOLE_MODEL, NormLimit
@@ -44,6 +45,10 @@ class GradientNormLimit(Rule):
     code: ClassVar[str] = "GS113"
     name: ClassVar[str] = "gradient-norm-limit"
     level: ClassVar[Severity] = "error"
+    measures: ClassVar[tuple[Measure, ...]] = (
+        Measure(number="norm", limit="maximum"),
+        Measure(number="norm", limit="minimum", worse="lower"),
+    )
 
     def is_wanted(self, case: Case) -> bool:
         """Return whether any limit is set."""
@@ -74,16 +79,16 @@ class GradientNormLimit(Rule):
                 beyond.setdefault("below", []).append((module, measured, norm))
         for side, groups in beyond.items():
             bound = limit.maximum if side == "above" else limit.minimum
-            yield self._finding(case, norms, side, bound or 0.0, groups)
+            yield self._finding(case, norms, (pattern, side, bound or 0.0), groups)
 
     def _finding(
         self,
         case: Case,
         norms: Mapping[int, float],
-        side: str,
-        bound: float,
+        limit: tuple[str, str, float],
         groups: list[tuple[ModuleRecord | None, list[int], float]],
     ) -> Finding:
+        pattern, side, bound = limit
         is_above = side == "above"
         worst = max if is_above else min
         module, parameters, norm = worst(groups, key=lambda group: _order(group[2]))
@@ -101,11 +106,13 @@ class GradientNormLimit(Rule):
             parameters=[index for _, indices, _ in groups for index in indices],
             evidence={
                 "norm": norm,
-                "limit": bound,
+                "maximum" if is_above else "minimum": bound,
                 f"{extreme}_parameter": record.name,
                 f"{extreme}_norm": norms[place],
             },
             count=len(groups),
+            # The line is that of the worst parameter, which is another one in the next run.
+            cause=f"{side} the limit of {pattern}",
             step=case.first.step.index if case.first.step else None,
         )
 

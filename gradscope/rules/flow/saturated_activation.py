@@ -8,6 +8,7 @@ from gradscope.recording.evidence.saturation import SaturationRecord
 from gradscope.recording.finding import Finding, Severity
 from gradscope.rules.case import Case
 from gradscope.rules.flow.upstream import line_of, parameters_before, weight_follows
+from gradscope.rules.measure import Measure
 from gradscope.rules.rule import Rule
 
 
@@ -62,6 +63,7 @@ class SaturatedActivation(Rule):
     name: ClassVar[str] = "saturated-activation"
     level: ClassVar[Severity] = "warning"
     explains: ClassVar[tuple[str, ...]] = ("GS102",)
+    measures: ClassVar[tuple[Measure, ...]] = (Measure(number="share"),)
 
     share: float = 0.5
     """Share of elements, for softmax of rows. Measured: at most .01 in healthy models."""

@@ -9,6 +9,7 @@ from gradscope.rules.case import Case
 from gradscope.rules.flow.growth_place import is_recurrent, place_of, related_lines
 from gradscope.rules.flow.horizon import FADED, Memory, memories
 from gradscope.rules.flow.spine import Spines
+from gradscope.rules.measure import Measure
 from gradscope.rules.rule import Rule
 
 _REMEDIES = {
@@ -56,6 +57,7 @@ class ShortMemoryHorizon(Rule):
     code: ClassVar[str] = "GS112"
     name: ClassVar[str] = "short-memory-horizon"
     level: ClassVar[Severity] = "note"
+    measures: ClassVar[tuple[Measure, ...]] = (Measure(number="decades", is_logarithm=True),)
 
     decades: float = 4.0
     """Powers of ten by which the gradient fades on its way back to the first input. Measured: no

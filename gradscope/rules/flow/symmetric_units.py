@@ -7,6 +7,7 @@ from typing import ClassVar
 from gradscope.recording.evidence.symmetry import SymmetryRecord
 from gradscope.recording.finding import Finding, Severity
 from gradscope.rules.case import Case
+from gradscope.rules.measure import Measure
 from gradscope.rules.rule import Rule
 from gradscope.rules.subtrees import MOST_NAMED
 
@@ -47,6 +48,7 @@ class SymmetricUnits(Rule):
     name: ClassVar[str] = "symmetric-units"
     level: ClassVar[Severity] = "error"
     explains: ClassVar[tuple[str, ...]] = ("GS110",)
+    measures: ClassVar[tuple[Measure, ...]] = (Measure(number="share_alike"),)
 
     share: float = 0.5
     """Share of a weight's rows, 0 to 1. Measured: healthy models have none."""

@@ -8,6 +8,7 @@ from typing import ClassVar
 from gradscope.recording.finding import Finding, Severity
 from gradscope.rules.case import Case
 from gradscope.rules.flow.update_ratios import UpdateRatios
+from gradscope.rules.measure import Measure
 from gradscope.rules.rule import Rule
 
 _IF_LOSS_FALLS: dict[Severity, Severity | None] = {"error": "note", "warning": None, "note": None}
@@ -55,6 +56,7 @@ class UpdateTooLarge(Rule):
     code: ClassVar[str] = "GS108"
     name: ClassVar[str] = "update-too-large"
     level: ClassVar[Severity] = "warning"
+    measures: ClassVar[tuple[Measure, ...]] = (Measure(number="update_ratio"),)
 
     sgd_warning: float = 0.1
     """Ratio. Measured: 37 of 41 diverging runs."""

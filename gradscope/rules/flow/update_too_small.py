@@ -7,6 +7,7 @@ from typing import ClassVar
 from gradscope.recording.finding import Finding, Severity
 from gradscope.rules.case import Case
 from gradscope.rules.flow.update_ratios import UpdateRatios
+from gradscope.rules.measure import Measure
 from gradscope.rules.rule import Rule
 
 _HALF = ("float16", "bfloat16")
@@ -45,6 +46,7 @@ class UpdateTooSmall(Rule):
     code: ClassVar[str] = "GS109"
     name: ClassVar[str] = "update-too-small"
     level: ClassVar[Severity] = "warning"
+    measures: ClassVar[tuple[Measure, ...]] = (Measure(number="update_ratio", worse="lower"),)
 
     lost: float = 1e-7
     """Ratio: less than float32 can add to a number. Source: its spacing."""

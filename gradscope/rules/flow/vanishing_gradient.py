@@ -19,6 +19,7 @@ from gradscope.rules.flow.growth_place import (
 )
 from gradscope.rules.flow.spine import Spines
 from gradscope.rules.flow.trend import Trend
+from gradscope.rules.measure import Measure
 from gradscope.rules.rule import Rule
 
 _SHRINKING = 0.05
@@ -67,6 +68,7 @@ class VanishingGradient(Rule):
     name: ClassVar[str] = "vanishing-gradient"
     level: ClassVar[Severity] = "error"
     explains: ClassVar[tuple[str, ...]] = ("GS109", "GS110")
+    measures: ClassVar[tuple[Measure, ...]] = (Measure(number="decades", is_logarithm=True),)
 
     note_decades: float = 2.0
     """Powers of ten by which the gradient shrinks. Measured: with SGD 11 % learn at 2 to 3."""

@@ -8,6 +8,7 @@ from gradscope.recording.evidence.loss_term import LossTermRecord, TermPairRecor
 from gradscope.recording.finding import Finding, Severity
 from gradscope.rules.case import Case
 from gradscope.rules.flushed_gradients import loss_site
+from gradscope.rules.measure import Measure
 from gradscope.rules.rule import Rule
 
 
@@ -49,6 +50,10 @@ class LossTermConflict(Rule):
     code: ClassVar[str] = "GS703"
     name: ClassVar[str] = "loss-term-conflict"
     level: ClassVar[Severity] = "note"
+    measures: ClassVar[tuple[Measure, ...]] = (
+        Measure(number="cosine", limit="cosine_limit", worse="lower"),
+        Measure(number="ratio", limit="ratio_limit"),
+    )
 
     cosine: float = -0.5
     """Of the angle between two gradients, -1 to 1: below it they oppose (measured)."""
@@ -80,7 +85,7 @@ class LossTermConflict(Rule):
             f"cosine is {pair.cosine:.2f} over {len(pair.parameters)} shared parameters",
             remedy=f"weigh {first.name} against {second.name} anew, or give each weights of its "
             "own to learn",
-            limit=self.cosine,
+            limit=("cosine_limit", self.cosine),
         )
 
     def _drowned(
@@ -97,7 +102,7 @@ class LossTermConflict(Rule):
             f"{_ratio(pair):.1e} times as large",
             remedy=f"raise the weight of {small.name}, which is {small.weight:.3g}, or leave the "
             "term out",
-            limit=self.ratio,
+            limit=("ratio_limit", self.ratio),
         )
 
     def _finding(
@@ -108,7 +113,7 @@ class LossTermConflict(Rule):
         terms: tuple[LossTermRecord, LossTermRecord],
         message: str,
         remedy: str,
-        limit: float,
+        limit: tuple[str, float],
     ) -> Finding:
         first, second = terms
         site = case.site(first.site) or case.site(second.site) or loss_site(case)
@@ -125,7 +130,7 @@ class LossTermConflict(Rule):
             evidence={
                 "cosine": pair.cosine,
                 "ratio": _ratio(pair),
-                "limit": limit,
+                limit[0]: limit[1],
                 f"norm_{first.name}": first.norm,
                 f"norm_{second.name}": second.norm,
             },

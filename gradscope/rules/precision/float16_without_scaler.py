@@ -15,6 +15,7 @@ from gradscope.rules.flushed_gradients import (
     parameters_flushed,
     share_flushed,
 )
+from gradscope.rules.measure import Measure
 from gradscope.rules.rule import Rule
 
 
@@ -56,6 +57,7 @@ class Float16WithoutScaler(Rule):
     name: ClassVar[str] = "float16-without-scaler"
     level: ClassVar[Severity] = "warning"
     explains: ClassVar[tuple[str, ...]] = ("GS102", "GS105", "GS109", "GS110", "GS204")
+    measures: ClassVar[tuple[Measure, ...]] = (Measure(number="share_flushed"),)
 
     note: float = 0.05
     """Share of elements, 0 to 1. Measured: at 0.05 the accuracy is as before."""

@@ -16,6 +16,7 @@ from gradscope.rules.flushed_gradients import (
     parameters_flushed,
     share_flushed,
 )
+from gradscope.rules.measure import Measure
 from gradscope.rules.rule import Rule
 
 
@@ -54,6 +55,7 @@ class GradientUnderflow(Rule):
     name: ClassVar[str] = "gradient-underflow"
     level: ClassVar[Severity] = "warning"
     explains: ClassVar[tuple[str, ...]] = ("GS102", "GS105", "GS109", "GS110", "GS204")
+    measures: ClassVar[tuple[Measure, ...]] = (Measure(number="share_flushed"),)
 
     note: float = 0.05
     """Share of elements, 0 to 1. Measured: at 0.05 the accuracy is as before."""

@@ -6,6 +6,7 @@ from typing import ClassVar
 
 from gradscope.recording.finding import Finding, Severity
 from gradscope.rules.case import Case
+from gradscope.rules.measure import Measure
 from gradscope.rules.optimizers import Optimizers, places
 from gradscope.rules.rule import Rule
 
@@ -43,6 +44,7 @@ class FrozenParameterMoves(Rule):
     name: ClassVar[str] = "frozen-parameter-moves"
     level: ClassVar[Severity] = "warning"
     explains: ClassVar[tuple[str, ...]] = ("GS208",)
+    measures: ClassVar[tuple[Measure, ...]] = (Measure(number="update_ratio"),)
 
     def obstacle(self, case: Case) -> str | None:
         """Return why this rule cannot judge the recording."""

@@ -7,6 +7,7 @@ from typing import ClassVar
 
 from gradscope.recording.finding import Finding, Severity
 from gradscope.rules.case import Case
+from gradscope.rules.measure import Measure
 from gradscope.rules.optimizers import EXAMINATION, NO_OPTIMIZER, Optimizers
 from gradscope.rules.rule import Rule
 from gradscope.rules.subtrees import Part, Subtrees, counted, named
@@ -52,6 +53,7 @@ class ParameterNotInOptimizer(Rule):
     code: ClassVar[str] = "GS205"
     name: ClassVar[str] = "parameter-not-in-optimizer"
     level: ClassVar[Severity] = "error"
+    measures: ClassVar[tuple[Measure, ...]] = (Measure(number="share_in_optimizer", worse="lower"),)
 
     most_share: float = 0.5
     """Share of the trained tensors, 0 to 1: an optimizer that holds less holds a chosen part.

@@ -14,6 +14,7 @@ from gradscope.rules.loss_flow import (
     nodes_behind,
     parameters_behind,
 )
+from gradscope.rules.measure import Measure
 from gradscope.rules.rule import Rule
 
 _REGRESSIONS = frozenset({"huber_loss", "l1_loss", "mse_loss", "smooth_l1_loss"})
@@ -89,6 +90,7 @@ class TargetDifferentiated(Rule):
     code: ClassVar[str] = "GS211"
     name: ClassVar[str] = "target-differentiated"
     level: ClassVar[Severity] = "warning"
+    measures: ClassVar[tuple[Measure, ...]] = (Measure(number="parameters_shared"),)
 
     def obstacle(self, case: Case) -> str | None:
         """Return why this rule cannot judge the recording."""

@@ -8,6 +8,7 @@ from gradscope.recording.evidence.leaf import LeafRecord
 from gradscope.recording.finding import Finding, Severity
 from gradscope.recording.records import Site
 from gradscope.rules.case import Case
+from gradscope.rules.measure import Measure
 from gradscope.rules.reach.reach import Reach
 from gradscope.rules.rule import Rule
 from gradscope.rules.subtrees import MOST_NAMED, counted
@@ -53,6 +54,7 @@ class UnregisteredParameter(Rule):
     name: ClassVar[str] = "unregistered-parameter"
     level: ClassVar[Severity] = "error"
     explains: ClassVar[tuple[str, ...]] = ("GS502",)
+    measures: ClassVar[tuple[Measure, ...]] = (Measure(number="elements"),)
 
     def obstacle(self, case: Case) -> str | None:
         """Return why this rule cannot judge the recording."""

@@ -8,6 +8,7 @@ from typing import ClassVar
 from gradscope.recording.evidence.dropped import DroppedRecord
 from gradscope.recording.finding import Finding, Severity
 from gradscope.rules.case import Case
+from gradscope.rules.measure import Measure
 from gradscope.rules.reach.dead_ends import DeadEnd, DeadEnds
 from gradscope.rules.reach.reach import Reach
 from gradscope.rules.rule import Rule
@@ -124,6 +125,7 @@ class ZeroGradient(Rule):
         "GS111",
         "GS203",
     )
+    measures: ClassVar[tuple[Measure, ...]] = (Measure(number="share_of_trainable_elements"),)
 
     note_below: float = 0.05
     """Share of the trainable elements, 0 to 1, below which a finding is a note.
