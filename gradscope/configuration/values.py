@@ -1,0 +1,213 @@
+"""What a value of the configuration may be, and the words for one that may not."""
+
+import math
+import re
+from collections.abc import Callable, Collection
+from difflib import get_close_matches
+
+from gradscope.errors import GradscopeError
+from gradscope.rules.selection import rules_named
+from gradscope.target.choices import FLOATING_TYPES, LOSS_NAMES
+from gradscope.target.spec import parse_expression, parse_target
+
+Value = str | int | float | bool | tuple[str, ...]
+
+Check = Callable[[object], Value]
+"""Returns the value as it is kept, or raises `WrongValue`."""
+
+LARGEST = 2**63 - 1
+"""Whole number: seeds of torch and cells of a recording hold no larger one."""
+
+_DEVICE = re.compile(r"[a-z][a-z0-9_]*(:\d+)?")
+
+
+class WrongValue(Exception):  # noqa: N818 - not an error yet: who asked adds whose value it is
+    """What a value has to be and is not, as words that follow its name.
+
+    Args:
+        wrong: As `has to be a number`.
+        help: One thing to try.
+    """
+
+    def __init__(self, wrong: str, *, help: str | None = None) -> None:
+        super().__init__(wrong)
+        self.wrong = wrong
+        self.help = help
+
+
+def did_you_mean(name: str, names: Collection[str]) -> str | None:
+    """Return a hint at the name that is most like a wrong one, None where none is like it."""
+    close = get_close_matches(name, names, n=1) or get_close_matches(name.lower(), names, n=1)
+    return f"did you mean `{close[0]}`?" if close else None
+
+
+def text(value: object) -> str:
+    """Return a text that is not empty."""
+    if not isinstance(value, str):
+        raise WrongValue("has to be a string")
+    if not value.strip():
+        raise WrongValue("is empty")
+    if "\0" in value:
+        raise WrongValue("holds a null character")
+    return value
+
+
+def flag(value: object) -> bool:
+    """Return true or false."""
+    if not isinstance(value, bool):
+        raise WrongValue("has to be true or false")
+    return value
+
+
+def texts(value: object) -> tuple[str, ...]:
+    """Return a list of texts; an empty text may be one of them."""
+    if not isinstance(value, list | tuple):
+        raise WrongValue("has to be a list of strings")
+    if not all(isinstance(item, str) and "\0" not in item for item in value):
+        raise WrongValue("has to be a list of strings")
+    return tuple(value)
+
+
+def text_or_texts(value: object) -> tuple[str, ...]:
+    """Return one text or a list of them as a tuple."""
+    if isinstance(value, str):
+        return (text(value),)
+    if not isinstance(value, list | tuple) or not all(isinstance(item, str) for item in value):
+        raise WrongValue("has to be a string or a list of strings")
+    if not value:
+        raise WrongValue("is empty")
+    return tuple(text(item) for item in value)
+
+
+def selectors(value: object) -> tuple[str, ...]:
+    """Return codes, prefixes of codes, families and names of rules."""
+    if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
+        raise WrongValue("has to be a list of strings", help='as in ["GS101", "reach"]')
+    for selector in value:
+        try:
+            rules_named(selector)
+        except GradscopeError as error:
+            wrong = f"names what is not there: {error.what}"
+            raise WrongValue(wrong, help=error.help) from None
+    return tuple(value)
+
+
+def choice(*names: str) -> Check:
+    """Return the check that a value is one of the names."""
+
+    def check(value: object) -> str:
+        if not isinstance(value, str) or value not in names:
+            shown = f", and is `{value}`" if isinstance(value, str) else ""
+            hint = did_you_mean(value, names) if isinstance(value, str) else None
+            raise WrongValue(f"has to be one of {', '.join(names)}{shown}", help=hint)
+        return value
+
+    return check
+
+
+def whole_number(minimum: int) -> Check:
+    """Return the check that a value is a whole number of 64 bits that is not below another."""
+
+    def check(value: object) -> int:
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            raise WrongValue("has to be a whole number")
+        if not isinstance(value, int):
+            raise WrongValue(f"has to be a whole number, and is {value:g}")
+        _check_range(value, minimum, LARGEST)
+        return value
+
+    return check
+
+
+def number(minimum: float | None = None, *, can_be_infinite: bool = False) -> Check:
+    """Return the check that a value is a number that is not below another."""
+
+    def check(value: object) -> float:
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            raise WrongValue("has to be a number")
+        try:
+            as_float = float(value)
+        except OverflowError:
+            raise WrongValue("is too large") from None
+        if math.isnan(as_float):
+            raise WrongValue("has to be a number, and is nan")
+        if math.isinf(as_float) and not can_be_infinite:
+            raise WrongValue("has to be a finite number")
+        _check_range(as_float, minimum, None)
+        return as_float
+
+    return check
+
+
+def seconds(value: object) -> float:
+    """Return a number of seconds above zero."""
+    found = number(0)(value)
+    if not isinstance(found, float) or found == 0:
+        raise WrongValue("has to be above 0 seconds")
+    return found
+
+
+def _check_range(value: float, minimum: float | None, maximum: float | None) -> None:
+    # Python itself refuses to write whole numbers of thousands of digits.
+    shown = f", and is {value:g}" if abs(value) < 1e15 else ""
+    if minimum is not None and value < minimum:
+        raise WrongValue(f"has to be at least {minimum}{shown}")
+    if maximum is not None and value > maximum:
+        raise WrongValue(f"has to be at most {maximum}{shown}")
+
+
+def device(value: object) -> str:
+    """Return what may be a device; whether this machine has it is seen when the target runs."""
+    name = text(value)
+    if _DEVICE.fullmatch(name) is None:
+        raise WrongValue(f"is no device: `{name}`", help="as cpu, cuda or cuda:1")
+    return name
+
+
+def floating_type(value: object) -> str:
+    """Return the name of a floating type, with or without `torch.` before it."""
+    name = text(value)
+    choice(*FLOATING_TYPES)(name.removeprefix("torch."))
+    return name
+
+
+def class_name(value: object) -> str:
+    """Return what may be the name of a class."""
+    name = text(value)
+    if not name.isidentifier():
+        raise WrongValue(f"is no name of a class in torch.optim: `{name}`", help="as adamw or sgd")
+    return name
+
+
+def expression(value: object) -> str:
+    """Return a name, or a call with literal arguments."""
+    return _parsed(text(value))
+
+
+def loss(value: object) -> str:
+    """Return the name of a loss, or an expression."""
+    name = text(value)
+    if name in LOSS_NAMES:
+        return name
+    try:
+        return _parsed(name)
+    except WrongValue as error:
+        raise WrongValue(error.wrong, help=did_you_mean(name, LOSS_NAMES) or error.help) from None
+
+
+def target(value: object) -> str:
+    """Return what may be a target; whether it exists is seen when it runs."""
+    spec = text(value)
+    try:
+        parse_target(spec)
+    except GradscopeError as error:
+        raise WrongValue(f"is no target: {error.what}", help=error.help) from None
+    return spec
+
+
+def _parsed(value: str) -> str:
+    try:
+        parse_expression(value)
+    except GradscopeError as error:
+        raise WrongValue(f"is no name in the file: {error.what}", help=error.help) from None
+    return value
