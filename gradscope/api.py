@@ -13,6 +13,7 @@ from gradscope.rules.engine import check_settings, judge
 from gradscope.rules.selection import parsed_selectors
 from gradscope.rules.settings import DEFAULT_SETTINGS, Settings
 from gradscope.target.objects import target_from_objects
+from gradscope.target.options import Trial
 from gradscope.target.target import Target
 
 
@@ -58,22 +59,21 @@ def inspect(  # noqa: PLR0913 - as many things can be chosen
         model, batch, loss_fn, optimizer=optimizer, grad_output=grad_output
     )
     settings = Settings(select=parsed_selectors(select), ignore=parsed_selectors(ignore))
-    return inspect_target(
-        target, probe_steps=probe_steps, eager=eager, command="inspect", settings=settings
-    )
+    trial = Trial(probe_steps=probe_steps)
+    return inspect_target(target, trial=trial, eager=eager, command="inspect", settings=settings)
 
 
 def inspect_target(
     target: Target,
     *,
-    probe_steps: int,
+    trial: Trial,
     eager: bool,
     command: str,
     definitions: Definitions | None = None,
     settings: Settings = DEFAULT_SETTINGS,
     tell: Callable[[GradscopeError], None] | None = None,
 ) -> Report:
-    """Run a target once under watch, judge it by the rules, and report on it.
+    """Run a target under watch, judge it by the rules, and report on it.
 
     An exception of autograd's ends the step and not the inspection: it becomes a finding, and is
     given to `tell`.
@@ -84,7 +84,7 @@ def inspect_target(
     check_settings(settings)
     recording = record(
         target,
-        probe_steps=probe_steps,
+        trial=trial,
         eager=eager,
         command=command,
         definitions=definitions,

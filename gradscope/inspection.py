@@ -1,60 +1,54 @@
-"""One forward and backward of a target, and a few probing steps, as a recording."""
+"""One judged step of a target, those before and after it, and the examinations, as a recording."""
 
 from collections.abc import Callable
-from contextlib import nullcontext
-from dataclasses import dataclass
-from typing import Self
 
 import torch
-from torch import Tensor
 
 from gradscope import __version__
 from gradscope.capture.assemble import Assembler
-from gradscope.capture.compiled import is_compiled, watchable
+from gradscope.capture.compiled import is_compiled
 from gradscope.capture.definitions import Definitions
 from gradscope.capture.diagnosis import Diagnosis
-from gradscope.capture.errors import (
-    StepFailedError,
-    autograd_error,
-    backward_failed,
-    subject_of,
-)
+from gradscope.capture.errors import StepFailedError
 from gradscope.capture.lines import NUMBERED
 from gradscope.capture.naming import NamedModel, name_model
-from gradscope.capture.session import Measurements, StepCapture
-from gradscope.capture.sites import SiteMode
 from gradscope.capture.written_definitions import written_definitions
 from gradscope.description import environment_of, target_record
 from gradscope.errors import GradscopeError, UserCodeError
 from gradscope.probes.examinations import examine, make_none
 from gradscope.probes.optimizer_steps import OptimizerProbe
 from gradscope.probes.scene import Scene
-from gradscope.probes.snapshot import RandomStates, preserved
-from gradscope.recording.records import Recording
-from gradscope.target.target import Outcome, Target
+from gradscope.probes.snapshot import preserved
+from gradscope.recording.records import Recording, TargetRecord
+from gradscope.steps import Ending, Stepper, WatchedStep
+from gradscope.target.options import Trial
+from gradscope.target.target import Target
+from gradscope.target.trial_optimizer import set_learning_rate, with_trial_optimizer
+from gradscope.training import Training, told_after
 
 
 def record(
     target: Target,
     *,
-    probe_steps: int,
+    trial: Trial,
     eager: bool,
     command: str,
     definitions: Definitions | None = None,
     tell: Callable[[GradscopeError], None] | None = None,
 ) -> Recording:
-    """Run a target once under watch, probe it, put everything back, and return what was seen.
+    """Run a target under watch, probe it, put everything back, and return what was seen.
 
     Args:
         target: What to run.
-        probe_steps: Optimizer steps to make on a snapshot, each followed by a watched backward.
+        trial: The optimizer steps to make before the judged one, and after it.
         eager: Whether the target runs compiled code eagerly.
         command: What was run, for the record.
         definitions: The lines that made the model's modules, where its making was watched.
         tell: Is given the exception, where autograd ended the step: the recording then holds what
             was seen by then.
     """
-    named = name_model(target.model, target.optimizer)
+    tried = with_trial_optimizer(target, trial)
+    named = name_model(tried.model, tried.optimizer)
     definitions = definitions or written_definitions(named)
     assembler = Assembler(
         named,
@@ -64,7 +58,7 @@ def record(
         definitions=definitions,
     )
     watch = _Watch(
-        target,
+        tried,
         named,
         assembler,
         definitions=definitions,
@@ -73,32 +67,12 @@ def record(
     )
     with preserved(target.model, target.optimizer, target.batch, target.forward):
         try:
-            ending = watch.run(probe_steps)
+            set_learning_rate(tried, trial)
+            described = watch.run(trial)
         finally:
             watch.put_back_gradients()
-    return assembler.finish(
-        target_record(target, loss=ending.description, synthetic_loss=ending.synthetic)
-    )
-
-
-@dataclass(frozen=True, slots=True)
-class _Ending:
-    """What is worth knowing of an outcome once its tensors are gone."""
-
-    loss: float | None
-    description: str
-    synthetic: bool
-    terms: int = 0
-
-    @classmethod
-    def of(cls, outcome: Outcome) -> Self:
-        loss = outcome.loss.detach()
-        return cls(
-            loss=float(loss) if loss.numel() == 1 else None,
-            description=outcome.description,
-            synthetic=outcome.synthetic,
-            terms=len(outcome.terms),
-        )
+            target.batches.close()
+    return assembler.finish(described)
 
 
 class _Watch:
@@ -115,15 +89,13 @@ class _Watch:
         tell: Callable[[GradscopeError], None],
     ) -> None:
         self._tell = tell
-        self._earlier: list[SiteMode] = []
-        """The lines of the forwards so far."""
-        self._target = target
         self._named = named
         self._assembler = assembler
         self._definitions = definitions
         self._opaque = opaque
-        self._others: dict[Tensor, Tensor | None] = {}
-        """Leaves outside the model, as a loss's parameters, and the gradients they came with."""
+        self._stepper = Stepper(named, opaque=opaque)
+        self._probe = OptimizerProbe(named.parameters, target.optimizer)
+        self._training = Training(target, named, self._stepper, self._probe, assembler)
         if not NUMBERED:
             assembler.skip("lines and module calls", "this torch does not number its nodes")
         if any(isinstance(module, torch.jit.ScriptModule) for module in named.modules):
@@ -134,85 +106,94 @@ class _Watch:
                 "the model is compiled, and its inside runs out of sight; --eager shows it",
             )
 
-    def run(self, probe_steps: int) -> _Ending:
-        """Make the target's step and the probing ones; return how the first forward ended."""
-        target = self._target
-        random_states = RandomStates.now()
+    def run(self, trial: Trial) -> TargetRecord:
+        """Make all steps, and return the target in words."""
+        training = self._training
         try:
-            capture, ending, measured = self._backward()
+            step = training.judged_step(trial.steps)
         except StepFailedError as failed:
-            return self._end(failed)
+            ending = self._end(failed)
+        else:
+            ending = step.ending
+            self._judge(step, trial.probe_steps)
+        return target_record(
+            training.target, loss=ending.description, synthetic_loss=ending.synthetic
+        )
+
+    def _judge(self, step: WatchedStep, probe_steps: int) -> None:
+        """Examine a step, make the optimizer's part of it, and go on with probing ones."""
+        capture, measured, probe = step.capture, step.measured, self._probe
         examine(
             Scene(
-                target=target,
+                target=self._training.target,
                 named=self._named,
                 assembler=self._assembler,
                 definitions=self._definitions,
                 capture=capture,
                 measured=measured,
                 place=self._assembler.place_of(capture),
-                loss=ending.loss,
-                terms=ending.terms,
+                loss=step.ending.loss,
+                terms=step.ending.terms,
                 opaque=self._opaque,
                 reruns=probe_steps > 0,
-                random_states=random_states,
+                random_states=step.random_states,
             )
         )
-        probe = OptimizerProbe(self._named.parameters, target.optimizer)
         wants_steps = probe.is_users or probe_steps > 0
-        updates = self._step(probe) if wants_steps else None
+        updates = self._step() if wants_steps else None
         self._assembler.add_step(
             "step",
             capture,
             measured,
-            loss=ending.loss,
+            loss=step.ending.loss,
             optimizer=probe.description if probe.is_users else None,
             update_norms=updates if probe.is_users else None,
         )
         capture.close()
         if updates is not None:
-            self._probe(probe, probe_steps)
-        return ending
+            self._go_on(probe_steps)
 
-    def _end(self, failed: StepFailedError) -> _Ending:
-        """Keep what was seen of a step that autograd ended."""
+    def _end(self, failed: StepFailedError) -> Ending:
+        """Keep what was seen of the judged step, which autograd ended."""
+        made = self._training.made
         kind = type(failed.raised).__name__
         reason = failed.what if failed.raised is failed.shown else f"{failed.what} ({kind})"
         self._assembler.add_broken_step(failed.capture, reason=reason)
-        self._note(failed, step=0)
+        self._note(failed, step=made)
         make_none(self._assembler, reason)
-        self._tell(failed.shown)
-        return _Ending(loss=None, description=failed.subject, synthetic=False, terms=0)
+        self._tell(told_after(made, failed.shown) if made else failed.shown)
+        return Ending(loss=None, description=failed.subject, synthetic=False, terms=0)
 
     def _note(self, failed: StepFailedError, *, step: int) -> None:
         capture, assembler = failed.capture, self._assembler
-        diagnosis = Diagnosis(failed, self._earlier)
+        diagnosis = Diagnosis(failed, self._stepper.earlier)
         place = assembler.place_of(capture) if capture.graph.nodes else None
         assembler.note(diagnosis.record(place, assembler.site_of, step=step, named=self._named))
         capture.close()
 
     def put_back_gradients(self) -> None:
         """Give leaves outside the model the gradients that they came with."""
-        for leaf, gradient in self._others.items():
-            leaf.grad = gradient
+        self._stepper.put_back_gradients()
 
-    def _step(self, probe: OptimizerProbe) -> list[float] | None:
+    def _step(self) -> list[float] | None:
         """Make an optimizer step; return the norms of the updates, None where it cannot be made."""
-        reason = probe.obstacle
+        reason = self._probe.obstacle
         if reason is None:
             try:
-                return probe.step()
+                return self._probe.step()
             except UserCodeError as error:
                 reason = _first_line(error)
         self._assembler.skip("update norms and probing steps", reason)
         return None
 
-    def _probe(self, probe: OptimizerProbe, steps: int) -> None:
+    def _go_on(self, steps: int) -> None:
+        """Make probing steps, each of them a backward after another optimizer step."""
+        target, made = self._training.target, self._training.made
         for number in range(1, steps + 1):
             try:
-                capture, ending, measured = self._backward()
+                step = self._stepper.make(target)
             except StepFailedError as failed:
-                self._note(failed, step=number)
+                self._note(failed, step=made + number)
                 self._assembler.skip(f"probing from step {number} on", _first_line(failed))
                 return
             except GradscopeError as error:
@@ -220,48 +201,14 @@ class _Watch:
                 return
             self._assembler.add_step(
                 "probe",
-                capture,
-                measured,
-                loss=ending.loss,
-                optimizer=probe.description,
+                step.capture,
+                step.measured,
+                loss=step.ending.loss,
+                optimizer=self._probe.description,
             )
-            capture.close()
-            if number < steps and self._step(probe) is None:
+            step.capture.close()
+            if number < steps and self._step() is None:
                 return
-
-    def _backward(self) -> tuple[StepCapture, _Ending, Measurements]:
-        for tensor in (*self._named.parameters, *self._others):
-            tensor.grad = None
-        capture = StepCapture(self._named.parameters, opaque=self._opaque)
-        with torch.inference_mode(False), torch.enable_grad():
-            outcome = self._forward(capture)
-            capture.trace(outcome.loss)
-            for leaf in capture.other_leaves():
-                self._others.setdefault(leaf, leaf.grad)
-                leaf.grad = None
-            measured = _measured(capture, outcome)
-        self._earlier.append(capture.sites)
-        return capture, _Ending.of(outcome), measured
-
-    def _forward(self, capture: StepCapture) -> Outcome:
-        try:
-            with nullcontext() if self._opaque else watchable(), capture.forward():
-                return self._target.forward()
-        except GradscopeError as error:
-            raised = autograd_error(error)
-            if raised is None:
-                raise
-            raise StepFailedError(error, raised, capture, subject_of(error)) from raised
-
-
-def _measured(capture: StepCapture, outcome: Outcome) -> Measurements:
-    try:
-        return capture.backward(outcome.loss, outcome.grad_output)
-    except GradscopeError:
-        raise
-    except Exception as error:
-        shown = backward_failed(capture, error)
-        raise StepFailedError(shown, error, capture, outcome.description) from error
 
 
 def _first_line(error: GradscopeError) -> str:

@@ -26,6 +26,7 @@ from gradscope.report.paths import shown_site
 from gradscope.rules.selection import parsed_selectors
 from gradscope.rules.settings import WHOLE_MODEL, NormLimit, Settings
 from gradscope.target.objects import target_from_objects
+from gradscope.target.options import Trial
 
 __all__ = ["UnhealthyGradientsError", "assert_gradients_healthy"]
 
@@ -101,8 +102,9 @@ def assert_gradients_healthy(  # noqa: PLR0913 - as many things can be chosen
         target = target_from_objects(
             model, batch, loss_fn, optimizer=optimizer, grad_output=grad_output, seed=seed
         )
+        trial = Trial(probe_steps=probe_steps)
         report = inspect_target(
-            target, probe_steps=probe_steps, eager=False, command="check", settings=settings
+            target, trial=trial, eager=False, command="check", settings=settings
         )
         _check_loss(report)
     except GradscopeError as error:

@@ -21,7 +21,7 @@ from gradscope.api import inspect_target
 from gradscope.capture.session import StepCapture
 from gradscope.rules.catalogue import RULES
 from gradscope.target.loading import load_target
-from gradscope.target.options import TargetOptions
+from gradscope.target.options import TargetOptions, Trial
 
 ROOT = Path(__file__).parents[1]
 RULE_NAMES = {rule.name.replace("-", "_") for rule in RULES}
@@ -233,7 +233,7 @@ def test_healthy_samples_have_every_gradient_and_no_extreme_one(name):
 def test_sample_is_a_complete_target(path):
     """Nothing is made up, left out or in need of an option."""
     target = load_target(str(path), TargetOptions(allow_synthetic_loss=False))
-    report = inspect_target(target, probe_steps=1, eager=False, command="inspect")
+    report = inspect_target(target, trial=Trial(probe_steps=1), eager=False, command="inspect")
     assert report.target.loss == "loss_fn(output, target)"
     assert report.target.synthetic_loss is False
     assert target.notes == ()

@@ -38,7 +38,7 @@ class Diagnosis:
             the cause.
     """
 
-    def __init__(self, failed: StepFailedError, earlier: list[SiteMode]) -> None:
+    def __init__(self, failed: StepFailedError, earlier: Iterable[SiteMode]) -> None:
         self._failed, self._capture, self._raised = failed, failed.capture, failed.raised
         self._earlier = earlier
         self._graph = failed.capture.graph
@@ -58,7 +58,7 @@ class Diagnosis:
         Args:
             place: Where the records of the graph are; None where there is no graph.
             site_of: Returns the index of a line's record.
-            step: 0 for the target's own, else the number of the probing one.
+            step: How many optimizer steps had been made before it.
             named: The model's parameters and modules.
         """
         node, is_ours = self._node, isinstance(self._raised, UnusableLossError)

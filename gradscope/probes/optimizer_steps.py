@@ -4,7 +4,6 @@ They tell a model that is sick from one that only looks so before its first step
 that explodes does so still, whether a branch that was initialised to zero opens.
 """
 
-import inspect
 from functools import cached_property
 
 import torch
@@ -12,9 +11,7 @@ from torch import Tensor, nn
 
 from gradscope.capture.statistics import norms
 from gradscope.errors import UserCodeError
-
-DEFAULT_LEARNING_RATE = 1e-3
-"""Of the Adam that makes the steps where the target has no optimizer."""
+from gradscope.target.trial_optimizer import DEFAULT_LEARNING_RATE, closure_obstacle
 
 
 class OptimizerProbe:
@@ -46,9 +43,9 @@ class OptimizerProbe:
     def obstacle(self) -> str | None:
         """Why a step cannot be made from the gradients that are there, if it cannot."""
         for optimizer in self._optimizers:
-            closure = inspect.signature(type(optimizer).step).parameters.get("closure")
-            if closure is not None and closure.default is inspect.Parameter.empty:
-                return f"{type(optimizer).__name__} makes its steps with a closure"
+            obstacle = closure_obstacle(type(optimizer))
+            if obstacle is not None:
+                return obstacle
         return None if self._optimizers else "no parameter that Adam takes has a gradient"
 
     def step(self) -> list[float]:
@@ -58,6 +55,15 @@ class OptimizerProbe:
             UserCodeError: The optimizer raised.
         """
         before = [parameter.detach().clone() for parameter in self._parameters]
+        self.move()
+        return norms([_change(p, old) for p, old in zip(self._parameters, before, strict=True)])
+
+    def move(self) -> None:
+        """Make one step.
+
+        Raises:
+            UserCodeError: The optimizer raised.
+        """
         for optimizer in self._optimizers:
             try:
                 optimizer.step()
@@ -65,7 +71,6 @@ class OptimizerProbe:
                 raise UserCodeError(
                     f"{type(optimizer).__name__}.step raised an exception"
                 ) from error
-        return norms([_change(p, old) for p, old in zip(self._parameters, before, strict=True)])
 
 
 def _adam(parameters: list[nn.Parameter]) -> list[torch.optim.Optimizer]:

@@ -19,8 +19,9 @@ requires grad and belongs to no parameter of the model."""
 CutKind = Literal["detach", "no-grad", "read", "non-differentiable"]
 """How a gradient was cut off. `read`: the numbers were taken out of torch."""
 
-StepKind = Literal["step", "probe"]
-"""`probe` steps were made by gradscope on a snapshot that was put back afterwards."""
+StepKind = Literal["training", "step", "probe"]
+"""`training` steps led to the first `step`, which is judged; `probe` steps went on from there. Both
+were made by gradscope on a snapshot that was put back afterwards."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -254,7 +255,8 @@ class StepRecord:
     index: int
     kind: StepKind
     graph: int | None
-    """The graph of this step's nodes; steps whose graphs are alike share one."""
+    """The graph of this step's nodes; steps whose graphs are alike share one. None of a training
+    step, and where there is none."""
     loss: float | None
     """None where backward started from a non-scalar."""
     optimizer: str | None

@@ -11,6 +11,7 @@ from gradscope.inspection import record
 from gradscope.recording.evidence.examination import ExaminationRecord
 from gradscope.recording.evidence.horizon import HorizonRecord
 from gradscope.target.objects import target_from_objects
+from gradscope.target.options import Trial
 
 STEPS = 12
 
@@ -30,7 +31,7 @@ def recording_of(model, batch, *, steps=1):
     target = target_from_objects(
         model, batch, functional.mse_loss, optimizer=None, grad_output=None
     )
-    return record(target, probe_steps=steps, eager=False, command="inspect")
+    return record(target, trial=Trial(probe_steps=steps), eager=False, command="inspect")
 
 
 def horizons(layer, read, x):

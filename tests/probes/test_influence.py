@@ -8,6 +8,7 @@ from gradscope.inspection import record
 from gradscope.recording.evidence.examination import ExaminationRecord
 from gradscope.recording.evidence.influence import InfluenceRecord
 from gradscope.target.objects import target_from_objects
+from gradscope.target.options import Trial
 
 X = torch.randn(8, 4, generator=torch.Generator().manual_seed(1))
 
@@ -33,7 +34,7 @@ _GENERATOR = torch.Generator().manual_seed(0)
 
 def seen(model, probe_steps=1):
     target = target_from_objects(model, X, None, optimizer=None, grad_output=None)
-    recording = record(target, probe_steps=probe_steps, eager=False, command="inspect")
+    recording = record(target, trial=Trial(probe_steps=probe_steps), eager=False, command="inspect")
     (obstacle,) = [
         one.obstacle for one in recording.evidence_of(ExaminationRecord) if one.name == "influence"
     ]

@@ -8,11 +8,16 @@ from gradscope.api import inspect_target
 from gradscope.capture.definitions import watch_definitions
 from gradscope.rules.settings import DEFAULT_SETTINGS, Settings
 from gradscope.target.loading import load_target
-from gradscope.target.options import TargetOptions
+from gradscope.target.options import TargetOptions, Trial
 
 
 def report_of_file(
-    path: Path, *, probe_steps: int = 3, settings: Settings = DEFAULT_SETTINGS, **chosen: object
+    path: Path,
+    *,
+    probe_steps: int = 3,
+    trial: Trial | None = None,
+    settings: Settings = DEFAULT_SETTINGS,
+    **chosen: object,
 ):
     """Inspect a file as the command does, and forget its module again."""
     before = set(sys.modules)
@@ -21,7 +26,7 @@ def report_of_file(
             target = load_target(str(path), TargetOptions(**chosen))
         return inspect_target(
             target,
-            probe_steps=probe_steps,
+            trial=trial or Trial(probe_steps=probe_steps),
             eager=False,
             command="inspect",
             definitions=definitions,

@@ -18,6 +18,7 @@ from gradscope.rules.rule import Rule
 from gradscope.rules.selection import parsed_selectors, rules_named
 from gradscope.rules.settings import Settings
 from gradscope.target.objects import target_from_objects
+from gradscope.target.options import Trial
 
 PLANNED: dict[str, list[dict[str, object]]] = {}
 """By code: what the rules below find, as arguments of `Rule.finding`."""
@@ -95,7 +96,7 @@ def recording():
     torch.manual_seed(0)
     net = nn.Sequential(nn.Linear(3, 4), nn.Tanh(), nn.Linear(4, 1))
     target = target_from_objects(net, (torch.randn(5, 3), torch.randn(5, 1)), "mse")
-    return record(target, probe_steps=0, eager=False, command="inspect")
+    return record(target, trial=Trial(probe_steps=0), eager=False, command="inspect")
 
 
 def plan(**findings: list[dict[str, object]]) -> None:

@@ -32,7 +32,8 @@ class AutogradErrorRecord:
     table: ClassVar[str] = "autograd_error"
     kind: ErrorKind
     step: int
-    """0 for the target's own step, else the number of the probing one."""
+    """Index of the step that it ended, which as a probing one may not be in the recording: as many
+    optimizer steps had been made."""
     exception: str
     """Its class; empty where backward was not called because it would have raised one."""
     message: str

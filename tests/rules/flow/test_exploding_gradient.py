@@ -13,6 +13,7 @@ from gradscope.rules.case import Case
 from gradscope.rules.flow.exploding_gradient import ExplodingGradient
 from gradscope.rules.flow.spine import Spines
 from gradscope.target.objects import target_from_objects
+from gradscope.target.options import Trial
 from tests.rules.inspecting import only
 
 CLASSES = torch.arange(16) % 4
@@ -20,7 +21,7 @@ CLASSES = torch.arange(16) % 4
 
 def recording_of(model, batch, loss=functional.cross_entropy, *, optimizer=None, steps=1):
     target = target_from_objects(model, batch, loss, optimizer=optimizer, grad_output=None)
-    return record(target, probe_steps=steps, eager=False, command="inspect")
+    return record(target, trial=Trial(probe_steps=steps), eager=False, command="inspect")
 
 
 def found_in(recording):

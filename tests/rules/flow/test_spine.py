@@ -17,11 +17,12 @@ from gradscope.rules.flow.dominators import Dominators
 from gradscope.rules.flow.spine import Spines
 from gradscope.rules.flow.trend import Point, Trend, jump, running_medians
 from gradscope.target.objects import target_from_objects
+from gradscope.target.options import Trial
 
 
 def recording_of(model, batch, loss, *, steps=0):
     target = target_from_objects(model, batch, loss, optimizer=None, grad_output=None)
-    return record(target, probe_steps=steps, eager=False, command="inspect")
+    return record(target, trial=Trial(probe_steps=steps), eager=False, command="inspect")
 
 
 def node(index, depth, operation="AddBackward0"):

@@ -9,6 +9,7 @@ from gradscope.inspection import record
 from gradscope.rules.case import Case
 from gradscope.rules.reach.unused_parameter import UnusedParameter
 from gradscope.target.objects import target_from_objects
+from gradscope.target.options import Trial
 from tests.rules.inspecting import marked_lines, only
 
 X, CLASSES = torch.randn(16, 8, generator=torch.Generator().manual_seed(1)), torch.arange(16) % 4
@@ -94,7 +95,7 @@ def test_layer_that_is_only_sometimes_left_out_is_no_finding():
     target = target_from_objects(
         Dropping(), (X, CLASSES), functional.cross_entropy, optimizer=None, grad_output=None
     )
-    seen = record(target, probe_steps=2, eager=False, command="inspect")
+    seen = record(target, trial=Trial(probe_steps=2), eager=False, command="inspect")
     first = {stat.reach for stat in seen.parameter_stats if stat.step == 0}
     assert first == {"gradient", "none"}
     assert list(UnusedParameter().check(Case(seen))) == []

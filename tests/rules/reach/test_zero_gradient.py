@@ -11,6 +11,7 @@ from gradscope.inspection import record
 from gradscope.rules.case import Case
 from gradscope.rules.reach.zero_gradient import ZeroGradient
 from gradscope.target.objects import target_from_objects
+from gradscope.target.options import Trial
 from tests.rules.inspecting import marked_lines, only
 
 X, CLASSES = torch.randn(16, 8, generator=torch.Generator().manual_seed(1)), torch.arange(16) % 4
@@ -270,7 +271,7 @@ def half_stuck():
     target = target_from_objects(
         model, (X, CLASSES), functional.cross_entropy, optimizer=None, grad_output=None
     )
-    return record(target, probe_steps=1, eager=False, command="inspect")
+    return record(target, trial=Trial(probe_steps=1), eager=False, command="inspect")
 
 
 def with_share(recording, share):

@@ -1,0 +1,136 @@
+"""One forward and backward of a target under watch."""
+
+import math
+from collections import deque
+from contextlib import nullcontext
+from dataclasses import dataclass
+from typing import Self
+
+import torch
+from torch import Tensor
+
+from gradscope.capture.compiled import watchable
+from gradscope.capture.errors import (
+    StepFailedError,
+    autograd_error,
+    backward_failed,
+    subject_of,
+)
+from gradscope.capture.naming import NamedModel
+from gradscope.capture.session import Measurements, StepCapture
+from gradscope.capture.sites import SiteMode
+from gradscope.errors import GradscopeError
+from gradscope.probes.snapshot import RandomStates
+from gradscope.target.target import Outcome, Target
+
+_REMEMBERED = 8
+"""So many forwards can be asked for the lines of what a later one keeps of them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ending:
+    """What is worth knowing of an outcome once its tensors are gone."""
+
+    loss: float | None
+    description: str
+    synthetic: bool
+    terms: int = 0
+
+    @classmethod
+    def of(cls, outcome: Outcome) -> Self:
+        """Return it."""
+        loss = outcome.loss.detach()
+        return cls(
+            loss=float(loss) if loss.numel() == 1 else None,
+            description=outcome.description,
+            synthetic=outcome.synthetic,
+            terms=len(outcome.terms),
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WatchedStep:
+    """A forward and backward that were watched; the gradients are in the parameters."""
+
+    capture: StepCapture
+    ending: Ending
+    measured: Measurements
+    random_states: RandomStates
+    """Those that the forward began with."""
+
+    def trouble(self, named: NamedModel) -> str | None:
+        """Return what is not finite of what the optimizer would go by, None where all is."""
+        loss = self.ending.loss
+        if loss is not None and not math.isfinite(loss):
+            return f"the loss is {'NaN' if math.isnan(loss) else 'infinite'}"
+        gradients = (self.measured.parameter(place) for place in range(len(named.parameters)))
+        broken = sum(bool(gradient and gradient.nonfinite) for gradient in gradients)
+        return f"the gradients of {broken} parameters are not finite" if broken else None
+
+
+class Stepper:
+    """Makes watched steps of a target, each from gradients of None.
+
+    Args:
+        named: The parameters and modules of the target's model.
+        opaque: Whether compiled code runs, which must not meet modes or hooks.
+    """
+
+    def __init__(self, named: NamedModel, *, opaque: bool) -> None:
+        self._named = named
+        self._opaque = opaque
+        self._others: dict[Tensor, Tensor | None] = {}
+        """Leaves outside the model, as a loss's parameters, and the gradients they came with."""
+        self.earlier: deque[SiteMode] = deque(maxlen=_REMEMBERED)
+        """The lines of the forwards so far, as far as they are remembered."""
+
+    def make(self, target: Target) -> WatchedStep:
+        """Make one step.
+
+        Raises:
+            StepFailedError: Autograd ended it.
+            GradscopeError: There is no way to a loss, or the user's code raised.
+        """
+        for tensor in (*self._named.parameters, *self._others):
+            tensor.grad = None
+        random_states = RandomStates.now()
+        capture = StepCapture(self._named.parameters, opaque=self._opaque)
+        with torch.inference_mode(False), torch.enable_grad():
+            outcome = self._forward(target, capture)
+            capture.trace(outcome.loss)
+            for leaf in capture.other_leaves():
+                self._others.setdefault(leaf, leaf.grad)
+                leaf.grad = None
+            measured = _measured(capture, outcome)
+        self.earlier.append(capture.sites)
+        return WatchedStep(
+            capture=capture,
+            ending=Ending.of(outcome),
+            measured=measured,
+            random_states=random_states,
+        )
+
+    def put_back_gradients(self) -> None:
+        """Give leaves outside the model the gradients that they came with."""
+        for leaf, gradient in self._others.items():
+            leaf.grad = gradient
+
+    def _forward(self, target: Target, capture: StepCapture) -> Outcome:
+        try:
+            with nullcontext() if self._opaque else watchable(), capture.forward():
+                return target.forward()
+        except GradscopeError as error:
+            raised = autograd_error(error)
+            if raised is None:
+                raise
+            raise StepFailedError(error, raised, capture, subject_of(error)) from raised
+
+
+def _measured(capture: StepCapture, outcome: Outcome) -> Measurements:
+    try:
+        return capture.backward(outcome.loss, outcome.grad_output)
+    except GradscopeError:
+        raise
+    except Exception as error:
+        shown = backward_failed(capture, error)
+        raise StepFailedError(shown, error, capture, outcome.description) from error

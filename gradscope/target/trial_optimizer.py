@@ -1,0 +1,122 @@
+"""The optimizer that `--optimizer` and `--lr` ask for."""
+
+import inspect
+import math
+from dataclasses import replace
+
+import torch
+
+from gradscope.errors import GradscopeError
+from gradscope.target.options import Trial
+from gradscope.target.target import Target
+from gradscope.target.user_code import did_you_mean
+
+DEFAULT_LEARNING_RATE = 1e-3
+"""Of the Adam that is taken where there is no optimizer, and of classes that have no default."""
+
+
+def with_trial_optimizer(target: Target, trial: Trial) -> Target:
+    """Return the target with the optimizer that the trial asks for.
+
+    The target's own one is kept where a learning rate alone is asked for: see `set_learning_rate`.
+    A target without one gets an Adam then.
+
+    Raises:
+        GradscopeError: There is no such optimizer, or it does not take this model or this rate.
+    """
+    lr = trial.lr
+    if lr is not None and not (math.isfinite(lr) and lr >= 0):
+        raise GradscopeError(f"--lr {lr:g} is no learning rate", help="for example: --lr 1e-3")
+    name = trial.optimizer
+    if name is None and lr is not None and target.optimizer is None:
+        name = "Adam"
+    if name is not None:
+        return replace(target, optimizer=named_optimizer(name, target, lr))
+    return target
+
+
+def set_learning_rate(target: Target, trial: Trial) -> None:
+    """Write the learning rate that the trial asks for into every group of the optimizer.
+
+    Raises:
+        GradscopeError: The optimizer has none.
+    """
+    if trial.lr is None or target.optimizer is None:
+        return
+    for group in target.optimizer.param_groups:
+        if "lr" not in group:
+            raise GradscopeError(
+                f"--lr {trial.lr:g}: {type(target.optimizer).__name__} has no learning rate",
+                help="--optimizer adamw takes one",
+            )
+        rate = group["lr"]
+        is_tensor = isinstance(rate, torch.Tensor)
+        group["lr"] = torch.full_like(rate, trial.lr) if is_tensor else trial.lr
+
+
+def named_optimizer(name: str, target: Target, lr: float | None) -> torch.optim.Optimizer | None:
+    """Return an optimizer of all parameters that require grad, None where none does.
+
+    Args:
+        name: Of a class in `torch.optim`, in any case.
+        target: Whose model it trains.
+        lr: None is the class's own default, else `DEFAULT_LEARNING_RATE`.
+
+    Raises:
+        GradscopeError: There is no such class, or it refuses the parameters.
+    """
+    kind = _class_named(name)
+    parameters = [parameter for parameter in target.model.parameters() if parameter.requires_grad]
+    if not parameters:
+        return None
+    has_default = inspect.signature(kind).parameters["lr"].default is not inspect.Parameter.empty
+    if lr is None and not has_default:
+        lr = DEFAULT_LEARNING_RATE
+    try:
+        return kind(parameters, **({} if lr is None else {"lr": lr}))  # type: ignore[arg-type]
+    except (ValueError, TypeError, RuntimeError) as error:
+        raise GradscopeError(
+            f"--optimizer {kind.__name__} does not take the parameters of "
+            f"{type(target.model).__name__}",
+            cause=str(error),
+        ) from None
+
+
+def closure_obstacle(kind: type[torch.optim.Optimizer]) -> str | None:
+    """Return why gradscope cannot make the steps of a class, None where it can."""
+    closure = inspect.signature(kind.step).parameters.get("closure")
+    if closure is not None and closure.default is inspect.Parameter.empty:
+        return f"{kind.__name__} makes its steps with a closure"
+    return None
+
+
+def _class_named(name: str) -> type[torch.optim.Optimizer]:
+    kinds = _classes()
+    wanted = name.rpartition(".")[2].lower()
+    if wanted not in kinds:
+        known = sorted(kind.__name__ for kind in kinds.values())
+        raise GradscopeError(
+            f"unknown --optimizer {name!r}",
+            cause=f"torch.optim has {', '.join(known)}",
+            help=_suggestion(wanted, kinds),
+        )
+    obstacle = closure_obstacle(kinds[wanted])
+    if obstacle is not None:
+        raise GradscopeError(
+            f"cannot use --optimizer {name}", cause=obstacle, help="for example: --optimizer adamw"
+        )
+    return kinds[wanted]
+
+
+def _classes() -> dict[str, type[torch.optim.Optimizer]]:
+    """Return the optimizers of this torch by their names in lower case."""
+    found = {}
+    for name, value in vars(torch.optim).items():
+        is_one = isinstance(value, type) and issubclass(value, torch.optim.Optimizer)
+        if is_one and value is not torch.optim.Optimizer:
+            found[name.lower()] = value
+    return found
+
+
+def _suggestion(name: str, kinds: dict[str, type[torch.optim.Optimizer]]) -> str | None:
+    return did_you_mean(name.replace("_", "").replace("-", ""), kinds)
