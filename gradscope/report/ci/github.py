@@ -1,0 +1,124 @@
+"""A check as workflow commands of GitHub Actions, which become annotations."""
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+
+from gradscope.gate.results import CheckResult
+from gradscope.recording.finding import Severity
+from gradscope.report.ci.reported import (
+    ReportedFinding,
+    every_reported,
+    failures_of,
+    stale_text,
+)
+from gradscope.report.figures import counted
+from gradscope.report.finding_words import SEVERITIES
+
+_SHOWN = 10
+"""Annotations of each level that GitHub shows of a step."""
+_LONGEST = 4000
+"""Characters of a message: GitHub stores 64 KB of it and shows less."""
+_PLACES_SHOWN = 12
+_RELATED_SHOWN = 4
+_COMMANDS: dict[Severity, str] = {"error": "error", "warning": "warning", "note": "notice"}
+
+
+def render_github(result: CheckResult) -> str:
+    """Return a command a line, the worst first; without findings nothing.
+
+    Of each level there are no more than GitHub shows: the last one sums up the others. Known
+    findings are left out.
+    """
+    found = [one for one in every_reported(result) if not one.item.is_known]
+    lines: list[str] = []
+    for level in SEVERITIES:
+        of_level = [one for one in found if one.severity == level]
+        lines += _annotations(level, list(_announced(result, level)), of_level)
+    return "\n".join(lines)
+
+
+def _announced(result: CheckResult, level: Severity) -> Iterator[str]:
+    """Yield the messages of a level that concern no line."""
+    if level == "error":
+        for target in result.targets:
+            for failure in failures_of(target):
+                yield "\n".join([failure.statement, *failure.details])
+    if result.stale and level == ("error" if result.stale_fails else "note"):
+        yield "\n".join(stale_text(result))
+
+
+def _annotations(
+    level: Severity, announced: Sequence[str], found: Sequence[ReportedFinding]
+) -> Iterator[str]:
+    more = len(announced) + len(found) > _SHOWN
+    room = _SHOWN - 1 if more else _SHOWN
+    for message in announced[:room]:
+        yield command(level, message, title="gradscope")
+    shown, rest = _divided(found, room - len(announced[:room]))
+    for one in shown:
+        yield _annotation(one)
+    if more:
+        count = len(announced[room:]) + len(rest)
+        lines = [f"and {counted(count, f'more {level}')}, in the log and the summary of this step"]
+        yield command(level, "\n".join([*lines, *_by_rule(rest)]), title="gradscope")
+
+
+def _divided(
+    found: Sequence[ReportedFinding], room: int
+) -> tuple[list[ReportedFinding], list[ReportedFinding]]:
+    """Return as many findings as there is room for, and the others; both rule by rule.
+
+    Every rule shows its first finding before any shows its second.
+    """
+    seen = Counter[str]()
+    turns = []
+    for place, one in enumerate(found):
+        turns.append((seen[one.rule], place))
+        seen[one.rule] += 1
+    rules = list(seen)
+    shown = {place for _, place in sorted(turns)[:room]}
+    places = sorted(range(len(found)), key=lambda place: rules.index(found[place].rule))
+    return (
+        [found[place] for place in places if place in shown],
+        [found[place] for place in places if place not in shown],
+    )
+
+
+def _by_rule(found: Sequence[ReportedFinding]) -> Iterator[str]:
+    """Yield `GS201 gradient-cut (3): model.py:12, model.py:40`."""
+    for rule, count in Counter(one.rule for one in found).items():
+        spots = list(dict.fromkeys(one.spot for one in found if one.rule == rule))
+        more = ", …" if len(spots) > _PLACES_SHOWN else ""
+        yield f"{rule} ({count:,}): {', '.join(spots[:_PLACES_SHOWN])}{more}"
+
+
+def _annotation(one: ReportedFinding) -> str:
+    where = one.placement
+    lines = [
+        one.statement,
+        *([where.remark] if where.remark else []),
+        *one.details,
+        *(f"{near.place.text}: {near.message}" for near in where.related[:_RELATED_SHOWN]),
+        f"help: {one.help}",
+    ]
+    is_shown = where.place.in_repository and not where.is_stand_in
+    place = {"file": where.place.path, "line": str(where.place.line)} if is_shown else {}
+    return command(one.severity, "\n".join(lines), **place, title=f"gradscope ({one.rule})")
+
+
+def command(level: Severity, message: str, **properties: str) -> str:
+    """Return a workflow command that makes an annotation."""
+    given = ",".join(f"{key}={escaped_property(value)}" for key, value in properties.items())
+    if len(message) > _LONGEST:
+        message = f"{message[:_LONGEST]}…"
+    return f"::{_COMMANDS[level]} {given}::{escaped_message(message)}"
+
+
+def escaped_message(text: str) -> str:
+    """Return a text as the message of a command, which ends with the line."""
+    return text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
+
+
+def escaped_property(text: str) -> str:
+    """Return a text as the value of a command's property."""
+    return escaped_message(text).replace(":", "%3A").replace(",", "%2C")

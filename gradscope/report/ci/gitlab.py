@@ -1,0 +1,73 @@
+"""A check as a code quality report of GitLab."""
+
+import json
+import math
+
+from gradscope.gate.results import CheckResult
+from gradscope.recording.finding import Finding, Severity
+from gradscope.report.ci.places import Place, target_place, unrecorded_place
+from gradscope.report.ci.reported import (
+    ReportedFailure,
+    ReportedFinding,
+    every_reported,
+    failures_of,
+)
+
+_LONGEST = 2000
+_SEVERITIES: dict[Severity, str] = {"error": "major", "warning": "minor", "note": "info"}
+
+_Issue = dict[str, object]
+
+
+def render_gitlab(result: CheckResult) -> str:
+    """Return a JSON array: what could not be judged, then the findings, the worst first.
+
+    Known findings are left out.
+    """
+    failures = (one for target in result.targets for one in failures_of(target))
+    issues = [
+        *(_failure(failure) for failure in failures),
+        *(_finding(one) for one in every_reported(result) if not one.item.is_known),
+    ]
+    return json.dumps(issues, indent=1)
+
+
+def _finding(one: ReportedFinding) -> _Issue:
+    notes = "; ".join([text for text in (one.placement.remark, *one.details) if text])
+    return _issue(
+        name=one.rule,
+        description=f"{one.statement}{f' ({notes})' if notes else ''}. Help: {one.help}",
+        identity=one.identity,
+        severity="critical" if is_nonfinite(one.item.finding) else _SEVERITIES[one.severity],
+        place=one.placement.place,
+    )
+
+
+def _failure(failure: ReportedFailure) -> _Issue:
+    runs = failure.target.runs
+    return _issue(
+        name="gradscope",
+        description="; ".join(map(str.strip, [failure.statement, *failure.details])),
+        identity=failure.identity,
+        severity="blocker",
+        place=target_place(runs[0].recording) if runs else unrecorded_place(failure.target.name),
+    )
+
+
+def _issue(*, name: str, description: str, identity: str, severity: str, place: Place) -> _Issue:
+    text = f"{name.partition(' ')[0]}: {description}"
+    return {
+        "description": text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…",
+        "check_name": name,
+        "fingerprint": identity,
+        "severity": severity,
+        "location": {"path": place.path, "lines": {"begin": place.line}},
+    }
+
+
+def is_nonfinite(finding: Finding) -> bool:
+    """Return whether a finding is an error about NaN or infinities: training is lost with them."""
+    is_measured = any(
+        isinstance(value, float) and not math.isfinite(value) for _, value in finding.evidence
+    )
+    return finding.severity == "error" and (is_measured or finding.name.startswith("non-finite"))

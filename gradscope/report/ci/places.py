@@ -1,0 +1,183 @@
+"""Where CI shows a finding: a line of a file that lies in the repository."""
+
+import ntpath
+import posixpath
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import PurePosixPath, PureWindowsPath
+
+from gradscope.recording.finding import Finding
+from gradscope.recording.records import ModuleRecord, Recording, Site, TargetRecord
+from gradscope.report.names import printable
+
+_INSTALLED = frozenset({"site-packages", "dist-packages"})
+_ON_WINDOWS = re.compile(r"[A-Za-z]:[\\/]|\\\\")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """A line that CI can show, or the next best."""
+
+    path: str
+    """Relative to the repository, with forward slashes; a bare name where it lies outside. UTF-8
+    can encode it."""
+    line: int
+    """Counted from 1."""
+    in_repository: bool = True
+
+    @property
+    def text(self) -> str:
+        """`file:line`."""
+        return printable(f"{self.path}:{self.line}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RelatedPlace:
+    """Another line that takes part in a cause."""
+
+    place: Place
+    message: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Placement:
+    """Where a finding is shown."""
+
+    place: Place
+    cause: Place | None
+    """Where it really is; None where that is not known."""
+    remark: str
+    """Why it is not the line that causes it; empty where it is. Printable, as `related`'s texts."""
+    is_stand_in: bool
+    """Whether nothing of the finding lies there: it is but the target's file."""
+    related: tuple[RelatedPlace, ...]
+    """Other lines, those outside of the repository too."""
+
+
+def placement(finding: Finding, recording: Recording) -> Placement:
+    """Return where to show a finding.
+
+    A line of the repository that takes part in the cause is better than one of an installed
+    package, which CI has no file of.
+    """
+    target, site = recording.target, finding.location
+    cause = None if site is None else place_of(site.file, site.line, target)
+    related = tuple(
+        RelatedPlace(place=place_of(one.file, one.line, target), message=printable(one.message))
+        for one in finding.related
+    )
+    if cause is not None and cause.in_repository:
+        return Placement(place=cause, cause=cause, remark="", is_stand_in=False, related=related)
+    remark = "the line that causes it is not known"
+    if cause is not None:
+        remark = f"the cause is {cause.text}, outside of the repository"
+    for near in (*related, *_definitions(finding, recording)):
+        if near.place.in_repository:
+            others = tuple(one for one in related if one is not near)
+            remark = f"{remark}; here: {near.message}"
+            return Placement(
+                place=near.place, cause=cause, remark=remark, is_stand_in=False, related=others
+            )
+    stand_in = target_place(recording)
+    if not stand_in.in_repository and cause is not None:
+        stand_in = cause
+    return Placement(place=stand_in, cause=cause, remark=remark, is_stand_in=True, related=related)
+
+
+def place_of(file: str, line: int, target: TargetRecord) -> Place:
+    """Return a line of a file, relative to the target's repository."""
+    within = path_within(file, target.repository)
+    return Place(
+        path=_encodable(_outside_name(file) if within is None else within),
+        line=max(1, line),
+        in_repository=within is not None,
+    )
+
+
+def path_within(file: str, repository: str) -> str | None:
+    """Return the path of a file in the repository; None where it is no part of it.
+
+    What an environment inside of the repository has installed is none.
+    """
+    # The recording may come from a machine of another kind than the one that renders it.
+    of_windows = _ON_WINDOWS.match(repository)
+    normal, kind = (
+        (ntpath.normpath, PureWindowsPath) if of_windows else (posixpath.normpath, PurePosixPath)
+    )
+    path, base = kind(normal(file)), kind(normal(repository))
+    if not base.is_absolute() or not path.is_relative_to(base):
+        return None
+    within = path.relative_to(base)
+    is_foreign = _INSTALLED.intersection(within.parts) or not within.parts
+    return None if is_foreign else within.as_posix()
+
+
+def _encodable(path: str) -> str:
+    """Return a path without the lone surrogates by which Python spells bytes that are no UTF-8."""
+    return path.encode(errors="replace").decode()
+
+
+def _outside_name(file: str) -> str:
+    """Return the name of a file without the folders of this machine: `torch/nn/functional.py`."""
+    parts = file.replace("\\", "/").split("/")
+    installed = [place for place, part in enumerate(parts) if part in _INSTALLED]
+    return "/".join(parts[installed[-1] + 1 :]) if installed else parts[-1]
+
+
+def _definitions(finding: Finding, recording: Recording) -> Iterator[RelatedPlace]:
+    """Yield the lines that made the modules concerned, from the inside out."""
+    by_path = {module.path: module for module in recording.modules}
+    module: ModuleRecord | None = by_path.get(next(iter(finding.modules), ""))
+    while module is not None:
+        if module.site is not None:
+            site = recording.sites[module.site]
+            message = printable(f"{module.path or module.class_name} is made")
+            place = place_of(site.file, site.line, recording.target)
+            yield RelatedPlace(place=place, message=message)
+        module = None if module.parent is None else recording.modules[module.parent]
+
+
+def target_place(recording: Recording) -> Place:
+    """Return the first line of the target's file, else of the first known one in the repository."""
+    named = named_file(recording.target, recording.sites)
+    if named is not None:
+        return Place(path=_encodable(named), line=1)
+    for site in recording.sites:
+        place = place_of(site.file, 1, recording.target)
+        if place.in_repository:
+            return place
+    name = _encodable(_outside_name(bare_name(recording.target.name)))
+    return Place(path=name or "unknown", line=1, in_repository=False)
+
+
+def named_file(target: TargetRecord, sites: tuple[Site, ...]) -> str | None:
+    """Return the path in the repository of the file that a target's name means."""
+    name = bare_name(target.name).replace("\\", "/")
+    if name.endswith(".py"):
+        root = target.root.replace("\\", "/")
+        return path_within(posixpath.normpath(posixpath.join(root, name)), target.repository)
+    module = name.replace(".", "/")
+    for site in sites:
+        path = path_within(site.file, target.repository)
+        if path is not None and f"/{path}".endswith((f"/{module}.py", f"/{module}/__init__.py")):
+            return path
+    return None
+
+
+def bare_name(target: str) -> str:
+    """Return the name of a target without the expression: `model.py` of `model.py:Net(8)`."""
+    file, is_file, _ = target.partition(".py:")
+    if is_file:
+        return f"{file}.py"
+    module, _, expression = target.rpartition(":")
+    is_drive = len(module) < 2 or expression.startswith(("/", "\\"))
+    return target if is_drive else module
+
+
+def unrecorded_place(target: str) -> Place:
+    """Return the first line of the file that a target names, of which nothing was recorded."""
+    name = bare_name(target).replace("\\", "/")
+    is_outside = name.startswith(("/", "..")) or _ON_WINDOWS.match(name)
+    path = _outside_name(name) if is_outside else posixpath.normpath(name)
+    return Place(path=_encodable(path), line=1, in_repository=False)

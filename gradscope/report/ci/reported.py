@@ -1,0 +1,203 @@
+"""What CI formats say of findings and failures: one list for all of them."""
+
+import hashlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from gradscope.errors import ExitCode
+from gradscope.gate.decision import exit_code, fails
+from gradscope.gate.results import CheckedFinding, CheckResult, Failure, TargetResult
+from gradscope.recording.finding import Severity
+from gradscope.recording.records import Recording
+from gradscope.report.ci.places import Placement, placement
+from gradscope.report.figures import counted
+from gradscope.report.finding_words import SEVERITIES, concerned_text, consequence_text
+from gradscope.report.names import printable
+from gradscope.rules.fingerprint import unique_fingerprints
+
+_FAILURE_LINES = 40
+_STALE_SHOWN = 20
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReportedFinding:
+    """A finding of a check, with all that a format says of it; texts are printable."""
+
+    target: TargetResult
+    item: CheckedFinding
+    placement: Placement
+    identity: str
+    """Unique in the check, and the same from check to check; 32 hexadecimal digits."""
+    statement: str
+    """What is wrong, with the parameters concerned."""
+    details: tuple[str, ...]
+    """A line each: under which seeds it is seen, what it explains."""
+    help: str
+
+    @property
+    def recording(self) -> Recording:
+        """The run in which the finding is worst."""
+        return self.target.runs[self.item.run].recording
+
+    @property
+    def severity(self) -> Severity:
+        """Its level."""
+        return self.item.finding.severity
+
+    @property
+    def rule(self) -> str:
+        """The rule's code and name: `GS201 gradient-cut`."""
+        return f"{self.item.finding.rule} {self.item.finding.name}"
+
+    @property
+    def spot(self) -> str:
+        """Where it is shown, as `file:line`."""
+        return self.placement.place.text
+
+
+def reported(target: TargetResult, *, several: bool) -> tuple[ReportedFinding, ...]:
+    """Return the findings of a target, known ones included, in their order.
+
+    Args:
+        target: Whose findings.
+        several: Whether it is one target of several, so that each finding has to say its name.
+    """
+    fingerprints = unique_fingerprints([item.finding for item in target.findings])
+    return tuple(
+        _reported(target, item, fingerprint, several)
+        for item, fingerprint in zip(target.findings, fingerprints, strict=True)
+    )
+
+
+def every_reported(result: CheckResult) -> tuple[ReportedFinding, ...]:
+    """Return the findings of all targets, the worst first."""
+    several = len(result.targets) > 1
+    found = [one for target in result.targets for one in reported(target, several=several)]
+    return tuple(sorted(found, key=lambda one: SEVERITIES.index(one.severity)))
+
+
+def _reported(
+    target: TargetResult, item: CheckedFinding, fingerprint: str, several: bool
+) -> ReportedFinding:
+    finding, recording = item.finding, target.runs[item.run].recording
+    place = placement(finding, recording)
+    concerned = concerned_text(finding, tuple(one.name for one in recording.parameters))
+    consequences = consequence_text(finding)
+    details = (
+        f"target: {target.name}" if several else "",
+        seeds_text(item, target),
+        f"worse than the baseline allows: {item.worsened}" if item.worsened else "",
+        f"explains: {consequences}" if consequences else "",
+    )
+    return ReportedFinding(
+        target=target,
+        item=item,
+        placement=place,
+        identity=_identity(target.name, fingerprint),
+        statement=printable(f"{finding.message}{f' [{concerned}]' if concerned else ''}"),
+        details=tuple(printable(line) for line in details if line),
+        help=printable(finding.remedy),
+    )
+
+
+def _identity(*parts: str) -> str:
+    text = "\0".join(parts)
+    return hashlib.sha256(text.encode(errors="surrogatepass")).hexdigest()[:32]
+
+
+def seeds_text(item: CheckedFinding, target: TargetResult) -> str:
+    """Return under which seeds a finding is seen; empty where the target ran but once."""
+    runs = len(target.runs)
+    if runs < 2:
+        return ""
+    if len(item.seeds) == runs:
+        return f"in all of {runs:,} runs"
+    seeds = ", ".join(str(seed) for seed in item.seeds if seed is not None)
+    named = f" (seed {seeds})" if seeds else ""
+    return f"in {len(item.seeds):,} of {counted(runs, 'run')}{named}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReportedFailure:
+    """Why a run could not be judged; texts are printable, but for line breaks in `details`."""
+
+    target: TargetResult
+    statement: str
+    details: tuple[str, ...]
+    identity: str
+
+
+def failures_of(target: TargetResult) -> Iterator[ReportedFailure]:
+    """Yield why runs of a target could not be judged."""
+    failures = target.failures
+    if not failures and not target.runs:
+        failures = (Failure(what="it was not run"),)
+    for place, failure in enumerate(failures):
+        seed = "" if failure.seed is None else f", seed {failure.seed}"
+        lines = _lines(failure.cause)
+        yield ReportedFailure(
+            target=target,
+            statement=printable(
+                f"could not judge {target.name}{seed}: {' '.join(failure.what.split())}"
+            ),
+            details=(
+                *(f"cause: {line}" if not number else line for number, line in enumerate(lines)),
+                *(f"help: {line}" for line in _lines(failure.help)),
+            ),
+            identity=_identity(target.name, "failure", str(place), failure.what),
+        )
+
+
+def _lines(text: str | None) -> list[str]:
+    """Return the lines of a text; of a long one the last, which say most in a traceback."""
+    lines = [printable(line.expandtabs(4)) for line in (text or "").splitlines() if line.strip()]
+    left_out = len(lines) - _FAILURE_LINES
+    return [f"… {left_out:,} more lines …", *lines[-_FAILURE_LINES:]] if left_out > 0 else lines
+
+
+def is_failing(item: CheckedFinding, result: CheckResult) -> bool:
+    """Return whether a finding makes the check fail; where nothing is a gate, whether it would."""
+    policy = result.policy
+    if policy is None:
+        return fails(item, "error")
+    allowed = policy.max_warnings
+    if allowed is not None and item.finding.severity == "warning" and not item.is_known:
+        return result.counts()["warning"] > allowed or fails(item, policy.fail_level)
+    return fails(item, policy.fail_level)
+
+
+def stale_text(result: CheckResult) -> tuple[str, ...]:
+    """Return that entries of the baseline match nothing, and which; nothing where none does."""
+    if not result.stale:
+        return ()
+    count = "an entry" if len(result.stale) == 1 else f"{len(result.stale):,} entries"
+    verb = "matches" if len(result.stale) == 1 else "match"
+    shown = [printable(text) for text in result.stale[:_STALE_SHOWN]]
+    more = len(result.stale) - _STALE_SHOWN
+    return (
+        f"{count} of the baseline {verb} nothing any more: --prune-baseline removes what is stale",
+        *shown,
+        *([f"and {more:,} more"] if more > 0 else []),
+    )
+
+
+def outcome_text(result: CheckResult) -> str:
+    """Return how a check came out, in a word or three."""
+    if result.policy is None:
+        return "report"
+    match exit_code(result):
+        case ExitCode.CANNOT_JUDGE:
+            return "could not judge"
+        case ExitCode.FINDINGS:
+            return "failed"
+        case _:
+            return "passed"
+
+
+def found_text(result: CheckResult) -> str:
+    """Return what counts, as `2 errors, 1 warning`, and how many findings are known."""
+    counts = result.counts()
+    words = [counted(counts[level], level) for level in SEVERITIES if counts[level]]
+    known = sum(item.is_known for target in result.targets for item in target.findings)
+    text = ", ".join(words) or "no findings"
+    return f"{text} ({counted(known, 'known finding')} in the baseline)" if known else text

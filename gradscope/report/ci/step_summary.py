@@ -1,0 +1,151 @@
+"""A check in Markdown, for the summary of a step in GitHub Actions and for comments."""
+
+from collections.abc import Iterable, Iterator
+
+from gradscope.errors import ExitCode
+from gradscope.gate.decision import exit_code, reasons
+from gradscope.gate.results import CheckResult, TargetResult
+from gradscope.report.ci.reported import (
+    ReportedFailure,
+    ReportedFinding,
+    failures_of,
+    found_text,
+    outcome_text,
+    reported,
+    stale_text,
+)
+from gradscope.report.figures import counted
+from gradscope.report.finding_words import code_ranges, evidence_text
+from gradscope.report.markdown_syntax import code, escape, fenced
+from gradscope.report.snippets import snippets
+
+_LARGEST = 512 * 1024
+"""Bytes of a summary; GitHub refuses more than twice as much of a step."""
+_CLOSING = 200
+"""Bytes that are kept for the line on what is left out."""
+_LONGEST = 4000
+"""Characters of one text."""
+_KNOWN_SHOWN = 50
+
+
+def step_summary(result: CheckResult) -> str:
+    """Return how the check came out, and every finding with its code, without a last line break.
+
+    What would make it larger than 512 KiB is left out, and counted.
+    """
+    size, kept, left_out = 0, list[str](), 0
+    for block in _blocks(result):
+        size += len(block.encode(errors="replace")) + 2
+        if left_out or size > _LARGEST - _CLOSING:
+            left_out += 1
+        else:
+            kept.append(block)
+    if left_out:
+        kept.append(f"The rest, {left_out:,} paragraphs, is too long for a summary: see the log.")
+    return "\n\n".join(kept)
+
+
+def _blocks(result: CheckResult) -> Iterator[str]:
+    yield f"## gradscope: {outcome_text(result)}"
+    why = "; ".join(reasons(result)) if exit_code(result) == ExitCode.FINDINGS else ""
+    several = len(result.targets) > 1
+    where = f" in {counted(len(result.targets), 'target')}" if several else ""
+    yield _sentence(f"{found_text(result)}{where}") + (f" Fails on {why}." if why else "")
+    for target in result.targets:
+        yield from _target(target)
+    if stale := stale_text(result):
+        yield "### Baseline"
+        yield "\n".join([_sentence(stale[0]), *(f"- {escape(line)}" for line in stale[1:])])
+
+
+def _sentence(text: str) -> str:
+    return f"{text[:1].upper()}{escape(text[1:])}."
+
+
+def _target(target: TargetResult) -> Iterator[str]:
+    yield f"### {code(target.name)}"
+    if target.runs:
+        yield _judged(target)
+    for failure in failures_of(target):
+        yield _failure(failure)
+    found = reported(target, several=False)
+    for one in found:
+        if not one.item.is_known:
+            yield "\n\n".join(_finding(one))
+    yield from _known([one for one in found if one.item.is_known])
+
+
+def _judged(target: TargetResult) -> str:
+    """Return how many runs there were, and which rules could judge none of them."""
+    ran = {rule for run in target.runs for rule in run.verdict.ran}
+    words = [
+        *([counted(len(target.runs), "run")] if len(target.runs) > 1 else []),
+        f"{counted(len(ran), 'rule')} judged",
+        *(f"{codes} could not: {escape(reason)}" for codes, reason in unjudged(target)),
+    ]
+    return "; ".join(words) + "."
+
+
+def unjudged(target: TargetResult) -> list[tuple[str, str]]:
+    """Return the codes of the rules that could judge no run, and why; not those left out."""
+    ran = {rule for run in target.runs for rule in run.verdict.ran}
+    reasons_of: dict[str, str] = {}
+    for run in target.runs:
+        for item in run.verdict.skipped:
+            if item.rule not in ran and not item.is_left_out:
+                reasons_of.setdefault(item.rule, item.reason)
+    by_reason: dict[str, list[str]] = {}
+    for rule, reason in reasons_of.items():
+        by_reason.setdefault(reason, []).append(rule)
+    return [(code_ranges(rules), reason) for reason, rules in by_reason.items()]
+
+
+def _failure(failure: ReportedFailure) -> str:
+    lines = "\n".join(failure.details)
+    fence = "~" * max(3, 1 + _longest_run(lines))
+    details = f"\n\n{fence}text\n{_cut(lines)}\n{fence}" if lines else ""
+    return f"**{escape(_cut(failure.statement))}**{details}"
+
+
+def _longest_run(text: str) -> int:
+    return max(map(len, "".join(sign if sign == "~" else " " for sign in text).split()), default=0)
+
+
+def _finding(one: ReportedFinding) -> Iterator[str]:
+    place = one.placement.cause
+    at = f" at {code(place.text)}" if place is not None else ""
+    yield f"**{one.severity} {one.rule}**{at}: {escape(_cut(one.statement))}"
+    finding = one.item.finding
+    yield from (fenced(snippet) for snippet in snippets(finding, one.recording)[:1])
+    measured = evidence_text(finding)
+    yield "\n".join(
+        [
+            *_related(one),
+            *(f"- {escape(_cut(line))}" for line in one.details),
+            *([f"- measured: {escape(_cut(measured))}"] if measured else []),
+            f"- **help**: {escape(_cut(one.help))}",
+        ]
+    )
+
+
+def _related(one: ReportedFinding) -> Iterator[str]:
+    for near in one.placement.related:
+        yield f"- {code(near.place.text)}: {escape(_cut(near.message))}"
+
+
+def _known(found: list[ReportedFinding]) -> Iterable[str]:
+    """Return the findings that the baseline hides, folded away; nothing without any."""
+    if not found:
+        return []
+    lines = [
+        f"- {one.severity} {one.rule} at {code(one.spot)}: {escape(_cut(one.statement))}"
+        for one in found[:_KNOWN_SHOWN]
+    ]
+    if (more := len(found) - _KNOWN_SHOWN) > 0:
+        lines.append(f"- and {more:,} more")
+    summary = f"<summary>{counted(len(found), 'known finding')} in the baseline</summary>"
+    return ["\n".join([f"<details>{summary}", "", *lines, "", "</details>"])]
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…"
