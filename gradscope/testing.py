@@ -18,8 +18,8 @@ from gradscope.api import inspect_target
 from gradscope.check_events import Check, announce
 from gradscope.errors import GradscopeError
 from gradscope.probes.snapshot import RandomStates
-from gradscope.recording.evidence.autograd_error import AutogradErrorRecord
 from gradscope.recording.finding import Finding, Severity
+from gradscope.recording.step_view import ended_by
 from gradscope.report.finding_words import SEVERITIES, unjudged
 from gradscope.report.model import Report
 from gradscope.report.paths import shown_site
@@ -153,10 +153,10 @@ def _check_loss(report: Report) -> None:
 
 def _unseen(report: Report) -> str | None:
     """Return why nothing can be said of the gradients, None where something can."""
-    for error in report.recording.evidence_of(AutogradErrorRecord):
-        if error.step == 0:
-            words = ": ".join(filter(None, [error.exception, error.message.partition("\n")[0]]))
-            return f"no backward through {error.subject}{words and f' ({words})'}"
+    error = ended_by(report.recording)
+    if error is not None:
+        words = ": ".join(filter(None, [error.exception, error.message.partition("\n")[0]]))
+        return f"no backward through {error.subject}{words and f' ({words})'}"
     if not report.summary.reached:
         return _without_gradient(report)
     if not report.rules.ran:

@@ -9,43 +9,47 @@ import typer
 
 from gradscope.cli.errors import show_error, show_note
 from gradscope.errors import ExitCode
-from gradscope.rules.settings import DEFAULT_SETTINGS, Settings
 
 if TYPE_CHECKING:
+    from gradscope.recording.records import Recording
     from gradscope.report.model import Report
     from gradscope.target.options import TargetOptions, Trial
 
 
-def run_target(
-    target: str,
+def record_target(
+    spec: str,
     chosen: "TargetOptions",
     trial: "Trial",
     *,
-    settings: Settings = DEFAULT_SETTINGS,
-) -> "Report":
-    """Load a target, tell what was decided for the user, run it, and report on it."""
+    command: str,
+) -> "Recording":
+    """Load a target, tell what was decided for the user, run it, and return what was seen."""
     # torch takes more than a second to import: recordings and --help must not pay for it.
     with warnings.catch_warnings():
         # It needs no numpy, and says so where there is none.
         warnings.filterwarnings("ignore", message="Failed to initialize NumPy")
         import torch  # noqa: F401
-    from gradscope.api import inspect_target
     from gradscope.capture.definitions import watch_definitions
+    from gradscope.inspection import record
     from gradscope.target.loading import load_target
 
     with watch_definitions() as definitions:
-        loaded = load_target(target, chosen)
-    for note in loaded.notes:
+        target = load_target(spec, chosen)
+    for note in target.notes:
         show_note(note)
-    return inspect_target(
-        loaded,
-        probe_steps=trial.probe_steps,
+    return record(
+        target,
+        trial=trial,
         eager=chosen.eager,
-        command=shlex.join(["gradscope", *sys.argv[1:]]),
+        command=command,
         definitions=definitions,
-        settings=settings,
         tell=show_error,
     )
+
+
+def typed_command() -> str:
+    """Return the command line as the user typed it, for the record."""
+    return shlex.join(["gradscope", *sys.argv[1:]])
 
 
 def exit_if_broken(report: "Report") -> None:
@@ -54,8 +58,7 @@ def exit_if_broken(report: "Report") -> None:
     Raises:
         typer.Exit: It did.
     """
-    from gradscope.recording.evidence.autograd_error import AutogradErrorRecord
+    from gradscope.recording.step_view import ended_by
 
-    errors = report.recording.evidence_of(AutogradErrorRecord)
-    if any(error.step == 0 for error in errors):
+    if ended_by(report.recording) is not None:
         raise typer.Exit(ExitCode.CANNOT_JUDGE)

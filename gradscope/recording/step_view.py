@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from gradscope.recording.evidence.autograd_error import AutogradErrorRecord
 from gradscope.recording.records import (
     NodeRecord,
     ParameterStat,
@@ -37,8 +38,18 @@ class StepView:
 
 
 def first_step(recording: Recording) -> StepView:
-    """Return the first step that is not a probe; an empty view where there is none."""
+    """Return the step that is judged; an empty view where there is none.
+
+    It is the first that neither led up to it nor probed on from there.
+    """
     return step_view(recording, next((s for s in recording.steps if s.kind == "step"), None))
+
+
+def ended_by(recording: Recording) -> AutogradErrorRecord | None:
+    """Return the exception that ended the judged step, None where it came to its end."""
+    judged = first_step(recording).step
+    errors = recording.evidence_of(AutogradErrorRecord)
+    return next((error for error in errors if judged and error.step == judged.index), None)
 
 
 def step_view(recording: Recording, step: StepRecord | None) -> StepView:

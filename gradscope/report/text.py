@@ -6,6 +6,7 @@ from rich.console import Console, RenderableType
 from rich.padding import Padding
 from rich.text import Text
 
+from gradscope.recording.step_view import first_step
 from gradscope.report.figures import counted, figure
 from gradscope.report.finding_words import found_text
 from gradscope.report.model import Report
@@ -55,7 +56,8 @@ def _measured(report: Report, view: ViewOptions, page: Page) -> Iterator[list[Re
 
 def _is_measured(report: Report) -> bool:
     """Whether there was a backward, which an exception may have ended."""
-    return bool(report.recording.parameter_stats or report.recording.tensor_stats)
+    view = first_step(report.recording)
+    return bool(view.parameter_stats or view.tensor_stats)
 
 
 def _skipped(report: Report, page: Page) -> Iterator[RenderableType]:

@@ -7,6 +7,7 @@ from functools import cached_property
 from typing import TypeVar, cast
 
 from gradscope.recording.evidence.examination import ExaminationRecord
+from gradscope.recording.evidence.redraw import RedrawRecord
 from gradscope.recording.finding import RelatedLocation
 from gradscope.recording.records import (
     NodeRecord,
@@ -39,12 +40,17 @@ class Case:
 
     @cached_property
     def first(self) -> StepView:
-        """The first step that is not a probe."""
+        """The step that is judged: neither on the way to it nor a probe."""
         return first_step(self.recording)
+
+    @property
+    def judged(self) -> int:
+        """The index of that step, which is how many optimizer steps were made before it."""
+        return 0 if self.first.step is None else self.first.step.index
 
     @cached_property
     def probes(self) -> tuple[StepView, ...]:
-        """The steps made on a snapshot: number `i` is the backward after `i + 1` steps."""
+        """The steps made on a snapshot: number `i` is the backward after `i + 1` more steps."""
         return tuple(
             step_view(self.recording, step) for step in self.recording.steps if step.kind == "probe"
         )
@@ -60,6 +66,12 @@ class Case:
             if record.name == name:
                 return record.obstacle
         return "the recording holds no such examination"
+
+    @cached_property
+    def redrawn(self) -> frozenset[int]:
+        """The parameters that other random numbers give the gradient that the first denied them."""
+        records = self.recording.evidence_of(RedrawRecord)
+        return frozenset(parameter for record in records for parameter in record.parameters)
 
     def site(self, index: int | None) -> Site | None:
         """Return the line at a place in the recording's sites."""

@@ -60,7 +60,7 @@ class Rule(ABC):
         modules: Iterable[str] = (),
         evidence: Evidence | None = None,
         count: int = 1,
-        step: int | None = 0,
+        step: int | None = None,
         caused_by: Iterable[str] = (),
         cause: str | None = None,
     ) -> Finding:
@@ -78,7 +78,7 @@ class Rule(ABC):
             modules: Their modules' paths; by default those that own the parameters.
             evidence: Measured numbers and the limits that they crossed.
             count: How many things, by what the rule counts.
-            step: The first step that shows it.
+            step: The first step that shows it; by default the judged one.
             caused_by: Rules whose findings explain this one, if there are any on the same line or
                 about one of these parameters.
             cause: What the finding is known again by, where that is not its line: a limit, say,
@@ -98,7 +98,7 @@ class Rule(ABC):
             related=tuple(place for place in related if place is not None),
             parameters=explained,
             modules=owners,
-            step=step,
+            step=case.judged if step is None else step,
             count=count,
             evidence=tuple((evidence or {}).items()),
             remedy=remedy,

@@ -6,6 +6,7 @@ from typing import ClassVar
 
 from gradscope.recording.evidence.autograd_error import AutogradErrorRecord
 from gradscope.recording.finding import Finding, Severity
+from gradscope.recording.step_view import ended_by
 from gradscope.rules.autograd.autograd_errors import (
     errors_of,
     evidence_of,
@@ -70,7 +71,7 @@ class InPlaceModification(Rule):
                     forward=f"{operation} saves it for its backward here",
                     call="backward is called here",
                 ),
-                severity="warning" if record.step else "error",
+                severity="error" if ended_by(case.recording) is record else "warning",
                 evidence=evidence_of(record),
                 step=record.step,
             )
