@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 
 from gradscope import __version__
+from gradscope.cli.check import check
 from gradscope.cli.errors import BugReport, show_error
 from gradscope.cli.graph import graph
 from gradscope.cli.inspect import inspect
@@ -16,6 +17,7 @@ from gradscope.errors import ExitCode, GradscopeError
 
 COMMANDS = (
     ("inspect", inspect, True),
+    ("check", check, False),
     ("graph", graph, True),
     ("report", report, True),
     ("rule", rule, False),

@@ -2,7 +2,7 @@
 
 import io
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import Annotated, Literal
 
 import typer
 
@@ -12,12 +12,9 @@ from gradscope.cli.errors import show_note
 from gradscope.cli.inspect import check_file_arguments
 from gradscope.cli.option_groups import with_groups
 from gradscope.cli.output import check_destinations, files_of_target, set_verbosity, write_text
-from gradscope.cli.running import exit_if_broken, run_target
+from gradscope.cli.running import exit_if_broken, record_target, typed_command
 from gradscope.cli.streams import reserved_stdout
 from gradscope.errors import GradscopeError
-
-if TYPE_CHECKING:
-    from gradscope.report.model import Report
 
 GraphTargetArgument = Annotated[
     str,
@@ -68,13 +65,18 @@ def graph(  # noqa: PLR0913 - the signature is the list of options
     with reserved_stdout() as stdout:
         from gradscope.report.graph_part import GraphOptions
         from gradscope.report.graph_render import render_graph
+        from gradscope.report.model import Report
 
         if _is_recording(target):
-            report = _load(target)
+            from gradscope.recording.store import load_recording
+
+            recording = load_recording(target)
         else:
             from gradscope.target.options import Trial
 
-            report = run_target(target, loading.chosen(args), Trial(probe_steps=0))
+            trial = Trial(probe_steps=0)
+            recording = record_target(target, loading.chosen(args), trial, command=typed_command())
+        report = Report.from_recording(recording)
         console = make_console(stdout if destination is None else io.StringIO(), color)
         wanted = GraphOptions(module=module, depth=depth, max_nodes=max_nodes)
         rendered = render_graph(report, output_format, wanted, console)
@@ -99,10 +101,3 @@ def _check_cap(output_format: str, max_nodes: int | None) -> None:
 
 def _is_recording(target: str) -> bool:
     return target.endswith(".gradscope")
-
-
-def _load(path: str) -> "Report":
-    from gradscope.recording.store import load_recording
-    from gradscope.report.model import Report
-
-    return Report.from_recording(load_recording(path))

@@ -12,8 +12,8 @@ from gradscope.cli.output import (
     set_verbosity,
     write_report,
 )
-from gradscope.cli.rules import settings_of
-from gradscope.cli.running import exit_if_broken, run_target
+from gradscope.cli.rules import judged, settings_of
+from gradscope.cli.running import exit_if_broken, record_target, typed_command
 from gradscope.cli.streams import reserved_stdout
 from gradscope.errors import GradscopeError
 
@@ -45,7 +45,10 @@ def inspect(  # noqa: PLR0913 - the signature is the list of options
     )
     settings = settings_of(rules)
     with reserved_stdout() as stdout:
-        report = run_target(target, loading.chosen(args), trial.chosen(), settings=settings)
+        recording = record_target(
+            target, loading.chosen(args), trial.chosen(), command=typed_command()
+        )
+        report = judged(recording, settings)
         if destinations.recording is not None:
             save_recording(report, destinations.recording, force=force)
         write_report(

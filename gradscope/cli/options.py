@@ -38,7 +38,7 @@ FileArguments = Annotated[
 ]
 
 
-def _given(group: object) -> dict[str, Value]:
+def given_in(group: object) -> dict[str, Value]:
     """Return what was given of a group, under the names that the configuration uses."""
     values = {
         field.name: getattr(group, field.name)
@@ -138,7 +138,7 @@ class TargetGroup:
 
     def given(self) -> Mapping[str, Value]:
         """Return the options that were given, under their names in the configuration."""
-        return _given(self)
+        return given_in(self)
 
     def chosen(self, args: list[str] | None) -> "TargetOptions":
         """Return what the loader is asked for, with what the file is to see as `sys.argv`."""
@@ -192,7 +192,7 @@ class TrialGroup:
 
     def given(self) -> Mapping[str, Value]:
         """Return the options that were given, under their names in the configuration."""
-        return _given(self)
+        return given_in(self)
 
     def chosen(self) -> "Trial":
         """Return how to run the target."""
@@ -298,15 +298,18 @@ class RulesGroup:
     ] = None
 
 
-OutputFormatOption = Annotated[
-    Literal["full", "concise", "json", "jsonl", "markdown", "github", "gitlab", "junit", "sarif"],
-    typer.Option(
-        "--output-format",
-        envvar="GRADSCOPE_OUTPUT_FORMAT",
-        help="How to write the report.",
-        rich_help_panel=_OUTPUT,
-    ),
+OutputFormat = Literal[
+    "full", "concise", "json", "jsonl", "markdown", "github", "gitlab", "junit", "sarif"
 ]
+_FORMAT = typer.Option(
+    "--output-format",
+    envvar="GRADSCOPE_OUTPUT_FORMAT",
+    help="How to write the report.",
+    rich_help_panel=_OUTPUT,
+)
+OutputFormatOption = Annotated[OutputFormat, _FORMAT]
+CheckFormatOption = Annotated[OutputFormat | None, _FORMAT]
+"""None where the configuration decides."""
 OutputFileOption = Annotated[
     str,
     typer.Option(
@@ -332,6 +335,15 @@ SaveOption = Annotated[
     Path | None,
     typer.Option(
         "--save", metavar="RECORDING", help="Keep the recording.", rich_help_panel=_OUTPUT
+    ),
+]
+SaveRunsOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--save",
+        metavar="RECORDING|FOLDER",
+        help="Keep the recording, or the recordings of several runs in a folder.",
+        rich_help_panel=_OUTPUT,
     ),
 ]
 ForceOption = Annotated[

@@ -10,8 +10,20 @@ if TYPE_CHECKING:
     from gradscope.report.model import Report
 
 
-def settings_of(rules: "RulesGroup") -> Settings:
+def settings_of(
+    rules: "RulesGroup",
+    configured: Settings | None = None,
+    *,
+    max_grad_norm: float | None = None,
+    min_grad_norm: float | None = None,
+) -> Settings:
     """Return the settings that the configuration and the options make; the options win.
+
+    Args:
+        rules: The options.
+        configured: The settings of the configuration, where it has been read already.
+        max_grad_norm: Above which a global gradient norm is a finding.
+        min_grad_norm: Below which it is one.
 
     Raises:
         GradscopeError: An option names no rule, or the configuration is wrong.
@@ -20,10 +32,12 @@ def settings_of(rules: "RulesGroup") -> Settings:
     from gradscope.rules.selection import parsed_selectors
 
     return with_options(
-        configured_settings(rules.config),
+        configured_settings(rules.config) if configured is None else configured,
         select=parsed_selectors(rules.select or ()),
         ignore=parsed_selectors(rules.ignore or ()),
         extend_select=parsed_selectors(rules.extend_select or ()),
+        max_grad_norm=max_grad_norm,
+        min_grad_norm=min_grad_norm,
     )
 
 

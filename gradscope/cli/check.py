@@ -1,0 +1,174 @@
+"""`gradscope check`."""
+
+import io
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from gradscope import __version__
+from gradscope.cli import options
+from gradscope.cli.check_options import BaselineGroup, GateGroup
+from gradscope.cli.console import make_console
+from gradscope.cli.option_groups import with_groups
+from gradscope.cli.output import (
+    Destination,
+    check_destinations,
+    check_runs_destination,
+    files_of_target,
+    save_runs,
+    set_verbosity,
+    write_text,
+)
+from gradscope.cli.rules import settings_of
+from gradscope.cli.running import typed_command
+from gradscope.errors import GradscopeError
+
+if TYPE_CHECKING:
+    from gradscope.configuration import Configuration
+    from gradscope.gate.options import PlannedTarget
+
+_RECORDING = ".gradscope"
+
+CheckArguments = Annotated[
+    list[str] | None,
+    typer.Argument(
+        metavar="[TARGET|RECORDING]... [-- ARGS]",
+        help="path/file.py[:EXPR], package.module[:EXPR], a target's name in the configuration, or "
+        "a .gradscope file; without any, every configured target. What follows -- is what the "
+        "target's file sees as sys.argv.",
+        show_default=False,
+    ),
+]
+NoStepSummaryOption = Annotated[
+    bool,
+    typer.Option(
+        "--no-step-summary",
+        help="With --output-format github, leave $GITHUB_STEP_SUMMARY alone.",
+        rich_help_panel="Output",
+    ),
+]
+
+
+@with_groups
+def check(  # noqa: PLR0913 - the signature is the list of options
+    loading: options.TargetGroup,
+    trial: options.TrialGroup,
+    gate: GateGroup,
+    rules: options.RulesGroup,
+    baseline: BaselineGroup,
+    targets: CheckArguments = None,
+    output_format: options.CheckFormatOption = None,
+    output_file: options.ReportFileOption = "-",
+    no_step_summary: NoStepSummaryOption = False,
+    save: options.SaveRunsOption = None,
+    force: options.ForceOption = False,
+    quiet: options.QuietOption = False,
+    verbose: options.VerboseOption = False,
+    color: options.ColorOption = "auto",
+) -> None:
+    """Fail where gradients are broken: a step for continuous integration.
+
+    Exit code 0 where all is well, 1 for findings, 2 where something could not be judged.
+    """
+    set_verbosity(quiet=quiet, verbose=verbose)
+    # What reads and runs is loaded for those who check, not for --help.
+    from gradscope.cli.checking import baseline_applied, checked
+    from gradscope.cli.github import add_step_summary, commands_off
+    from gradscope.configuration import read_configuration
+    from gradscope.gate.decision import exit_code
+    from gradscope.gate.results import CheckResult
+    from gradscope.report.gate.render import render_check
+
+    named, args = split_arguments(targets or [], sys.argv)
+    configuration = read_configuration(rules.config)
+    settings = settings_of(
+        rules,
+        configuration.settings,
+        max_grad_norm=gate.max_grad_norm,
+        min_grad_norm=gate.min_grad_norm,
+    )
+    overrides = {**loading.given(), **trial.given(), **gate.running()}
+    subjects = _subjects(configuration, named, {**overrides, **({"args": args} if args else {})})
+    destination = _report_destination(output_file, subjects)
+    recordings = (
+        None if save is None else check_runs_destination(save, _runs(subjects), force=force)
+    )
+    form = output_format or configuration.output_format or "full"
+    with commands_off(is_wanted=form == "github"):
+        results = checked(subjects, settings, typed_command())
+    result = CheckResult(
+        version=__version__,
+        command=typed_command(),
+        targets=results,
+        policy=gate.policy(configuration.policy),
+    )
+    if recordings is not None:
+        save_runs(result, recordings, force=force)
+    result = baseline_applied(result, baseline, baseline.chosen(configuration.baseline))
+    console = make_console(sys.stdout if destination is None else io.StringIO(), color)
+    text = render_check(result, form, console, is_brief=quiet)
+    write_text(text, destination, sys.stdout)
+    if form == "github" and not no_step_summary:
+        add_step_summary(result)
+    raise typer.Exit(exit_code(result))
+
+
+def split_arguments(
+    given: Sequence[str], command_line: Sequence[str]
+) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Return what was given before `--`, and what after it, which is for the targets' files.
+
+    Args:
+        given: All positional arguments; the parser has dropped the `--`.
+        command_line: Where it still stands.
+    """
+    if "--" not in command_line:
+        return tuple(given), ()
+    after = len(command_line) - command_line.index("--") - 1
+    return tuple(given[: len(given) - after]), tuple(given[len(given) - after :])
+
+
+def _subjects(
+    configuration: "Configuration", named: Sequence[str], overrides: Mapping[str, options.Value]
+) -> "list[PlannedTarget | Path]":
+    """Return what is checked, in the order given: targets to run, and recordings.
+
+    Raises:
+        GradscopeError: There is nothing to check, or options for targets without a target.
+    """
+    from gradscope.configuration import plan_targets
+
+    targets = tuple(name for name in named if not name.endswith(_RECORDING))
+    if named and not targets:
+        if overrides:
+            raise GradscopeError(
+                f"--{next(iter(overrides))} says how to run a target, and a recording has been run",
+                help="leave it out, or name the target",
+            )
+        return [Path(name) for name in named]
+    planned = {target.name: target for target in plan_targets(configuration, targets, overrides)}
+    names = dict.fromkeys(named or planned)
+    return [planned[name] if name in planned else Path(name) for name in names]
+
+
+def _report_destination(
+    output_file: str, subjects: "Sequence[PlannedTarget | Path]"
+) -> Destination | None:
+    """Return where the report goes, which is nowhere that the check reads from."""
+    read = [
+        path
+        for subject in subjects
+        for path in (
+            (subject,)
+            if isinstance(subject, Path)
+            else (subject.folder / file for file in files_of_target(subject.spec))
+        )
+    ]
+    return check_destinations(output_file, None, force=False, inputs=read).report
+
+
+def _runs(subjects: "Sequence[PlannedTarget | Path]") -> int:
+    return sum(1 if isinstance(subject, Path) else subject.seeds for subject in subjects)

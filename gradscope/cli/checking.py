@@ -1,0 +1,107 @@
+"""Runs and judges the targets of a check, one after the other."""
+
+import sys
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from gradscope.cli.check_options import BaselineGroup
+from gradscope.cli.errors import LOGGER, show_error, write_line
+from gradscope.cli.isolation import run_apart
+from gradscope.cli.job import Job
+from gradscope.errors import GradscopeError
+from gradscope.gate.merging import target_result
+from gradscope.gate.options import BaselineOptions, PlannedTarget
+from gradscope.gate.results import CheckResult, Failure, Run, TargetResult
+from gradscope.recording.records import Recording
+from gradscope.recording.store import load_recording
+from gradscope.rules.engine import judge
+from gradscope.rules.settings import Settings
+
+
+def checked(
+    subjects: Sequence[PlannedTarget | Path], settings: Settings, command: str
+) -> tuple[TargetResult, ...]:
+    """Return what is found in targets, each run in processes of its own, and in recordings.
+
+    Args:
+        subjects: Targets to run, and paths of recordings.
+        settings: Which rules judge, and how.
+        command: As typed, for the record.
+    """
+    is_told = len(subjects) > 1 or any(
+        isinstance(subject, PlannedTarget) and subject.seeds > 1 for subject in subjects
+    )
+    return tuple(
+        _checked(subject, settings, command, is_told=is_told)
+        if isinstance(subject, PlannedTarget)
+        else _checked_recording(subject, settings)
+        for subject in subjects
+    )
+
+
+def _checked_recording(path: Path, settings: Settings) -> TargetResult:
+    """Return what is found in a recording; one that cannot be read is not judged."""
+    try:
+        recording = load_recording(path)
+    except GradscopeError as error:
+        show_error(error)
+        failure = Failure(what=error.what, cause=error.cause, help=error.help)
+        return TargetResult(name=str(path), failures=(failure,))
+    return _told(target_result(str(path), [_judged(recording, settings)]))
+
+
+def _checked(
+    target: PlannedTarget, settings: Settings, command: str, *, is_told: bool
+) -> TargetResult:
+    runs: list[Run] = []
+    failures: list[Failure] = []
+    first = target.options.seed or 0
+    for seed in range(first, first + target.seeds):
+        if is_told:
+            _tell(f"checking {target.name}, seed {seed}")
+        job = Job(
+            name=target.name,
+            spec=target.spec,
+            options=replace(target.options, seed=seed),
+            trial=target.trial,
+            command=command,
+            level=LOGGER.level,
+        )
+        seen = run_apart(job, target.folder, target.timeout)
+        if isinstance(seen, Recording):
+            runs.append(_judged(seen, settings))
+        else:
+            failures.append(seen)
+    return _told(target_result(target.name, runs, failures), known=len(failures))
+
+
+def _judged(recording: Recording, settings: Settings) -> Run:
+    return Run(recording=recording, verdict=judge(recording, settings))
+
+
+def _told(result: TargetResult, *, known: int = 0) -> TargetResult:
+    """Return a result after telling on stderr why it could not be judged.
+
+    Args:
+        result: Of a target.
+        known: How many of its failures the runs have told themselves.
+    """
+    for failure in result.failures[known:]:
+        show_error(
+            GradscopeError(f"{result.name}: {failure.what}", cause=failure.cause, help=failure.help)
+        )
+    return result
+
+
+def _tell(text: str) -> None:
+    """Print what is being done, where somebody is looking."""
+    if sys.stderr.isatty() and LOGGER.level < 40:
+        write_line(text)
+
+
+def baseline_applied(
+    result: CheckResult, group: BaselineGroup, options: BaselineOptions
+) -> CheckResult:
+    """Return a check after its baseline has been written, pruned or applied, as the user asks."""
+    return result

@@ -1,0 +1,162 @@
+"""Runs a target in a process of its own, which may crash, hang or change whatever it likes."""
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from types import FrameType
+
+from gradscope.cli.errors import show_error
+from gradscope.cli.job import Job, read_failure, recording_in, stacks_in
+from gradscope.errors import ExitCode, GradscopeError
+from gradscope.gate.results import Failure
+from gradscope.recording.records import Recording
+from gradscope.recording.store import load_recording
+
+_OWN_FOLDER = str(Path(__file__).resolve().parents[1])
+_FRAME = re.compile(r'  File "(?P<file>.+)", line (?P<line>\d+) in (?P<function>.+)')
+_GRACE = 1.0
+"""Seconds that a process has to say where it is before it is ended."""
+
+
+def run_apart(job: Job, folder: Path, timeout: float | None) -> Recording | Failure:
+    """Run a job in a child process; return what it saw, or why it saw nothing.
+
+    The child's output goes to stderr; what went wrong has been told there.
+
+    Args:
+        job: What to run.
+        folder: The working directory in which it runs.
+        timeout: Seconds after which it is ended.
+    """
+    seed = job.options.seed
+    with TemporaryDirectory(prefix="gradscope-") as shared:
+        place = Path(shared)
+        job.write(place)
+        with _child(place, folder, is_apart=timeout is not None) as child:
+            try:
+                code = child.wait(timeout)
+            except subprocess.TimeoutExpired:
+                return _told(_too_slow(job, place, child, timeout or 0.0))
+        if code == ExitCode.INTERRUPTED:
+            raise KeyboardInterrupt
+        if code == ExitCode.OK and recording_in(place).exists():
+            return load_recording(recording_in(place))
+        return read_failure(place, seed) or _told(_crash(job, code))
+
+
+@contextmanager
+def _child(shared: Path, folder: Path, *, is_apart: bool) -> Iterator[subprocess.Popen[bytes]]:
+    """Start the child, and end it with all that it started when the block is left.
+
+    Args:
+        shared: The folder of the job.
+        folder: The child's working directory.
+        is_apart: Whether it gets a process group of its own, in which it can be ended as a whole.
+    """
+    # The same modules as here, and nothing of the working directory before them.
+    start = (
+        f"import sys; sys.path[:] = {sys.path!r}; "
+        f"from gradscope.cli.worker import main; main({str(shared)!r})"
+    )
+    flags: list[str] = subprocess._args_from_interpreter_flags()  # type: ignore[attr-defined]
+    # Sets of strings have the same order each time.
+    environment = {"PYTHONHASHSEED": "0", **os.environ}
+    try:
+        child = subprocess.Popen(
+            [sys.executable, *flags, "-P", "-c", start],
+            cwd=folder,
+            env=environment,
+            stdout=sys.__stderr__,
+            start_new_session=is_apart,
+        )
+    except OSError as error:
+        raise GradscopeError(f"cannot run in {str(folder)!r}", cause=error.strerror) from None
+    with _ending_on_sigterm():
+        try:
+            yield child
+        finally:
+            _end(child, is_apart=is_apart)
+
+
+@contextmanager
+def _ending_on_sigterm() -> Iterator[None]:
+    """Leave by an exception when a CI system ends the command, so that its child is ended too."""
+
+    def leave(number: int, frame: FrameType | None) -> None:
+        raise SystemExit(128 + number)
+
+    before = signal.signal(signal.SIGTERM, leave)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def _end(child: subprocess.Popen[bytes], *, is_apart: bool) -> None:
+    if is_apart and os.name == "posix":
+        with suppress(ProcessLookupError):
+            os.killpg(child.pid, signal.SIGKILL)
+    elif child.poll() is None:
+        child.kill()
+    child.wait()
+
+
+def _told(failure: Failure) -> Failure:
+    """Return a failure that the child could not tell, after telling it."""
+    show_error(GradscopeError(failure.what, cause=failure.cause, help=failure.help))
+    return failure
+
+
+def _too_slow(job: Job, shared: Path, child: subprocess.Popen[bytes], seconds: float) -> Failure:
+    """Return the failure of a run that took too long, with the line that it was at."""
+    line = _line_of(child, shared)
+    return Failure(
+        what=f"{job.name} took longer than {seconds:g} s",
+        cause=None if line is None else f"it was at {line}",
+        help="give it more with --timeout, or a smaller batch",
+        seed=job.options.seed,
+    )
+
+
+def _line_of(child: subprocess.Popen[bytes], shared: Path) -> str | None:
+    """Return the user's line that a child is at, None where it does not tell."""
+    stacks = stacks_in(shared)
+    if not (stacks.exists() and hasattr(signal, "SIGUSR1")):
+        return None
+    child.send_signal(signal.SIGUSR1)
+    end = time.monotonic() + _GRACE
+    while not stacks.stat().st_size and time.monotonic() < end:
+        time.sleep(0.02)
+    time.sleep(0.05)  # to the end of what is being written
+    frames = list(_FRAME.finditer(stacks.read_text(errors="replace")))
+    mine = [frame for frame in frames if _is_users(frame["file"])]
+    if not mine:
+        return None
+    return f"{mine[0]['file']}:{mine[0]['line']} in {mine[0]['function']}"
+
+
+def _is_users(file: str) -> bool:
+    installed = (_OWN_FOLDER, f"{sys.base_prefix}{os.sep}lib", f"{sys.prefix}{os.sep}lib")
+    return not file.startswith((*installed, "<"))
+
+
+def _crash(job: Job, code: int) -> Failure:
+    """Return the failure of a run that ended without a word."""
+    name, seed = job.name, job.options.seed
+    if code >= 0:
+        return Failure(
+            what=f"{name} ended its process with exit code {code}",
+            cause="its code, or a library's, calls os._exit",
+            seed=seed,
+        )
+    known = {number.value: number.name for number in signal.Signals}
+    sign = known.get(-code, f"signal {-code}")
+    help_ = "is there enough memory?" if sign == "SIGKILL" else None
+    return Failure(what=f"{name} was ended by {sign}", help=help_, seed=seed)

@@ -1,0 +1,68 @@
+"""What a child process is to run, and what it says when it could not, as files between the two."""
+
+import dataclasses
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Self
+
+from gradscope.errors import GradscopeError
+from gradscope.gate.results import Failure
+from gradscope.target.options import TargetOptions, Trial
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Job:
+    """One run of a target under one seed, written into a folder that parent and child share."""
+
+    name: str
+    """Of the target, as the user knows it."""
+    spec: str
+    options: TargetOptions
+    trial: Trial
+    command: str
+    """What the user typed, for the record."""
+    level: int
+    """Of the log: how much is told on stderr."""
+
+    def write(self, folder: Path) -> None:
+        """Write the job into a folder, from where the child reads it."""
+        (folder / "job.json").write_text(json.dumps(dataclasses.asdict(self)), encoding="utf-8")
+
+    @classmethod
+    def read(cls, folder: Path) -> Self:
+        """Read the job of a folder."""
+        values = json.loads((folder / "job.json").read_text(encoding="utf-8"))
+        options, trial = values.pop("options"), values.pop("trial")
+        for name in ("inputs", "args"):
+            options[name] = tuple(options[name])
+        return cls(options=TargetOptions(**options), trial=Trial(**trial), **values)
+
+
+def recording_in(folder: Path) -> Path:
+    """Return where the child writes what it saw."""
+    return folder / "run.gradscope"
+
+
+def stacks_in(folder: Path) -> Path:
+    """Return where the child writes where it is, when it is asked."""
+    return folder / "stacks.txt"
+
+
+def write_failure(folder: Path, error: GradscopeError) -> None:
+    """Write into a folder why a job could not be done."""
+    raised = error.__cause__
+    cause = error.cause
+    if cause is None and raised is not None and not isinstance(raised, GradscopeError):
+        cause = f"{type(raised).__name__}: {raised}".partition("\n")[0]
+    text = json.dumps({"what": error.what, "cause": cause, "help": error.help})
+    (folder / "failure.json").write_text(text, encoding="utf-8")
+
+
+def read_failure(folder: Path, seed: int | None) -> Failure | None:
+    """Return why the job of a folder could not be done, None where nothing says so."""
+    try:
+        values = json.loads((folder / "failure.json").read_text(encoding="utf-8"))
+    except (FileNotFoundError, ValueError):
+        return None
+    return Failure(**values, seed=seed)

@@ -1,0 +1,49 @@
+"""Whether a check passes, and why it does not."""
+
+from collections.abc import Iterator
+
+from gradscope.errors import ExitCode
+from gradscope.gate.results import CheckedFinding, CheckResult, Outcome, TargetResult
+from gradscope.recording.finding import Severity
+
+_LEVELS: tuple[Severity, ...] = ("note", "warning", "error")
+
+
+def fails(item: CheckedFinding, level: Severity) -> bool:
+    """Return whether a finding fails a check by itself."""
+    return not item.is_known and _LEVELS.index(item.finding.severity) >= _LEVELS.index(level)
+
+
+def outcome_of(target: TargetResult, result: CheckResult) -> Outcome:
+    """Return how a target came out of a check."""
+    if target.failures or not target.runs:
+        return "unjudged"
+    if result.policy is None:
+        return "passed"
+    is_failed = any(fails(item, result.policy.fail_level) for item in target.findings)
+    return "failed" if is_failed else "passed"
+
+
+def exit_code(result: CheckResult) -> ExitCode:
+    """Return the exit code: what could not be judged comes first, and nothing demotes it."""
+    outcomes = {outcome_of(target, result) for target in result.targets}
+    if "unjudged" in outcomes or not result.targets:
+        return ExitCode.CANNOT_JUDGE
+    if result.policy is None or result.policy.exit_zero:
+        return ExitCode.OK
+    return ExitCode.FINDINGS if any(reasons(result)) else ExitCode.OK
+
+
+def reasons(result: CheckResult) -> Iterator[str]:
+    """Yield why a check fails, in words; nothing where it passes or could not judge."""
+    policy = result.policy
+    if policy is None:
+        return
+    counts = result.counts()
+    for level in reversed(_LEVELS):
+        if counts[level] and _LEVELS.index(level) >= _LEVELS.index(policy.fail_level):
+            yield f"{counts[level]:,} {level}{'' if counts[level] == 1 else 's'}"
+    if policy.max_warnings is not None and counts["warning"] > policy.max_warnings:
+        yield f"{counts['warning']:,} warnings, and at most {policy.max_warnings:,} pass"
+    if result.stale_fails and result.stale:
+        yield f"{len(result.stale):,} entries of the baseline match nothing any more"

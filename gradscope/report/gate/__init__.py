@@ -1,0 +1,1 @@
+"""Reports of a check: what was found in its targets, and whether it passes."""

@@ -1,0 +1,31 @@
+"""A check's report in single lines that begin with `file:line:`, for editors and grep."""
+
+from collections.abc import Iterator
+
+from gradscope.gate.decision import outcome_of
+from gradscope.gate.results import CheckedFinding, CheckResult, TargetResult
+from gradscope.report.concise import finding_line
+from gradscope.report.gate.words import closing_text, failure_text, remarks, seeds_text
+from gradscope.report.model import Report
+from gradscope.report.names import printable
+
+
+def render_concise(result: CheckResult) -> str:
+    """Return a line a finding, a line a target that could not be judged, and the verdict."""
+    lines = [line for target in result.targets for line in _lines(target, result)]
+    return "\n".join(printable(line) for line in (*lines, *remarks(result), closing_text(result)))
+
+
+def _lines(target: TargetResult, result: CheckResult) -> Iterator[str]:
+    reports = [Report.from_recording(run.recording, run.verdict) for run in target.runs]
+    for item in target.counted():
+        yield f"{finding_line(item.finding, reports[item.run])}{_standing(item, target)}"
+    if outcome_of(target, result) == "unjudged":
+        for failure in target.failures:
+            yield f"{target.name}: error: {failure_text(failure)}"
+
+
+def _standing(item: CheckedFinding, target: TargetResult) -> str:
+    seeds = seeds_text(item, target)
+    worse = f" (worse than the baseline: {item.worsened})" if item.worsened else ""
+    return f"{f' (seeds: {seeds})' if seeds else ''}{worse}"

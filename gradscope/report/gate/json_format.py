@@ -1,0 +1,110 @@
+"""A check as JSON, by `gradscope/schemas/check-1.json`: one object, or one object a line."""
+
+import json
+from collections.abc import Iterator
+
+from gradscope.gate.decision import exit_code, outcome_of, reasons
+from gradscope.gate.results import CheckedFinding, CheckResult, Run, TargetResult
+from gradscope.report import objects
+from gradscope.report.model import Report
+from gradscope.report.objects import Json, Object
+
+
+def render_json(result: CheckResult) -> str:
+    """Return the whole check as one object, a finding a line."""
+    parts = ",\n".join(
+        f" {_compact(key)}: {_part(part)}"
+        for key, part in {
+            **_meta(result),
+            "gate": _gate(result),
+            "targets": [_target(target, result) for target in result.targets],
+            "findings": list(_findings(result)),
+        }.items()
+    )
+    return f"{{\n{parts}\n}}"
+
+
+def render_jsonl(result: CheckResult) -> str:
+    """Return the parts of the JSON, each object on a line of its own that `kind` names."""
+    lines: list[Object] = [
+        {"kind": "meta", **_meta(result)},
+        {"kind": "gate", **_gate(result)},
+        *({"kind": "target", **_target(target, result)} for target in result.targets),
+        *({"kind": "finding", **finding} for finding in _findings(result)),
+    ]
+    return "\n".join(_compact(line) for line in lines)
+
+
+def _meta(result: CheckResult) -> Object:
+    return {
+        "schema_version": objects.SCHEMA_VERSION,
+        "tool": {"name": "gradscope", "version": result.version},
+        "command": result.command,
+    }
+
+
+def _gate(result: CheckResult) -> Object:
+    policy = result.policy
+    outcomes = {outcome_of(target, result) for target in result.targets}
+    is_unjudged = "unjudged" in outcomes or not outcomes
+    return {
+        "outcome": "unjudged" if is_unjudged else "failed" if any(reasons(result)) else "passed",
+        "exit_code": int(exit_code(result)),
+        "reasons": list(reasons(result)),
+        "fail_level": None if policy is None else policy.fail_level,
+        "max_warnings": None if policy is None else policy.max_warnings,
+        "exit_zero": policy is not None and policy.exit_zero,
+        "counts": {level: count for level, count in result.counts().items()},
+        "stale": list(result.stale),
+    }
+
+
+def _target(target: TargetResult, result: CheckResult) -> Object:
+    return {
+        "name": target.name,
+        "outcome": outcome_of(target, result),
+        "failures": [
+            {"what": one.what, "cause": one.cause, "help": one.help, "seed": one.seed}
+            for one in target.failures
+        ],
+        "runs": [_run(run) for run in target.runs],
+    }
+
+
+def _run(run: Run) -> Object:
+    report = Report.from_recording(run.recording, run.verdict)
+    meta = objects.meta_object(report)
+    return {
+        "target": meta["target"],
+        "environment": meta["environment"],
+        "summary": objects.summary_object(report),
+        "rules": objects.rules_object(report),
+    }
+
+
+def _findings(result: CheckResult) -> Iterator[Object]:
+    for target in result.targets:
+        reports = [Report.from_recording(run.recording, run.verdict) for run in target.runs]
+        for item in target.findings:
+            yield _finding(item, target, reports[item.run])
+
+
+def _finding(item: CheckedFinding, target: TargetResult, report: Report) -> Object:
+    return {
+        "target": target.name,
+        "seeds": list(item.seeds),
+        "known": item.is_known,
+        "worsened": item.worsened,
+        **objects.finding_object(item.finding, report),
+    }
+
+
+def _part(part: Json) -> str:
+    if not isinstance(part, list) or not part:
+        return _compact(part)
+    rows = ",\n".join(f"  {_compact(row)}" for row in part)
+    return f"[\n{rows}\n ]"
+
+
+def _compact(value: Json) -> str:
+    return json.dumps(objects.finite(value), allow_nan=False)

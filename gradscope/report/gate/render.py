@@ -1,0 +1,63 @@
+"""A check in one of the output formats."""
+
+from typing import TYPE_CHECKING, assert_never
+
+from gradscope.gate.results import CheckResult
+from gradscope.report.render import OutputFormat
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+
+def render_check(
+    result: CheckResult, output_format: OutputFormat, console: "Console", *, is_brief: bool = False
+) -> str:
+    """Return the report of a check, without a last line break.
+
+    Args:
+        result: What was found.
+        output_format: One of the formats.
+        console: Decides width, colour and characters of `full`; nothing is written to it.
+        is_brief: Whether `full` leaves out which rules could not judge.
+    """
+    # A renderer is imported when it is asked for: `json` needs no rich.
+    match output_format:
+        case "full":
+            from gradscope.report.gate.text import render_text
+
+            with console.capture() as capture:
+                render_text(result, console, is_brief=is_brief)
+            return capture.get().rstrip("\n")
+        case "concise":
+            from gradscope.report.gate.concise import render_concise
+
+            return render_concise(result)
+        case "json":
+            from gradscope.report.gate.json_format import render_json
+
+            return render_json(result)
+        case "jsonl":
+            from gradscope.report.gate.json_format import render_jsonl
+
+            return render_jsonl(result)
+        case "markdown":
+            from gradscope.report.ci.step_summary import step_summary
+
+            return step_summary(result)
+        case "github":
+            from gradscope.report.ci.github import render_github
+
+            return render_github(result)
+        case "gitlab":
+            from gradscope.report.ci.gitlab import render_gitlab
+
+            return render_gitlab(result)
+        case "junit":
+            from gradscope.report.ci.junit import render_junit
+
+            return render_junit(result)
+        case "sarif":
+            from gradscope.report.ci.sarif import render_sarif
+
+            return render_sarif(result)
+    assert_never(output_format)

@@ -1,0 +1,112 @@
+"""What the reports of a check say, in words."""
+
+import math
+from collections import Counter
+from collections.abc import Iterable, Iterator
+
+from gradscope.gate.decision import exit_code, outcome_of, reasons
+from gradscope.gate.results import CheckedFinding, CheckResult, Failure, TargetResult
+from gradscope.recording.records import Recording
+from gradscope.recording.step_view import first_step
+from gradscope.report.figures import counted, figure
+from gradscope.report.finding_words import SEVERITIES, code_ranges
+from gradscope.report.norms import total_norm
+from gradscope.report.page import UNICODE, Signs
+
+_SEEDS_SHOWN = 5
+
+
+def found_text(items: Iterable[CheckedFinding]) -> str:
+    """Return `2 errors, 1 warning`; `no findings` without any."""
+    counts = Counter(item.finding.severity for item in items)
+    words = [counted(counts[level], level) for level in SEVERITIES if counts[level]]
+    return ", ".join(words) or "no findings"
+
+
+def seeds_text(item: CheckedFinding, target: TargetResult) -> str:
+    """Return under which seeds a finding shows; empty where there was but one run."""
+    runs, seeds = len(target.runs), item.seeds
+    if runs == 1:
+        return ""
+    if len(seeds) == runs:
+        return f"all {runs:,}"
+    shown = ", ".join(str(seed) for seed in seeds[:_SEEDS_SHOWN])
+    more = len(seeds) - _SEEDS_SHOWN
+    return f"{len(seeds):,} of {runs:,}: {shown}{f' and {more:,} more' if more > 0 else ''}"
+
+
+def measured_text(target: TargetResult, signs: Signs = UNICODE) -> str:
+    """Return how many parameters a target has, their norm and which rules ran; may be empty."""
+    if not target.runs:
+        return ""
+    recordings = [run.recording for run in target.runs]
+    words = [counted(len(recordings[0].parameters), "parameter")]
+    norms = [norm for norm in map(global_norm, recordings) if norm is not None]
+    if norms:
+        words.append(f"global gradient norm {_span(norms, signs)}")
+    if len(recordings) > 1:
+        words.append(counted(len(recordings), "seed"))
+    words.append(counted(len(target.runs[0].verdict.ran), "rule"))
+    return ", ".join(words)
+
+
+def _span(norms: list[float], signs: Signs) -> str:
+    if any(math.isnan(norm) for norm in norms):
+        return figure(math.nan, signs)
+    ends = [figure(norm, signs) for norm in (min(norms), max(norms))]
+    return ends[0] if ends[0] == ends[1] else f"{ends[0]} to {ends[1]}"
+
+
+def global_norm(recording: Recording) -> float | None:
+    """Return the norm over all gradients of the step that was judged; None without any."""
+    stats = first_step(recording).parameter_stats.values()
+    return total_norm(stat.gradient.norm for stat in stats if stat.gradient is not None)
+
+
+def failure_text(failure: Failure) -> str:
+    """Return why a run could not be judged, in a line."""
+    cause = f": {failure.cause}" if failure.cause else ""
+    help_ = f" ({failure.help})" if failure.help else ""
+    return " ".join(f"{failure.what}{cause}{help_}".split())
+
+
+def known_count(result: CheckResult) -> int:
+    """Return how many findings the baseline hides."""
+    return sum(item.is_known for target in result.targets for item in target.findings)
+
+
+def closing_text(result: CheckResult) -> str:
+    """Return whether the check passes, and why not, in a sentence."""
+    targets = result.targets
+    unjudged = sum(outcome_of(target, result) == "unjudged" for target in targets)
+    found = found_text(item for target in targets for item in target.counted())
+    checked = counted(len(targets), "target")
+    if unjudged:
+        what = "the target" if len(targets) == 1 else f"{unjudged:,} of {checked}"
+        beside = "" if found == "no findings" else f"; found {found}"
+        return f"Could not judge {what}{beside}."
+    why = ", ".join(reasons(result))
+    if why:
+        demoted = "" if exit_code(result) else "; --exit-zero lets it pass"
+        return f"Failed: {why}{demoted}."
+    return f"Passed: {found} in {checked}."
+
+
+def remarks(result: CheckResult) -> Iterator[str]:
+    """Yield what is worth knowing beside: known findings, and what the baseline holds in vain."""
+    known = known_count(result)
+    if known:
+        yield f"{counted(known, 'known finding')} in the baseline, not counted."
+    for entry in result.stale:
+        yield f"The baseline holds what is not found any more: {entry}."
+
+
+def unjudged_rules(target: TargetResult) -> Iterator[tuple[str, str]]:
+    """Yield the codes of the rules that could not judge a target, and the reason."""
+    by_reason: dict[str, list[str]] = {}
+    for run in target.runs[:1]:
+        for skipped in run.verdict.skipped:
+            if not skipped.is_left_out:
+                by_reason.setdefault(skipped.reason, []).append(skipped.rule)
+    for reason, codes in by_reason.items():
+        yield code_ranges(codes), reason
