@@ -148,7 +148,7 @@ def _read(path: Path, *, name: str) -> Document | None:
     if not isinstance(content, Mapping):
         raise GradscopeError(f"`{dotted(TABLE)}` in {name} has to be a table")
     place = path.parent.resolve() / path.name
-    return Document(path=place, name=name, lines=lines_of(text, TABLE), table=content)
+    return Document(path=place, name=name, lines=lines_of(text), table=content)
 
 
 def _text(path: Path, name: str) -> str:

@@ -6,53 +6,42 @@ from collections.abc import Iterator, Mapping
 Path = tuple[str, ...]
 """Of a key, from the top of the file."""
 
+_LAST = ("]", "}", '"""', "'''")
+"""What a statement of several lines ends with, but for a comment."""
 
-def lines_of(text: str, table: Path) -> dict[Path, int]:
-    """Return the line in which each key of a table, and each key below it, first stands.
 
-    Args:
-        text: Of a file that is valid TOML.
-        table: The path of the table. Others are passed over, as far as they can be.
-    """
+def lines_of(text: str) -> dict[Path, int]:
+    """Return the line in which each key of a valid file first stands."""
     found: dict[Path, int] = {}
     header: Path = ()
-    for number, statement, is_header in _statements(text, table):
-        prefix = () if is_header else header
-        paths = [prefix + path for path in _paths(statement)]
+    for number, statement, is_header in _statements(text):
         if is_header:
-            header = max(paths, key=len)
-        for path in paths:
-            found.setdefault(path, number)
+            header = ()
+        for path in _paths(statement):
+            found.setdefault(header + path, number)
+        if is_header:
+            header = max(_paths(statement), key=len)
     return found
 
 
-def _statements(text: str, table: Path) -> Iterator[tuple[int, Mapping[str, object], bool]]:
-    """Yield the line, content and kind of the statements that may concern a table.
+def _statements(text: str) -> Iterator[tuple[int, Mapping[str, object], bool]]:
+    """Yield the line and content of each statement, and whether it is a table's header.
 
     A statement is the fewest lines that are valid on their own.
     """
-    waiting = ""
-    start = 0
-    is_wanted = True
+    lines: list[str] = []
     for number, line in enumerate(text.replace("\r\n", "\n").split("\n"), start=1):
-        is_header = not waiting and line.lstrip().startswith("[")
-        if not waiting:
-            start = number
-            if not line.strip() or line.lstrip().startswith("#"):
-                continue
-        if not is_header and not is_wanted:
+        if not lines and (not line.strip() or line.lstrip().startswith("#")):
             continue
-        waiting += line + "\n"
-        content = _content(waiting)
-        if content is None and not is_header:
-            continue  # a list or a text of several lines
-        waiting = ""
-        if content is None:
-            continue  # part of a list of lists in a table that is passed over
-        if is_header:
-            header = max(_paths(content), key=len)
-            is_wanted = all(a == b for a, b in zip(header, table, strict=False))
-        yield start, content, is_header
+        lines.append(line)
+        # Parsing a long list anew at each of its lines would take too long.
+        if len(lines) > 1 and "#" not in line and not line.rstrip().endswith(_LAST):
+            continue
+        content = _content("\n".join(lines))
+        if content is not None:
+            is_header = lines[0].lstrip().startswith("[")
+            yield number - len(lines) + 1, content, is_header
+            lines = []
 
 
 def _content(text: str) -> Mapping[str, object] | None:
