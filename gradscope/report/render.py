@@ -2,13 +2,16 @@
 
 from typing import TYPE_CHECKING, Literal, assert_never
 
+from gradscope.gate.merging import target_result
+from gradscope.gate.results import CheckResult, Run
 from gradscope.report.model import Report
 from gradscope.report.view import ViewOptions
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-OutputFormat = Literal["full", "concise", "json", "jsonl", "markdown"]
+CIFormat = Literal["github", "gitlab", "junit", "sarif"]
+OutputFormat = Literal["full", "concise", "json", "jsonl", "markdown"] | CIFormat
 
 
 def render(
@@ -46,4 +49,34 @@ def render(
             from gradscope.report.markdown import render_markdown
 
             return render_markdown(report, view)
+        case _:
+            return render_ci(_alone(report), output_format)
+
+
+def render_ci(result: CheckResult, output_format: CIFormat) -> str:
+    """Return what a check found in a format of CI, without a last line break."""
+    match output_format:
+        case "github":
+            from gradscope.report.ci.github import render_github
+
+            return render_github(result)
+        case "gitlab":
+            from gradscope.report.ci.gitlab import render_gitlab
+
+            return render_gitlab(result)
+        case "junit":
+            from gradscope.report.ci.junit import render_junit
+
+            return render_junit(result)
+        case "sarif":
+            from gradscope.report.ci.sarif import render_sarif
+
+            return render_sarif(result)
     assert_never(output_format)
+
+
+def _alone(report: Report) -> CheckResult:
+    """Return a report as the result of a check that gates nothing."""
+    run = Run(recording=report.recording, verdict=report.rules)
+    target = target_result(report.target.name, [run])
+    return CheckResult(version=report.version, command=report.command, targets=(target,))

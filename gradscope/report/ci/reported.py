@@ -5,13 +5,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from gradscope.errors import ExitCode
-from gradscope.gate.decision import exit_code, fails
+from gradscope.gate.decision import exit_code
 from gradscope.gate.results import CheckedFinding, CheckResult, Failure, TargetResult
 from gradscope.recording.finding import Severity
 from gradscope.recording.records import Recording
 from gradscope.report.ci.places import Placement, placement
 from gradscope.report.figures import counted
-from gradscope.report.finding_words import SEVERITIES, concerned_text, consequence_text
+from gradscope.report.finding_words import SEVERITIES, code_ranges, concerned_text, consequence_text
 from gradscope.report.names import printable
 from gradscope.rules.fingerprint import unique_fingerprints
 
@@ -155,15 +155,29 @@ def _lines(text: str | None) -> list[str]:
     return [f"… {left_out:,} more lines …", *lines[-_FAILURE_LINES:]] if left_out > 0 else lines
 
 
-def is_failing(item: CheckedFinding, result: CheckResult) -> bool:
-    """Return whether a finding makes the check fail; where nothing is a gate, whether it would."""
+def unjudged(target: TargetResult) -> list[tuple[str, str]]:
+    """Return the codes of the rules that could judge no run, and why; not those left out."""
+    ran = {rule for run in target.runs for rule in run.verdict.ran}
+    reasons_of: dict[str, str] = {}
+    for run in target.runs:
+        for item in run.verdict.skipped:
+            if item.rule not in ran and not item.is_left_out:
+                reasons_of.setdefault(item.rule, item.reason)
+    by_reason: dict[str, list[str]] = {}
+    for rule, reason in reasons_of.items():
+        by_reason.setdefault(reason, []).append(rule)
+    return [(code_ranges(rules), reason) for reason, rules in by_reason.items()]
+
+
+def failing_levels(result: CheckResult) -> frozenset[Severity]:
+    """Return the levels of findings that make the check fail; errors where nothing is a gate."""
     policy = result.policy
     if policy is None:
-        return fails(item, "error")
-    allowed = policy.max_warnings
-    if allowed is not None and item.finding.severity == "warning" and not item.is_known:
-        return result.counts()["warning"] > allowed or fails(item, policy.fail_level)
-    return fails(item, policy.fail_level)
+        return frozenset({"error"})
+    levels = set(SEVERITIES[: SEVERITIES.index(policy.fail_level) + 1])
+    if policy.max_warnings is not None and result.counts()["warning"] > policy.max_warnings:
+        levels.add("warning")
+    return frozenset(levels)
 
 
 def stale_text(result: CheckResult) -> tuple[str, ...]:

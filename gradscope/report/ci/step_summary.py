@@ -13,9 +13,10 @@ from gradscope.report.ci.reported import (
     outcome_text,
     reported,
     stale_text,
+    unjudged,
 )
 from gradscope.report.figures import counted
-from gradscope.report.finding_words import code_ranges, evidence_text
+from gradscope.report.finding_words import evidence_text
 from gradscope.report.markdown_syntax import code, escape, fenced
 from gradscope.report.snippets import snippets
 
@@ -84,20 +85,6 @@ def _judged(target: TargetResult) -> str:
         *(f"{codes} could not: {escape(reason)}" for codes, reason in unjudged(target)),
     ]
     return "; ".join(words) + "."
-
-
-def unjudged(target: TargetResult) -> list[tuple[str, str]]:
-    """Return the codes of the rules that could judge no run, and why; not those left out."""
-    ran = {rule for run in target.runs for rule in run.verdict.ran}
-    reasons_of: dict[str, str] = {}
-    for run in target.runs:
-        for item in run.verdict.skipped:
-            if item.rule not in ran and not item.is_left_out:
-                reasons_of.setdefault(item.rule, item.reason)
-    by_reason: dict[str, list[str]] = {}
-    for rule, reason in reasons_of.items():
-        by_reason.setdefault(reason, []).append(rule)
-    return [(code_ranges(rules), reason) for reason, rules in by_reason.items()]
 
 
 def _failure(failure: ReportedFailure) -> str:

@@ -1,0 +1,187 @@
+"""A check as a SARIF 2.1.0 log, for code scanning and editors."""
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from urllib.parse import quote
+
+from gradscope.gate.decision import exit_code
+from gradscope.gate.results import CheckResult, TargetResult
+from gradscope.recording.finding import Severity
+from gradscope.report.ci.places import Place, RelatedPlace
+from gradscope.report.ci.reported import (
+    ReportedFinding,
+    failures_of,
+    reported,
+    stale_text,
+    unjudged,
+)
+from gradscope.report.ci.sarif_rules import rule_descriptors
+from gradscope.report.names import printable
+from gradscope.report.objects import Json, Object, finite
+
+_SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
+_MOST_RUNS = 20
+"""GitHub refuses a file with more."""
+_MOST_RESULTS = 25_000
+"""GitHub refuses a run with more."""
+_LONGEST = 4000
+_NAMES_SHOWN = 10
+
+
+def render_sarif(result: CheckResult) -> str:
+    """Return the log: a run for each target, in one category of code scanning each.
+
+    Of more targets than GitHub takes runs, all are in one run. Paths are relative to the
+    repository; nothing of this machine is told.
+    """
+    by_name: dict[str, list[TargetResult]] = {}
+    for target in result.targets:
+        by_name.setdefault(printable(target.name), []).append(target)
+    if len(by_name) > _MOST_RUNS:
+        by_name = {"": list(result.targets)}
+    runs: Json = [_run(name, targets, result) for name, targets in by_name.items()]
+    log: Json = {"$schema": _SCHEMA, "version": "2.1.0", "runs": runs}
+    return json.dumps(finite(log), indent=1, allow_nan=False)
+
+
+def _run(name: str, targets: Sequence[TargetResult], result: CheckResult) -> Object:
+    several = len(targets) > 1
+    found = [one for target in targets for one in reported(target, several=several)]
+    rules = rule_descriptors(targets)
+    places = {str(rule["id"]): place for place, rule in enumerate(rules)}
+    return {
+        "tool": {
+            "driver": {
+                "name": "gradscope",
+                "version": result.version,
+                "rules": rules,
+            }
+        },
+        "automationDetails": {"id": f"gradscope/{name}/" if name else "gradscope/"},
+        "columnKind": "unicodeCodePoints",
+        "invocations": [_invocation(targets, result, left_out=len(found) - _MOST_RESULTS)],
+        "results": [_result(one, places) for one in found[:_MOST_RESULTS]],
+    }
+
+
+def _invocation(targets: Sequence[TargetResult], result: CheckResult, *, left_out: int) -> Object:
+    failures = [failure for target in targets for failure in failures_of(target)]
+    notes = [
+        *(_notification("error", [one.statement, *one.details]) for one in failures),
+        *(
+            _notification("note", [f"{codes} could not judge {target.name}: {reason}"])
+            for target in targets
+            for codes, reason in unjudged(target)
+        ),
+    ]
+    if result.stale:
+        level: Severity = "error" if result.stale_fails else "note"
+        notes.append(_notification(level, stale_text(result)))
+    if left_out > 0:
+        notes.append(_notification("warning", [f"{left_out:,} more findings are left out"]))
+    # `inspect` and `report` exit with 0 whatever they find.
+    code: Object = {} if result.policy is None else {"exitCode": int(exit_code(result))}
+    return {
+        **code,
+        "executionSuccessful": not failures,
+        **({"toolExecutionNotifications": notes} if notes else {}),
+    }
+
+
+def _notification(level: Severity, lines: Sequence[str]) -> Object:
+    return {"level": level, "message": {"text": _cut("\n".join(lines))}}
+
+
+def _result(one: ReportedFinding, places: Mapping[str, int]) -> Object:
+    finding, where = one.item.finding, one.placement
+    return {
+        "ruleId": finding.rule,
+        "ruleIndex": places[finding.rule],
+        "level": one.severity,
+        "message": {"text": _message(one)},
+        "locations": [{**_physical(where.place), "logicalLocations": list(_logical(one))}],
+        "relatedLocations": [
+            {"id": number, **_physical(near.place), "message": {"text": near.message}}
+            for number, near in enumerate(_linked(one))
+        ],
+        # Findings of several targets on one line are alerts of their own: of these fingerprints
+        # code scanning reads the second.
+        "partialFingerprints": {
+            "gradscope/v1": one.identity,
+            "primaryLocationLineHash": f"{one.identity[:16]}:1",
+        },
+        "suppressions": _suppressions(one),
+        "properties": _properties(one),
+    }
+
+
+def _message(one: ReportedFinding) -> str:
+    """Return the message; what stands in brackets before a number is a link to a location."""
+    lines = [f"{one.statement}.", one.placement.remark, *one.details, f"help: {one.help}"]
+    related = [
+        f"[{_escaped(near.place.text)}]({number}): {_cut(_unlinked(near.message))}"
+        for number, near in enumerate(_linked(one))
+    ]
+    outside = [
+        _cut(_unlinked(f"{near.place.text}: {near.message}"))
+        for near in one.placement.related
+        if not near.place.in_repository
+    ]
+    return "\n".join([*(_cut(_unlinked(line)) for line in lines if line), *related, *outside])
+
+
+def _linked(one: ReportedFinding) -> list[RelatedPlace]:
+    """Return the other lines that viewers of the log can show."""
+    return [near for near in one.placement.related if near.place.in_repository]
+
+
+def _unlinked(text: str) -> str:
+    return text.replace("](", "] (")
+
+
+def _escaped(text: str) -> str:
+    return text.replace("\\", "\\\\").replace("[", "\\[").replace("]", "\\]")
+
+
+def _physical(place: Place) -> Object:
+    return {
+        "physicalLocation": {
+            "artifactLocation": {
+                "uri": quote(place.path, safe="/"),
+                "uriBaseId": "%SRCROOT%",
+            },
+            "region": {"startLine": place.line},
+        }
+    }
+
+
+def _logical(one: ReportedFinding) -> Iterator[Object]:
+    """Yield the parameters concerned, the first of them, or else the modules."""
+    finding = one.item.finding
+    kind = "parameter" if finding.parameters else "module"
+    for name in map(printable, (finding.parameters or finding.modules)[:_NAMES_SHOWN]):
+        yield {"fullyQualifiedName": name, "name": name.rpartition(".")[2], "kind": kind}
+
+
+def _suppressions(one: ReportedFinding) -> list[Object]:
+    if not one.item.is_known:
+        return []
+    return [{"kind": "external", "justification": "it is in the baseline"}]
+
+
+def _properties(one: ReportedFinding) -> Object:
+    finding, item = one.item.finding, one.item
+    return {
+        "target": printable(one.target.name),
+        "seeds": list(item.seeds),
+        "parameters": len(finding.parameters),
+        "count": finding.count,
+        "evidence": {
+            printable(name): printable(value) if isinstance(value, str) else value
+            for name, value in finding.evidence
+        },
+    }
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…"
