@@ -17,12 +17,14 @@ import gradscope
 from gradscope.api import inspect_target
 from gradscope.check_events import Check, announce
 from gradscope.errors import GradscopeError
+from gradscope.gate.merging import obstacle_of
+from gradscope.gate.results import Failure, Run
 from gradscope.probes.snapshot import RandomStates
 from gradscope.recording.finding import Finding, Severity
-from gradscope.recording.step_view import ended_by
-from gradscope.report.finding_words import SEVERITIES, unjudged
+from gradscope.report.finding_words import SEVERITIES
 from gradscope.report.model import Report
 from gradscope.report.paths import shown_site
+from gradscope.rules.flow.gradient_norm_limit import GradientNormLimit
 from gradscope.rules.selection import parsed_selectors
 from gradscope.rules.settings import WHOLE_MODEL, NormLimit, Settings
 from gradscope.target.objects import target_from_objects
@@ -110,10 +112,10 @@ def assert_gradients_healthy(  # noqa: PLR0913 - as many things can be chosen
     except GradscopeError as error:
         raise _shortened(error)  # noqa: B904 - its cause is the user's exception
     findings = tuple(one for one in report.findings if one.severity in failing)
-    unseen = None if findings else _unseen(report)
-    announce(_check(report, findings, unseen))
-    if findings or unseen:
-        raise UnhealthyGradientsError(_text(report, findings, unseen), report, findings)
+    obstacle = obstacle_of(Run(recording=report.recording, verdict=report.rules))
+    announce(_check(report, findings, obstacle))
+    if findings or obstacle:
+        raise UnhealthyGradientsError(_text(report, findings, obstacle), report, findings)
     return report
 
 
@@ -132,6 +134,8 @@ def _settings(
     return Settings(
         select=parsed_selectors(select),
         ignore=parsed_selectors(ignore),
+        # A limit counts whatever else is selected.
+        extend_select=() if limits == NormLimit() else (GradientNormLimit.code,),
         norm_limits={} if limits == NormLimit() else {WHOLE_MODEL: limits},
     )
 
@@ -151,57 +155,30 @@ def _check_loss(report: Report) -> None:
         )
 
 
-def _unseen(report: Report) -> str | None:
-    """Return why nothing can be said of the gradients, None where something can."""
-    error = ended_by(report.recording)
-    if error is not None:
-        words = ": ".join(filter(None, [error.exception, error.message.partition("\n")[0]]))
-        return f"no backward through {error.subject}{words and f' ({words})'}"
-    if not report.summary.reached:
-        return _without_gradient(report)
-    if not report.rules.ran:
-        reasons = [f"{codes}: {reason}" for codes, reason in unjudged(report)]
-        return f"no rule ran ({'; '.join(reasons) or 'all of them are left out'})"
-    return None
-
-
-def _without_gradient(report: Report) -> str:
-    summary = report.summary
-    counts = [
-        f"{count:,} {what}"
-        for count, what in (
-            (summary.none, "without one"),
-            (summary.zero, "with one of zero"),
-            (summary.frozen, "frozen"),
-        )
-        if count
-    ]
-    return f"no parameter gets a gradient ({', '.join(counts) or 'the model has none'})"
-
-
-def _check(report: Report, findings: tuple[Finding, ...], unseen: str | None) -> Check:
+def _check(report: Report, findings: tuple[Finding, ...], obstacle: Failure | None) -> Check:
     levels = [finding.severity for finding in report.findings]
     first = next(iter(report.findings), None)
+    nothing = "" if obstacle is None else obstacle.what
     return Check(
         model=report.target.model,
-        passed=not findings and unseen is None,
+        passed=not findings and obstacle is None,
         parameters=report.summary.parameters,
         grad_norm=report.summary.grad_norm,
         errors=levels.count("error"),
         warnings=levels.count("warning"),
         notes=levels.count("note"),
-        worst=f"{first.rule} {first.name}" if first is not None else unseen or "",
+        worst=f"{first.rule} {first.name}" if first is not None else nothing,
         place=shown_site(first.location, report.target.root) if first is not None else "",
     )
 
 
-def _text(report: Report, findings: tuple[Finding, ...], unseen: str | None) -> str:
+def _text(report: Report, findings: tuple[Finding, ...], obstacle: Failure | None) -> str:
     random_states = RandomStates.now()
     try:
         # rich, which draws random numbers while it is imported, is for tests that fail.
-        from gradscope.report.failure import Failure, failure_text
+        from gradscope.report.failure import failure_text
 
-        return failure_text(report, Failure(findings=findings, unseen=unseen))
+        return failure_text(report, findings, obstacle)
     finally:
         random_states.restore()
 

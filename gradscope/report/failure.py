@@ -3,10 +3,10 @@
 import io
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
 from rich.console import Console
 
+from gradscope.gate.results import Failure
 from gradscope.recording.finding import Finding
 from gradscope.report.concise import finding_line
 from gradscope.report.figures import counted, figure
@@ -23,25 +23,20 @@ _IN_A_LINE = 9
 _CODES_IN_HEAD = 3
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Failure:
-    """Why a check fails."""
-
-    findings: tuple[Finding, ...]
-    """Those that count, the worst first."""
-    unseen: str | None
-    """Why the report says nothing of the gradients; None where it does."""
-
-
-def failure_text(report: Report, failure: Failure) -> str:
+def failure_text(report: Report, findings: Sequence[Finding], obstacle: Failure | None) -> str:
     """Return what is wrong in a line, then the first findings in full and others in a line each.
 
     The signs are ASCII, which every terminal, file and report of CI can hold.
+
+    Args:
+        report: Of the model under test.
+        findings: Those that fail it, the worst first.
+        obstacle: Why nothing can be said of the gradients; None where something can.
     """
     page = Page(width=_WIDTH, encoding="utf-8", signs=ASCII, root=report.target.root)
-    shown = failure.findings or (report.findings if failure.unseen else ())
+    shown = findings or (report.findings if obstacle else ())
     blocks = [
-        [_head(report, failure), _inspected(report)],
+        [_head(report, findings, obstacle), _inspected(report), *_why(findings, obstacle)],
         *([_full(one, report, page)] for one in shown[:_IN_FULL]),
         list(_further(shown[_IN_FULL:], report)),
         list(_beside(report, shown)),
@@ -49,14 +44,14 @@ def failure_text(report: Report, failure: Failure) -> str:
     return "\n\n".join("\n".join(block) for block in blocks if block)
 
 
-def _head(report: Report, failure: Failure) -> str:
+def _head(report: Report, findings: Sequence[Finding], obstacle: Failure | None) -> str:
     model = printable(report.target.model)
-    if failure.unseen is not None:
-        return f"the gradients of {model} could not be judged: {failure.unseen}"
-    rules = dict.fromkeys(f"{one.rule} {one.name}" for one in failure.findings)
+    if obstacle is not None and not findings:
+        return f"{model} could not be judged: {obstacle.what}"
+    rules = dict.fromkeys(f"{one.rule} {one.name}" for one in findings)
     named = ", ".join(list(rules)[:_CODES_IN_HEAD])
     more = f" and {len(rules) - _CODES_IN_HEAD:,} more" if len(rules) > _CODES_IN_HEAD else ""
-    return f"{named}{more} in {model}: {_levels(failure.findings)}"
+    return f"{named}{more} in {model}: {_levels(findings)}"
 
 
 def _inspected(report: Report) -> str:
@@ -67,6 +62,13 @@ def _inspected(report: Report) -> str:
     if summary.grad_norm is not None:
         words.append(f"gradient norm {figure(summary.grad_norm, ASCII)}")
     return printable(", ".join(words))
+
+
+def _why(findings: Sequence[Finding], obstacle: Failure | None) -> Iterator[str]:
+    # Findings say it better, with lines.
+    if obstacle is not None and not findings:
+        extra = (("cause", obstacle.cause), ("help", obstacle.help))
+        yield from (f"{name}: {printable(' '.join(text.split()))}" for name, text in extra if text)
 
 
 def _levels(findings: Sequence[Finding]) -> str:
