@@ -1,4 +1,4 @@
-"""Joins a recording's records into the rows of a report, for the first step it holds."""
+"""Joins a recording's records into the rows of a report, for the step that is judged."""
 
 from collections import Counter
 
@@ -6,14 +6,15 @@ from gradscope.recording.records import (
     ParameterRecord,
     Recording,
     Site,
+    StepKind,
     TensorStat,
 )
 from gradscope.recording.step_view import StepView, created
 from gradscope.report.norms import total_norm
 from gradscope.report.rows import (
     GraphSummary,
+    OtherStep,
     ParameterRow,
-    Probe,
     Summary,
     TensorRow,
     WidestPoint,
@@ -190,6 +191,7 @@ def summarise(
     reach = Counter(row.reach for row in parameters)
     trainable = [row for row in parameters if row.requires_grad]
     return Summary(
+        step=view.step.index if view.step else None,
         loss=view.step.loss if view.step else None,
         grad_norm=total_norm(row.grad.norm for row in parameters if row.grad),
         parameters=len(parameters),
@@ -210,16 +212,16 @@ def summarise(
     )
 
 
-def probes(recording: Recording) -> tuple[Probe, ...]:
-    """Return the probe steps, in order."""
+def other_steps(recording: Recording, kind: StepKind) -> tuple[OtherStep, ...]:
+    """Return the steps of a kind that is not judged, in order."""
     norms: dict[int, dict[int, float]] = {
-        step.index: {} for step in recording.steps if step.kind == "probe"
+        step.index: {} for step in recording.steps if step.kind == kind
     }
     for stat in recording.parameter_stats:
         if stat.step in norms and stat.gradient is not None:
             norms[stat.step][stat.parameter] = stat.gradient.norm
     return tuple(
-        Probe(
+        OtherStep(
             step=step.index,
             loss=step.loss,
             grad_norm=total_norm(norms[step.index].values()),
@@ -229,5 +231,5 @@ def probes(recording: Recording) -> tuple[Probe, ...]:
             ),
         )
         for step in recording.steps
-        if step.kind == "probe"
+        if step.kind == kind
     )

@@ -28,8 +28,8 @@ def _lines(report: Report) -> Iterator[tuple[str, Object]]:
         yield "tensor", objects.tensor_object(tensor, report)
     for event in report.events:
         yield "event", objects.event_object(event, report)
-    for probe in report.probes:
-        yield "probe", objects.probe_object(probe, report)
+    for kind, steps in (("training", report.training), ("probe", report.probes)):
+        yield from ((kind, objects.other_step_object(step, report)) for step in steps)
     for item in report.skipped:
         yield "skipped", {"what": item.what, "reason": item.reason}
     yield "rules", objects.rules_object(report)

@@ -14,7 +14,7 @@ from gradscope.report.finding_words import (
 from gradscope.report.markdown_syntax import code, escape, fenced, table
 from gradscope.report.model import Report
 from gradscope.report.names import shape_text, tensor_text
-from gradscope.report.notes import SYNTHETIC_LOSS
+from gradscope.report.notes import SYNTHETIC_LOSS, training_text
 from gradscope.report.numbers import number
 from gradscope.report.paths import shown_path, shown_site
 from gradscope.report.rows import TensorRow
@@ -30,6 +30,7 @@ def render_markdown(report: Report, view: ViewOptions) -> str:
     blocks = [
         f"## gradscope: {code(report.target.model)}",
         _summary(report),
+        *_training(report),
         *_findings(report),
         *_lists(report, view),
         *_skipped(report),
@@ -60,6 +61,10 @@ def _summary(report: Report) -> str:
         loss += f" (**warning**: {SYNTHETIC_LOSS})"
     norm = f"global gradient norm **{number(summary.grad_norm)}**"
     return f"{loss}, {norm}. {', '.join(counts)}."
+
+
+def _training(report: Report) -> list[str]:
+    return [escape(f"Trained {training_text(report, '→', number)}.")] if report.training else []
 
 
 def _findings(report: Report) -> list[str]:

@@ -23,8 +23,8 @@ from gradscope.report.names import printable
 from gradscope.report.rows import (
     GraphSummary,
     ModuleRow,
+    OtherStep,
     ParameterRow,
-    Probe,
     Summary,
     TensorRow,
 )
@@ -41,7 +41,7 @@ class Report:
         print(parameter.name, parameter.grad.norm if parameter.grad else parameter.reason)
     ```
 
-    Of a recording with many steps, the rows show the first one.
+    Of a recording with many steps, the rows show the judged one.
     """
 
     version: str
@@ -55,7 +55,10 @@ class Report:
     tensors: tuple[TensorRow, ...]
     """Every distinct tensor between the parameters and the loss, in the order of the forward."""
     graph: GraphSummary
-    probes: tuple[Probe, ...]
+    training: tuple[OtherStep, ...]
+    """The steps on the way to the judged one."""
+    probes: tuple[OtherStep, ...]
+    """The steps on from there."""
     events: tuple[EventRecord, ...]
     findings: tuple[Finding, ...]
     """The worst first."""
@@ -68,7 +71,7 @@ class Report:
 
     @classmethod
     def from_recording(cls, recording: Recording, verdict: Verdict = UNJUDGED) -> Self:
-        """Join the first step's records with what the rules make of the recording."""
+        """Join the judged step's records with what the rules make of the recording."""
         view = first_step(recording)
         parameters = assembly.parameter_rows(view)
         tensors = assembly.tensor_rows(view)
@@ -83,7 +86,8 @@ class Report:
             modules=module_rows(view, parameters),
             tensors=tensors,
             graph=graph,
-            probes=assembly.probes(recording),
+            training=assembly.other_steps(recording, "training"),
+            probes=assembly.other_steps(recording, "probe"),
             events=recording.events,
             findings=verdict.findings,
             rules=verdict,

@@ -7,7 +7,7 @@ from gradscope.recording.finding import Finding
 from gradscope.recording.records import EventRecord, GradientStat, Site
 from gradscope.report.model import Report
 from gradscope.report.paths import shown_path
-from gradscope.report.rows import ModuleCallRow, ModuleRow, ParameterRow, Probe, TensorRow
+from gradscope.report.rows import ModuleCallRow, ModuleRow, OtherStep, ParameterRow, TensorRow
 
 SCHEMA_VERSION = "1.0"
 
@@ -57,6 +57,7 @@ def summary_object(report: Report) -> Object:
     """Return the report in numbers."""
     summary = report.summary
     return {
+        "step": summary.step,
         "loss": summary.loss,
         "grad_norm": summary.grad_norm,
         "parameters": {
@@ -202,15 +203,15 @@ def graph_object(report: Report) -> Object:
     }
 
 
-def probe_object(probe: Probe, report: Report) -> Object:
+def other_step_object(step: OtherStep, report: Report) -> Object:
     """Return a step made on a snapshot, with the gradient norm of every parameter by name."""
     names = [row.name for row in report.parameters]
     return {
-        "step": probe.step,
-        "loss": probe.loss,
-        "grad_norm": probe.grad_norm,
-        "optimizer": probe.optimizer,
-        "parameters": dict(zip(names, probe.parameters, strict=True)),
+        "step": step.step,
+        "loss": step.loss,
+        "grad_norm": step.grad_norm,
+        "optimizer": step.optimizer,
+        "parameters": dict(zip(names, step.parameters, strict=True)),
     }
 
 

@@ -174,6 +174,8 @@ class GraphSummary:
 class Summary:
     """The report in numbers."""
 
+    step: int | None
+    """The judged one, by the optimizer steps that were made before it; None where there is none."""
     loss: float | None
     grad_norm: float | None
     """Global norm over all parameters, each once; None where none has a gradient."""
@@ -203,8 +205,8 @@ class Summary:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Probe:
-    """A step that gradscope made on a snapshot, and undid."""
+class OtherStep:
+    """A step on the way to the judged one or on from there, made on a snapshot and undone."""
 
     step: int
     loss: float | None

@@ -8,7 +8,7 @@ from rich.text import Text
 
 from gradscope.report.figures import counted, figure
 from gradscope.report.model import Report
-from gradscope.report.notes import SYNTHETIC_LOSS
+from gradscope.report.notes import SYNTHETIC_LOSS, training_text
 from gradscope.report.page import Page
 
 
@@ -26,6 +26,7 @@ def header(report: Report, page: Page) -> Iterator[RenderableType]:
             ("batch", page.text(target.batch)),
             ("loss", Text(loss)),
             *([("optimizer", page.text(target.optimizer))] if target.optimizer else []),
+            *([("trained", _training(report, page))] if report.training else []),
             ("run", Text(page.signs.separator.join(word for word in run if word))),
         ]
     )
@@ -66,6 +67,11 @@ def probe_line(report: Report, page: Page) -> Iterator[Text]:
     ]
     steps = counted(len(report.probes), "probing step")
     yield Text(f"after {steps}{optimizer}: {', '.join(changes)}", overflow="fold")
+
+
+def _training(report: Report, page: Page) -> Text:
+    signs = page.signs
+    return page.text(training_text(report, signs.arrow, lambda value: figure(value, signs)))
 
 
 def _parameters(report: Report) -> Text:
