@@ -78,9 +78,9 @@ def subjects(names: Iterable[str]) -> tuple[str, ...]:
     """Return parameters or modules as a few sorted patterns: `layers.*.weight`.
 
     Numbers count for nothing, so that another layer of a kind is the same. Where the patterns are
-    many, the modules around them stand for them.
+    many, the modules around them stand for them. The model itself is nothing in particular.
     """
-    patterns = {".".join(map(_without_number, name.split("."))) for name in names}
+    patterns = {".".join(map(_without_number, name.split("."))) for name in names if name}
     while len(patterns) > _MOST_SUBJECTS and any("." in pattern for pattern in patterns):
         patterns = {pattern.rpartition(".")[0] or pattern for pattern in patterns}
     return tuple(sorted(patterns)[:_MOST_SUBJECTS])

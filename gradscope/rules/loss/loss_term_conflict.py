@@ -134,6 +134,7 @@ class LossTermConflict(Rule):
                 f"norm_{first.name}": first.norm,
                 f"norm_{second.name}": second.norm,
             },
+            cause=" and ".join(sorted((first.name, second.name))),
         )
 
 

@@ -1,0 +1,67 @@
+"""Which finding is which entry of a baseline."""
+
+from collections.abc import Callable, Iterator, Sequence
+
+from gradscope.gate.baseline_entry import Entry
+from gradscope.recording.finding import Finding
+from gradscope.rules.families import family_of
+from gradscope.rules.fingerprint import subjects_of
+
+
+def paired(findings: Sequence[Finding], entries: Sequence[Entry]) -> Iterator[tuple[int, int]]:
+    """Yield the places of findings and entries that are the same cause, each of them once.
+
+    They share rule and fingerprint. Where several findings do, as on the line of the loss, those
+    that concern the same things belong together, then those that concern some of the same.
+    """
+    free_findings, free_entries = list(range(len(findings))), list(range(len(entries)))
+    for is_same in (_concern_the_same, _overlap, _may_be_one):
+        for place in tuple(free_findings):
+            entry = _first(findings[place], entries, free_entries, is_same)
+            if entry is not None:
+                free_findings.remove(place)
+                free_entries.remove(entry)
+                yield place, entry
+
+
+def _first(
+    finding: Finding,
+    entries: Sequence[Entry],
+    free: Sequence[int],
+    is_same: Callable[[Finding, Entry], bool],
+) -> int | None:
+    return next(
+        (
+            place
+            for place in free
+            if entries[place].fingerprint == finding.fingerprint
+            and entries[place].rule == finding.rule
+            and is_same(finding, entries[place])
+        ),
+        None,
+    )
+
+
+def _concern_the_same(finding: Finding, entry: Entry) -> bool:
+    return subjects_of(finding) == entry.subjects
+
+
+def _overlap(finding: Finding, entry: Entry) -> bool:
+    return any(
+        _is_part(a, b) or _is_part(b, a) for a in subjects_of(finding) for b in entry.subjects
+    )
+
+
+def _is_part(name: str, other: str) -> bool:
+    """Return whether a name is another, or one of a module around it, or lacks a wrapper's name."""
+    return other == name or other.startswith(f"{name}.") or other.endswith(f".{name}")
+
+
+def _may_be_one(finding: Finding, entry: Entry) -> bool:
+    """Return whether the line alone tells that they are one.
+
+    Of rules on reach the parameters are the cause: another head that is not used is another
+    mistake, though on the same line of the loss. Elsewhere they are what the cause has reached.
+    """
+    is_told_apart = family_of(finding.rule) == "reach" and subjects_of(finding) and entry.subjects
+    return not is_told_apart
