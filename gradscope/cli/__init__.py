@@ -7,6 +7,7 @@ import typer
 
 from gradscope import __version__
 from gradscope.cli.check import check
+from gradscope.cli.config import config
 from gradscope.cli.errors import BugReport, show_error
 from gradscope.cli.graph import graph
 from gradscope.cli.inspect import inspect
@@ -21,6 +22,7 @@ COMMANDS = (
     ("graph", graph, True),
     ("report", report, True),
     ("rule", rule, False),
+    ("config", config, False),
 )
 """Name, function, and whether it shows its help when it is called without arguments."""
 

@@ -1,0 +1,58 @@
+"""`gradscope config`."""
+
+import io
+import sys
+from pathlib import Path
+from typing import Annotated, Literal
+
+import typer
+
+from gradscope.cli import options
+from gradscope.cli.console import make_console
+from gradscope.cli.output import check_destinations, set_verbosity, write_text
+
+KeyArgument = Annotated[
+    str | None,
+    typer.Argument(
+        metavar="[KEY]",
+        help="Only this key and what is below it, as targets.small, rules or rules.dead-unit; "
+        "with what nobody set.",
+        show_default=False,
+    ),
+]
+FileOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--config",
+        metavar="FILE",
+        help="Read \\[tool.gradscope] of this file, not of the nearest pyproject.toml.",
+    ),
+]
+ListingFormatOption = Annotated[
+    Literal["text", "json"],
+    typer.Option("--output-format", help="How to write it.", rich_help_panel="Output"),
+]
+
+
+def config(
+    key: KeyArgument = None,
+    config: FileOption = None,
+    output_format: ListingFormatOption = "text",
+    output_file: options.OutputFileOption = "-",
+    quiet: options.QuietOption = False,
+    color: options.ColorOption = "auto",
+) -> None:
+    """Show the configuration that holds here: every key, its value, and where it comes from."""
+    set_verbosity(quiet=quiet, verbose=False)
+    inputs = () if config is None else (config,)
+    destination = check_destinations(output_file, None, force=False, inputs=inputs).report
+    from gradscope.configuration import read_configuration
+    from gradscope.configuration.listing import entries
+    from gradscope.report.configuration_listing import render_configuration
+
+    configuration = read_configuration(config)
+    console = make_console(sys.stdout if destination is None else io.StringIO(), color)
+    shown = entries(configuration, key)
+    write_text(
+        render_configuration(configuration, shown, output_format, console), destination, sys.stdout
+    )

@@ -1,0 +1,133 @@
+"""The configuration as `gradscope config` shows it."""
+
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
+from itertools import groupby
+from pathlib import PurePath
+from typing import Literal, assert_never
+
+from rich.console import Console, RenderableType
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+
+from gradscope.configuration import Configuration, keys
+from gradscope.configuration.document import TABLE, dotted
+from gradscope.configuration.listing import Entry
+from gradscope.configuration.values import Value
+from gradscope.report.objects import Json, finite
+from gradscope.report.page import Page, Trimmed
+
+ConfigurationFormat = Literal["text", "json"]
+
+SCHEMA_VERSION = "1.0"
+
+_WIDEST = 100
+_NAMES = 24
+"""Characters of a key before it is folded."""
+_GROUPS: tuple[tuple[str, Mapping[str, keys.Key]], ...] = (
+    ("which rules run", keys.SELECTION),
+    ("what makes a check fail", keys.GATE),
+    ("how targets run", keys.RUNNING),
+)
+
+
+def render_configuration(
+    configuration: Configuration,
+    entries: Iterable[Entry],
+    output_format: ConfigurationFormat,
+    console: Console,
+) -> str:
+    """Return what holds, without a last line break."""
+    match output_format:
+        case "text":
+            page = Page.of(console, "")
+            with console.capture() as capture:
+                for part in _parts(configuration, tuple(entries), page):
+                    console.print(Trimmed(part), end="", width=min(page.width, _WIDEST))
+            return capture.get().rstrip("\n")
+        case "json":
+            return json.dumps(_object(configuration, entries), indent=2, allow_nan=False)
+    assert_never(output_format)
+
+
+def _object(configuration: Configuration, entries: Iterable[Entry]) -> Json:
+    return {
+        "schema_version": SCHEMA_VERSION,
+        "file": None if configuration.file is None else str(configuration.file),
+        "folder": str(configuration.folder),
+        "keys": [
+            {
+                "key": entry.key,
+                "value": finite(entry.value),
+                "default": finite(entry.default),
+                "source": None
+                if entry.source is None
+                else {"file": entry.source.file, "line": entry.source.line},
+                "is_inherited": entry.is_inherited,
+            }
+            for entry in entries
+        ],
+    }
+
+
+def _parts(
+    configuration: Configuration, entries: tuple[Entry, ...], page: Page
+) -> Iterator[RenderableType]:
+    if configuration.file is None:
+        yield Text("no pyproject.toml has [tool.gradscope]: the defaults hold", style="dim")
+    else:
+        yield page.text(str(configuration.file))
+    name = max((len(_name(entry)) for entry in entries), default=0)
+    for (table, about), members in groupby(entries, key=_heading):
+        yield Text()
+        heading = Text(f"[{page.spell(table)}]", style="bold cyan")
+        yield heading.append(f"  {about}" if about else "", style="not bold dim")
+        grid = Table.grid(padding=(0, 2, 0, 0), expand=True)
+        grid.add_column(width=min(name, _NAMES), overflow="fold")
+        grid.add_column(ratio=1, overflow="fold")
+        grid.add_column(width=max(len(_place(entry)) for entry in entries), no_wrap=True)
+        for entry in members:
+            place = Text(page.spell(_place(entry)), style="" if entry.is_set else "dim")
+            grid.add_row(page.text(_name(entry)), _value(entry, page), place)
+        yield Padding(grid, (0, 0, 0, 2))
+    if not entries:
+        yield Text()
+        yield Text("nothing of it is set", style="dim")
+
+
+def _heading(entry: Entry) -> tuple[str, str]:
+    """Return the table that a key stands in, and what the key's group is about."""
+    about = [title for title, group in _GROUPS if entry.key in group]
+    return dotted((*TABLE, *entry.path[:-1])), about[0] if about else ""
+
+
+def _name(entry: Entry) -> str:
+    return dotted(entry.path[-1:])
+
+
+def _place(entry: Entry) -> str:
+    """Return file and line: the file without its folder, which stands above them all."""
+    if entry.source is None:
+        return "default"
+    return str(replace(entry.source, file=PurePath(entry.source.file).name))
+
+
+def _value(entry: Entry, page: Page) -> Text:
+    shown = page.text(_spelt(entry.value, page), "bold" if entry.is_set else "dim")
+    if entry.is_set and entry.default not in (None, ()):
+        shown.append(f" (default {page.spell(_spelt(entry.default, page))})", style="not bold dim")
+    return shown
+
+
+def _spelt(value: Value | None, page: Page) -> str:
+    match value:
+        case None | ():
+            return page.signs.dash
+        case bool():
+            return str(value).lower()
+        case tuple():
+            return ", ".join(item or '""' for item in value)
+        case _:
+            return str(value)
