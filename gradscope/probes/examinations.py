@@ -16,6 +16,7 @@ from gradscope.probes.leaves import examine_leaves
 from gradscope.probes.loss_terms import examine_loss_terms
 from gradscope.probes.nonfinite_origins import examine_nonfinite
 from gradscope.probes.optimizers import examine_optimizers
+from gradscope.probes.redraws import examine_redraws
 from gradscope.probes.scaled_backward import examine_half_precision
 from gradscope.probes.scene import Scene
 from gradscope.probes.symmetry import examine_symmetry
@@ -40,6 +41,7 @@ EXAMINATIONS: tuple[tuple[str, Examine], ...] = (
     ("loss terms", examine_loss_terms),
     ("non-finite", examine_nonfinite),
     ("optimizers", examine_optimizers),
+    ("redraws", examine_redraws),
     ("symmetry", examine_symmetry),
     ("twins", examine_twins),
 )

@@ -159,6 +159,16 @@ class RandomStates:
             None if numpy is None else numpy.random.get_state(),
         )
 
+    def equal(self, other: "RandomStates") -> bool:
+        """Return whether every generator would go on alike."""
+        return (
+            torch.equal(self.torch_state, other.torch_state)
+            and len(self.devices) == len(other.devices)
+            and all(map(torch.equal, self.devices, other.devices))
+            and self.python == other.python
+            and _plain(self.numpy) == _plain(other.numpy)
+        )
+
     def restore(self) -> None:
         """Put every generator back to its state."""
         torch.set_rng_state(self.torch_state)
@@ -167,3 +177,10 @@ class RandomStates:
         random.setstate(self.python)  # type: ignore[arg-type]
         if self.numpy is not None:
             sys.modules["numpy"].random.set_state(self.numpy)
+
+
+def _plain(state: object) -> object:
+    """Return numpy's random state, a tuple with an array in it, as what can be compared."""
+    if not isinstance(state, tuple):
+        return state
+    return [part.tobytes() if hasattr(part, "tobytes") else part for part in state]

@@ -20,6 +20,7 @@ from gradscope.recording.evidence.leaf import LeafRecord
 from gradscope.recording.evidence.loss_term import LossTermRecord, TermPairRecord
 from gradscope.recording.evidence.nonfinite import NonfiniteRecord
 from gradscope.recording.evidence.optimizer import OptimizerRecord
+from gradscope.recording.evidence.redraw import RedrawRecord
 from gradscope.recording.evidence.saturation import SaturationRecord
 from gradscope.recording.evidence.softmax import SoftmaxRecord
 from gradscope.recording.evidence.source import SourceRecord
@@ -45,6 +46,7 @@ EVIDENCE: tuple[type, ...] = (
     LossTermRecord,
     NonfiniteRecord,
     OptimizerRecord,
+    RedrawRecord,
     ReplacementRecord,
     SaturationRecord,
     SoftmaxRecord,

@@ -66,7 +66,10 @@ class DeadEnds:
 
     @cached_property
     def found(self) -> tuple[DeadEnd, ...]:
-        """The dead ends, one for every line that is to blame."""
+        """The dead ends, one for every line that is to blame.
+
+        Where chance left a part of what lies behind a line without a gradient, none of it is dead.
+        """
         by_node: dict[int, list[int]] = {}
         for parameter in sorted(self.stuck):
             node = self._dead_end(parameter)
@@ -77,7 +80,8 @@ class DeadEnds:
             cause = self._cause(place, by_node)
             end = self._end(self.recording.nodes[cause], parameters)
             by_site.setdefault(end.site or cause, []).append(end)
-        return tuple(_together(ends) for ends in by_site.values())
+        found = (_together(ends) for ends in by_site.values())
+        return tuple(end for end in found if self.case.redrawn.isdisjoint(end.parameters))
 
     def _end(self, node: NodeRecord, parameters: list[int]) -> DeadEnd:
         zeros = self._zero_operands(node)

@@ -78,9 +78,10 @@ class Reach:
 
     @cached_property
     def learning(self) -> frozenset[int]:
-        """The parameters that got a gradient in some step, be it zero."""
+        """The parameters that got a gradient in some step, be it zero, or under another draw."""
         stats = self.recording.parameter_stats
-        return frozenset(stat.parameter for stat in stats if stat.reach in ("gradient", "zero"))
+        got = {stat.parameter for stat in stats if stat.reach in ("gradient", "zero")}
+        return self.case.redrawn | got
 
     @cached_property
     def lost(self) -> frozenset[int]:

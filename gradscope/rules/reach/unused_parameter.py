@@ -28,8 +28,9 @@ class UnusedParameter(Rule):
 
     How it is measured:
         A parameter counts if it requires grad and has no gradient after the first backward and
-        after every probing step, so that layers that are dropped at random are not taken for
-        unused. There is no threshold. Where numbers were taken out of torch behind it, the
+        after every probing step, nor in forwards with other random numbers (up to 32, fewer of a
+        large model), so that layers that are dropped at random are not taken for unused. There is
+        no threshold. Where numbers were taken out of torch behind it, the
         parameter is given other values: if the loss stays the same bit for bit, it is unused.
 
         The finding points to the loss; where nothing that the model returned depends on the module

@@ -90,10 +90,12 @@ class ZeroGradient(Rule):
 
     How it is measured:
         From each such parameter towards the loss, the first operation whose own output has a
-        gradient is the dead end. The severity goes by the share of the trainable elements that are
-        stuck behind it: a note below `note_below`, an error above `error_above`, a warning in
-        between; without probing steps no more than a warning. Where second derivatives are zero and
-        nothing else learns, it is an error whatever the share.
+        gradient is the dead end. Where forwards with other random numbers (up to 32, fewer of a
+        large model) bring a gradient to a part of what lies behind it, chance shut it, as dropout
+        does or a path that is sampled, and it is left out. The severity goes by the share of the
+        trainable elements that are stuck behind it: a note below `note_below`, an error above
+        `error_above`, a warning in between; without probing steps no more than a warning. Where
+        second derivatives are zero and nothing else learns, it is an error whatever the share.
 
     How to fix it:
         Start one of the two factors at random; lower the learning rate or the bias, or use
