@@ -15,8 +15,8 @@ from gradscope.errors import GradscopeError
 
 if TYPE_CHECKING:
     from gradscope.gate.results import CheckResult
+    from gradscope.report.formats import OutputFormat
     from gradscope.report.model import Report
-    from gradscope.report.render import OutputFormat
     from gradscope.report.view import ViewOptions
 
 

@@ -9,7 +9,7 @@ from gradscope.configuration import values
 from gradscope.configuration.values import Check, Value
 from gradscope.gate.options import BaselineOptions, Policy
 from gradscope.recording.finding import Severity
-from gradscope.report.render import OutputFormat
+from gradscope.report.formats import OutputFormat
 from gradscope.target.options import Mode, TargetOptions, Trial
 
 _POLICY, _BASELINE, _OPTIONS, _TRIAL = Policy(), BaselineOptions(), TargetOptions(), Trial()

@@ -10,7 +10,7 @@ from gradscope.configuration.selection import read_settings
 from gradscope.configuration.targets import read_targets
 from gradscope.configuration.values import Value
 from gradscope.gate.options import BaselineOptions, Policy
-from gradscope.report.render import OutputFormat
+from gradscope.report.formats import OutputFormat
 from gradscope.rules.settings import DEFAULT_SETTINGS, Settings
 
 

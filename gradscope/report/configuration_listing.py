@@ -16,7 +16,7 @@ from gradscope.configuration import Configuration, keys
 from gradscope.configuration.document import TABLE, dotted
 from gradscope.configuration.listing import Entry
 from gradscope.configuration.values import Value
-from gradscope.report.objects import Json, finite
+from gradscope.recording.encoding import spell
 from gradscope.report.page import Page, Trimmed
 
 ConfigurationFormat = Literal["text", "json"]
@@ -52,7 +52,7 @@ def render_configuration(
     assert_never(output_format)
 
 
-def _object(configuration: Configuration, entries: Iterable[Entry]) -> Json:
+def _object(configuration: Configuration, entries: Iterable[Entry]) -> dict[str, object]:
     return {
         "schema_version": SCHEMA_VERSION,
         "file": None if configuration.file is None else str(configuration.file),
@@ -60,8 +60,8 @@ def _object(configuration: Configuration, entries: Iterable[Entry]) -> Json:
         "keys": [
             {
                 "key": entry.key,
-                "value": finite(entry.value),
-                "default": finite(entry.default),
+                "value": _plain(entry.value),
+                "default": _plain(entry.default),
                 "source": None
                 if entry.source is None
                 else {"file": entry.source.file, "line": entry.source.line},
@@ -70,6 +70,11 @@ def _object(configuration: Configuration, entries: Iterable[Entry]) -> Json:
             for entry in entries
         ],
     }
+
+
+def _plain(value: Value | None) -> Value | None:
+    """Return a value as JSON can hold it."""
+    return spell(value) if isinstance(value, float) else value
 
 
 def _parts(

@@ -1,17 +1,15 @@
 """A report in one of the output formats."""
 
-from typing import TYPE_CHECKING, Literal, assert_never
+from typing import TYPE_CHECKING, assert_never
 
 from gradscope.gate.merging import target_result
 from gradscope.gate.results import CheckResult, Run
+from gradscope.report.formats import CIFormat, OutputFormat
 from gradscope.report.model import Report
 from gradscope.report.view import ViewOptions
 
 if TYPE_CHECKING:
     from rich.console import Console
-
-CIFormat = Literal["github", "gitlab", "junit", "sarif"]
-OutputFormat = Literal["full", "concise", "json", "jsonl", "markdown"] | CIFormat
 
 
 def render(

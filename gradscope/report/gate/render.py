@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING, assert_never
 
 from gradscope.gate.results import CheckResult
-from gradscope.report.render import OutputFormat
+from gradscope.report.formats import OutputFormat
 
 if TYPE_CHECKING:
     from rich.console import Console
