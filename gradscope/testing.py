@@ -6,6 +6,7 @@ pytest.
 
 import math
 from collections.abc import Callable, Iterable
+from numbers import Real
 from pathlib import Path
 from types import TracebackType
 from typing import get_args
@@ -31,9 +32,6 @@ from gradscope.target.objects import target_from_objects
 from gradscope.target.options import Trial
 
 __all__ = ["UnhealthyGradientsError", "assert_gradients_healthy"]
-
-# unittest leaves frames of modules that say so out of the tracebacks of failing tests.
-__unittest = True
 
 _HIDDEN = (str(Path(gradscope.__file__).parent), str(Path(torch.__file__).parent))
 """Folders whose frames say nothing to someone who tests a model."""
@@ -104,6 +102,8 @@ def assert_gradients_healthy(  # noqa: PLR0913 - as many things can be chosen
         target = target_from_objects(
             model, batch, loss_fn, optimizer=optimizer, grad_output=grad_output, seed=seed
         )
+        if probe_steps < 0:
+            raise GradscopeError(f"probe_steps is {probe_steps!r}, expected 0 or more")
         trial = Trial(probe_steps=probe_steps)
         report = inspect_target(
             target, trial=trial, eager=False, command="check", settings=settings
@@ -126,7 +126,7 @@ def _settings(
     min_norm: float | None,
 ) -> Settings:
     for name, limit in (("max_norm", max_norm), ("min_norm", min_norm)):
-        if limit is not None and not (math.isfinite(limit) and limit >= 0):
+        if limit is not None and not (isinstance(limit, Real) and 0 <= limit < math.inf):
             raise GradscopeError(f"{name} is {limit!r}, expected a number from 0 on")
     if max_norm is not None and min_norm is not None and min_norm > max_norm:
         raise GradscopeError(f"min_norm {min_norm!r} is larger than max_norm {max_norm!r}")
