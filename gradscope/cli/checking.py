@@ -6,15 +6,17 @@ from dataclasses import replace
 from pathlib import Path
 
 from gradscope.cli.check_options import BaselineGroup
-from gradscope.cli.errors import LOGGER, show_error, write_line
+from gradscope.cli.errors import LOGGER, show_error, show_note, write_line
 from gradscope.cli.isolation import run_apart
 from gradscope.cli.job import Job
 from gradscope.errors import GradscopeError
+from gradscope.gate.baseline import applied, prune_baseline, read_baseline, write_baseline
 from gradscope.gate.merging import target_result
 from gradscope.gate.options import BaselineOptions, PlannedTarget
 from gradscope.gate.results import CheckResult, Failure, Run, TargetResult
 from gradscope.recording.records import Recording
 from gradscope.recording.store import load_recording
+from gradscope.report.figures import counted
 from gradscope.rules.engine import judge
 from gradscope.rules.settings import Settings
 
@@ -103,5 +105,27 @@ def _tell(text: str) -> None:
 def baseline_applied(
     result: CheckResult, group: BaselineGroup, options: BaselineOptions
 ) -> CheckResult:
-    """Return a check after its baseline has been written, pruned or applied, as the user asks."""
-    return result
+    """Return a check after its baseline has been written, pruned or applied, as the user asks.
+
+    Raises:
+        GradscopeError: The baseline cannot be read or written, or none is named.
+    """
+    file = options.file
+    if file is None:
+        if group.prune_baseline or group.strict_baseline:
+            option = "--prune-baseline" if group.prune_baseline else "--strict-baseline"
+            raise GradscopeError(f"{option} needs a baseline", help="name it with --baseline FILE")
+        return result
+    if group.write_baseline:
+        known = write_baseline(file, result)
+        show_note(f"wrote {_shown(file)}: {counted(len(known.entries), 'known finding')}")
+    elif group.prune_baseline:
+        removed = prune_baseline(file, result)
+        gone = counted(len(removed.entries), "finding")
+        show_note(f"removed from {_shown(file)}: {gone} that nothing shows any more")
+    return applied(result, read_baseline(file), options.tolerance, options.is_strict)
+
+
+def _shown(file: Path) -> str:
+    """Return a path as it is shorter to read: relative to the working directory where it can be."""
+    return str(file.relative_to(Path.cwd()) if file.is_relative_to(Path.cwd()) else file)

@@ -54,7 +54,8 @@ def write_failure(folder: Path, error: GradscopeError) -> None:
     raised = error.__cause__
     cause = error.cause
     if cause is None and raised is not None and not isinstance(raised, GradscopeError):
-        cause = f"{type(raised).__name__}: {raised}".partition("\n")[0]
+        told = f"{type(raised).__name__}: {raised}".partition("\n")[0]
+        cause = None if told in error.what else told
     text = json.dumps({"what": error.what, "cause": cause, "help": error.help})
     (folder / "failure.json").write_text(text, encoding="utf-8")
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from gradscope.cli.console import ColorChoice
+from gradscope.report.formats import OutputFormat
 
 if TYPE_CHECKING:
     from gradscope.report.view import ViewOptions
@@ -298,9 +299,6 @@ class RulesGroup:
     ] = None
 
 
-OutputFormat = Literal[
-    "full", "concise", "json", "jsonl", "markdown", "github", "gitlab", "junit", "sarif"
-]
 _FORMAT = typer.Option(
     "--output-format",
     envvar="GRADSCOPE_OUTPUT_FORMAT",

@@ -1,6 +1,6 @@
 """A check in one of the output formats."""
 
-from typing import TYPE_CHECKING, assert_never
+from typing import TYPE_CHECKING
 
 from gradscope.gate.results import CheckResult
 from gradscope.report.formats import OutputFormat
@@ -44,20 +44,5 @@ def render_check(
             from gradscope.report.ci.step_summary import step_summary
 
             return step_summary(result)
-        case "github":
-            from gradscope.report.ci.github import render_github
-
-            return render_github(result)
-        case "gitlab":
-            from gradscope.report.ci.gitlab import render_gitlab
-
-            return render_gitlab(result)
-        case "junit":
-            from gradscope.report.ci.junit import render_junit
-
-            return render_junit(result)
-        case "sarif":
-            from gradscope.report.ci.sarif import render_sarif
-
-            return render_sarif(result)
-    assert_never(output_format)
+        case _:
+            return render_ci(result, output_format)

@@ -1,0 +1,178 @@
+"""`gradscope check` as a user runs it, with targets in processes of their own."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from textwrap import dedent
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+SAMPLES = ROOT / "sample_models"
+GOOD = """
+import torch
+from torch import nn
+model = nn.Sequential(nn.Linear(3, 4), nn.Tanh(), nn.Linear(4, 2))
+batch = (torch.randn(8, 3), torch.zeros(8, dtype=torch.long))
+criterion = nn.CrossEntropyLoss()
+"""
+ENVIRONMENT = {
+    **{name: value for name, value in os.environ.items() if not name.startswith("GITHUB_")},
+    "OMP_NUM_THREADS": "1",
+    "_TYPER_FORCE_DISABLE_TERMINAL": "1",
+}
+
+
+def check(folder, *arguments, **environment):
+    return subprocess.run(
+        [sys.executable, "-m", "gradscope", "check", *map(str, arguments)],
+        cwd=folder,
+        env={**ENVIRONMENT, **environment},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+
+
+def write(folder, name, text):
+    (folder / name).write_text(dedent(text))
+
+
+def outcomes(done):
+    """What the JSON says of each target: its outcome, and why it could not be judged."""
+    content = json.loads(done.stdout)
+    return {
+        Path(target["name"]).stem: (
+            target["outcome"],
+            " ".join(f"{one['what']} {one['cause']} {one['help']}" for one in target["failures"]),
+        )
+        for target in content["targets"]
+    }
+
+
+def test_exploding_stack_fails_with_its_code_and_line():
+    done = check(ROOT, "sample_models/exploding_stack.py", "--output-format", "json")
+    assert done.returncode == 1, done.stderr
+    (found,) = json.loads(done.stdout)["findings"]
+    assert (found["rule"], found["location"]["file"]) == (
+        "GS101",
+        "sample_models/exploding_stack.py",
+    )
+    assert done.stderr == ""
+
+
+def test_healthy_samples_pass():
+    samples = sorted(SAMPLES.glob("healthy_*.py"))
+    done = check(ROOT, *samples, "--output-format", "concise")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout == f"Passed: no findings in {len(samples)} targets.\n"
+
+
+@pytest.fixture(scope="module")
+def unjudged(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("unjudged")
+    write(folder, "raises.py", "import torch\nimport nothing_of_that_name\n")
+    write(folder, "no_batch.py", "from torch import nn\nmodel = nn.Linear(3, 4)\n")
+    write(
+        folder,
+        "no_loss.py",
+        "import torch\nmodel = torch.nn.Linear(3, 2)\nbatch = torch.ones(4, 3)",
+    )
+    write(folder, "no_gradient.py", GOOD + "model.requires_grad_(False)\n")
+    write(folder, "leaves.py", GOOD + "import os\nos._exit(0)\n")
+    write(folder, "crashes.py", GOOD + "import os, signal\nos.kill(os.getpid(), signal.SIGSEGV)\n")
+    write(folder, "good.py", GOOD)
+    names = ("missing", "raises", "no_batch", "no_loss", "no_gradient", "leaves", "crashes", "good")
+    files = (f"{name}.py" for name in names)
+    return check(folder, *files, "--exit-zero", "--output-format", "json")
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("missing", "cannot open 'missing.py' there is no such file"),
+        ("raises", "No module named 'nothing_of_that_name'"),
+        ("no_batch", "no batch for Linear.forward(self, input)"),
+        ("no_loss", "--loss"),
+        ("no_gradient", "0 of 4 parameters require grad"),
+        ("leaves", "ended its process with exit code 0"),
+        ("crashes", "was ended by SIGSEGV"),
+    ],
+)
+def test_what_says_nothing_of_gradients_is_not_judged(unjudged, name, text):
+    assert unjudged.returncode == 2
+    outcome, why = outcomes(unjudged)[name]
+    assert outcome == "unjudged"
+    assert text in why
+    assert text.removesuffix(" there is no such file") in unjudged.stderr
+
+
+def test_the_other_targets_are_judged_all_the_same(unjudged):
+    assert outcomes(unjudged)["good"] == ("passed", "")
+    assert 'raises.py", line 2' in unjudged.stderr  # the user's own traceback
+
+
+def test_a_run_that_takes_too_long_is_ended_and_says_where_it_was(tmp_path):
+    write(
+        tmp_path,
+        "slow.py",
+        """
+        import subprocess, sys, time
+
+        def build_batch():
+            subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"])
+            with open("started", "w"): pass
+            while True:
+                time.sleep(0.1)
+
+        build_batch()
+        """,
+    )
+    start = time.monotonic()
+    done = check(tmp_path, "slow.py", "--timeout", "6")
+    assert done.returncode == 2
+    assert "slow.py took longer than 6 s" in done.stderr
+    if (tmp_path / "started").exists():  # else the machine was too slow to come that far
+        assert f"it was at {tmp_path}/slow.py:8 in build_batch" in done.stderr
+    assert time.monotonic() - start < 40  # the process that it started holds nothing up
+
+
+def test_ending_the_check_ends_what_it_runs(tmp_path):
+    write(
+        tmp_path,
+        "slow.py",
+        "import os, time\nopen('pid', 'w').write(str(os.getpid()))\ntime.sleep(100)\n",
+    )
+    command = [sys.executable, "-m", "gradscope", "check", "slow.py"]
+    process = subprocess.Popen(command, cwd=tmp_path, env=ENVIRONMENT, stderr=subprocess.PIPE)
+    place = tmp_path / "pid"
+    while not (place.exists() and place.read_text()):
+        time.sleep(0.05)
+    process.send_signal(signal.SIGTERM)
+    process.communicate(timeout=30)
+    assert process.returncode == 128 + signal.SIGTERM
+    with pytest.raises(ProcessLookupError):
+        os.kill(int(place.read_text()), 0)
+
+
+def test_seeds_are_judged_by_the_worst_and_told_apart(tmp_path):
+    odd = "    for part in (model[0].weight, model[2].bias):\n        part.requires_grad_(False)\n"
+    write(tmp_path, "model.py", f"{GOOD}print('x')\nif torch.initial_seed() == 8:\n{odd}")
+    save = ("--save", "runs", "--output-format", "json")
+    done = check(tmp_path, "model.py", "--seed", 7, "--seeds", 2, "--max-grad-norm", 1e-9, *save)
+    assert done.returncode == 1, done.stderr
+    content = json.loads(done.stdout)
+    assert [run["target"]["seed"] for run in content["targets"][0]["runs"]] == [7, 8]
+    assert [run["summary"]["frozen"] for run in content["targets"][0]["runs"]] == [0, 2]
+    limit = next(one for one in content["findings"] if one["rule"] == "GS113")
+    assert limit["seeds"] == [7, 8] or limit["seeds"] in ([7], [8])
+    saved = sorted(path.name for path in (tmp_path / "runs").iterdir())
+    assert saved == ["model.py-seed-7.gradscope", "model.py-seed-8.gradscope"]
+    again = check(tmp_path, *(f"runs/{name}" for name in saved), "--output-format", "concise")
+    assert again.returncode == 0
+    assert again.stdout.endswith("in 2 targets.\n")
