@@ -7,9 +7,10 @@ from gradscope.gate.results import CheckResult
 from gradscope.recording.finding import Severity
 from gradscope.report.ci.reported import (
     ReportedFinding,
-    every_reported,
-    failures_of,
+    ReportedTarget,
+    reported,
     stale_text,
+    worst_first,
 )
 from gradscope.report.figures import counted
 from gradscope.report.finding_words import SEVERITIES
@@ -29,20 +30,22 @@ def render_github(result: CheckResult) -> str:
     Of each level there are no more than GitHub shows: the last one sums up the others. Known
     findings are left out.
     """
-    found = [one for one in every_reported(result) if not one.item.is_known]
+    targets = reported(result)
+    found = worst_first(targets)
     lines: list[str] = []
     for level in SEVERITIES:
         of_level = [one for one in found if one.severity == level]
-        lines += _annotations(level, list(_announced(result, level)), of_level)
+        lines += _annotations(level, list(_announced(level, targets, result)), of_level)
     return "\n".join(lines)
 
 
-def _announced(result: CheckResult, level: Severity) -> Iterator[str]:
+def _announced(
+    level: Severity, targets: Sequence[ReportedTarget], result: CheckResult
+) -> Iterator[str]:
     """Yield the messages of a level that concern no line."""
     if level == "error":
-        for target in result.targets:
-            for failure in failures_of(target):
-                yield "\n".join([failure.statement, *failure.details])
+        for failure in (one for target in targets for one in target.failures):
+            yield "\n".join([failure.statement, *failure.details])
     if result.stale and level == ("error" if result.stale_fails else "note"):
         yield "\n".join(stale_text(result))
 
@@ -96,8 +99,7 @@ def _annotation(one: ReportedFinding) -> str:
     where = one.placement
     lines = [
         one.statement,
-        *([where.remark] if where.remark else []),
-        *one.details,
+        *one.notes,
         *(f"{near.place.text}: {near.message}" for near in where.related[:_RELATED_SHOWN]),
         f"help: {one.help}",
     ]

@@ -9,8 +9,8 @@ from gradscope.report.ci.places import Place, target_place, unrecorded_place
 from gradscope.report.ci.reported import (
     ReportedFailure,
     ReportedFinding,
-    every_reported,
-    failures_of,
+    reported,
+    worst_first,
 )
 
 _LONGEST = 2000
@@ -24,16 +24,16 @@ def render_gitlab(result: CheckResult) -> str:
 
     Known findings are left out.
     """
-    failures = (one for target in result.targets for one in failures_of(target))
+    targets = reported(result)
     issues = [
-        *(_failure(failure) for failure in failures),
-        *(_finding(one) for one in every_reported(result) if not one.item.is_known),
+        *(_failure(one) for target in targets for one in target.failures),
+        *(_finding(one) for one in worst_first(targets)),
     ]
     return json.dumps(issues, indent=1)
 
 
 def _finding(one: ReportedFinding) -> _Issue:
-    notes = "; ".join([text for text in (one.placement.remark, *one.details) if text])
+    notes = "; ".join(one.notes)
     return _issue(
         name=one.rule,
         description=f"{one.statement}{f' ({notes})' if notes else ''}. Help: {one.help}",

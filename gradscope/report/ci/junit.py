@@ -8,8 +8,8 @@ from gradscope.recording.finding import Severity
 from gradscope.report.ci.places import bare_name
 from gradscope.report.ci.reported import (
     ReportedFinding,
+    ReportedTarget,
     failing_levels,
-    failures_of,
     reported,
     stale_text,
 )
@@ -30,7 +30,7 @@ def render_junit(result: CheckResult) -> str:
     """
     root = Element("testsuites", name="gradscope")
     levels = failing_levels(result)
-    suites = [_suite(root, target, levels) for target in result.targets]
+    suites = [_suite(root, one, levels) for one in reported(result)]
     if result.stale:
         suites.append(_baseline(root, result))
     for name in _COUNTED:
@@ -40,17 +40,16 @@ def render_junit(result: CheckResult) -> str:
     return f'<?xml version="1.0" encoding="UTF-8"?>\n{text}'
 
 
-def _suite(root: Element, target: TargetResult, levels: frozenset[Severity]) -> Element:
-    suite = SubElement(root, "testsuite", name=printable(target.name))
-    class_name = _class_name(target.name)
-    for failure in failures_of(target):
+def _suite(root: Element, one: ReportedTarget, levels: frozenset[Severity]) -> Element:
+    suite = SubElement(root, "testsuite", name=one.name)
+    target, class_name = one.target, _class_name(one.target.name)
+    for failure in one.failures:
         case = SubElement(suite, "testcase", classname=class_name, name="could be judged")
         error = SubElement(case, "error", type="unjudged", message=failure.statement)
         error.text = "\n".join(failure.details)
-    found = reported(target, several=False)
-    for code, name in _rules(target, found):
+    for code, name in _rules(one):
         case = SubElement(suite, "testcase", classname=class_name, name=name)
-        _judgement(case, [one for one in found if one.item.finding.rule == code], levels)
+        _judgement(case, [each for each in one.findings if each.code == code], levels)
         if (reason := _obstacle(code, target)) is not None:
             SubElement(case, "skipped", message=printable(reason))
     _count(suite)
@@ -65,16 +64,16 @@ def _class_name(target: str) -> str:
     return printable(f"{module.replace('/', '.')}{expression}")
 
 
-def _rules(target: TargetResult, found: Sequence[ReportedFinding]) -> Iterator[tuple[str, str]]:
+def _rules(one: ReportedTarget) -> Iterator[tuple[str, str]]:
     """Yield the codes of the rules that the settings let run, with their names."""
     names = {rule.code: f"{rule.code} {rule.name}" for rule in RULES}
-    names |= {one.item.finding.rule: printable(one.rule) for one in found}
-    enabled = {one.item.finding.rule for one in found}
-    for run in target.runs:
+    names |= {each.code: each.rule for each in one.findings}
+    enabled = {each.code for each in one.findings}
+    for run in one.target.runs:
         enabled.update(run.verdict.ran)
         enabled.update(item.rule for item in run.verdict.skipped if not item.is_left_out)
     for code in sorted(enabled):
-        yield code, names.get(code, code)
+        yield printable(code), printable(names.get(code, code))
 
 
 def _obstacle(code: str, target: TargetResult) -> str | None:

@@ -1,7 +1,8 @@
 """What CI formats say of findings and failures: one list for all of them."""
 
 import hashlib
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from gradscope.errors import ExitCode
@@ -33,6 +34,14 @@ class ReportedFinding:
     details: tuple[str, ...]
     """A line each: under which seeds it is seen, what it explains."""
     help: str
+    is_alone: bool
+    """Whether the check has no other target."""
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """The details, with what the place and the target need words for."""
+        target = "" if self.is_alone else printable(f"target: {self.target.name}")
+        return tuple(filter(None, (self.placement.remark, target, *self.details)))
 
     @property
     def recording(self) -> Recording:
@@ -45,6 +54,11 @@ class ReportedFinding:
         return self.item.finding.severity
 
     @property
+    def code(self) -> str:
+        """The rule's code."""
+        return self.item.finding.rule
+
+    @property
     def rule(self) -> str:
         """The rule's code and name: `GS201 gradient-cut`."""
         return f"{self.item.finding.rule} {self.item.finding.name}"
@@ -55,36 +69,67 @@ class ReportedFinding:
         return self.placement.place.text
 
 
-def reported(target: TargetResult, *, several: bool) -> tuple[ReportedFinding, ...]:
-    """Return the findings of a target, known ones included, in their order.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReportedFailure:
+    """Why a run could not be judged; texts are printable, but for line breaks in `details`."""
 
-    Args:
-        target: Whose findings.
-        several: Whether it is one target of several, so that each finding has to say its name.
-    """
-    fingerprints = unique_fingerprints([item.finding for item in target.findings])
-    return tuple(
-        _reported(target, item, fingerprint, several)
-        for item, fingerprint in zip(target.findings, fingerprints, strict=True)
-    )
+    target: TargetResult
+    statement: str
+    details: tuple[str, ...]
+    identity: str
 
 
-def every_reported(result: CheckResult) -> tuple[ReportedFinding, ...]:
-    """Return the findings of all targets, the worst first."""
-    several = len(result.targets) > 1
-    found = [one for target in result.targets for one in reported(target, several=several)]
-    return tuple(sorted(found, key=lambda one: SEVERITIES.index(one.severity)))
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReportedTarget:
+    """What is said of a target."""
+
+    target: TargetResult
+    findings: tuple[ReportedFinding, ...]
+    """In the target's order, known ones included."""
+    failures: tuple[ReportedFailure, ...]
+
+    @property
+    def name(self) -> str:
+        """As the user wrote it, printable."""
+        return printable(self.target.name)
 
 
-def _reported(
-    target: TargetResult, item: CheckedFinding, fingerprint: str, several: bool
+def reported(result: CheckResult) -> tuple[ReportedTarget, ...]:
+    """Return what is said of each target, in their order."""
+    is_alone = len(result.targets) == 1
+    alike = Counter[str]()
+    found = []
+    for target in result.targets:
+        # Two recordings may be of one name.
+        alike[target.name] += 1
+        key = f"{target.name}\0{alike[target.name]}"
+        fingerprints = unique_fingerprints([item.finding for item in target.findings])
+        found.append(
+            ReportedTarget(
+                target=target,
+                findings=tuple(
+                    _finding(target, item, _identity(key, fingerprint), is_alone=is_alone)
+                    for item, fingerprint in zip(target.findings, fingerprints, strict=True)
+                ),
+                failures=tuple(_failures(target, key)),
+            )
+        )
+    return tuple(found)
+
+
+def worst_first(targets: Iterable[ReportedTarget]) -> list[ReportedFinding]:
+    """Return the findings of all targets, but for known ones."""
+    found = [one for target in targets for one in target.findings if not one.item.is_known]
+    return sorted(found, key=lambda one: SEVERITIES.index(one.severity))
+
+
+def _finding(
+    target: TargetResult, item: CheckedFinding, identity: str, *, is_alone: bool
 ) -> ReportedFinding:
     finding, recording = item.finding, target.runs[item.run].recording
-    place = placement(finding, recording)
     concerned = concerned_text(finding, tuple(one.name for one in recording.parameters))
     consequences = consequence_text(finding)
     details = (
-        f"target: {target.name}" if several else "",
         seeds_text(item, target),
         f"worse than the baseline allows: {item.worsened}" if item.worsened else "",
         f"explains: {consequences}" if consequences else "",
@@ -92,11 +137,12 @@ def _reported(
     return ReportedFinding(
         target=target,
         item=item,
-        placement=place,
-        identity=_identity(target.name, fingerprint),
+        placement=placement(finding, recording),
+        identity=identity,
         statement=printable(f"{finding.message}{f' [{concerned}]' if concerned else ''}"),
         details=tuple(printable(line) for line in details if line),
         help=printable(finding.remedy),
+        is_alone=is_alone,
     )
 
 
@@ -117,18 +163,7 @@ def seeds_text(item: CheckedFinding, target: TargetResult) -> str:
     return f"in {len(item.seeds):,} of {counted(runs, 'run')}{named}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ReportedFailure:
-    """Why a run could not be judged; texts are printable, but for line breaks in `details`."""
-
-    target: TargetResult
-    statement: str
-    details: tuple[str, ...]
-    identity: str
-
-
-def failures_of(target: TargetResult) -> Iterator[ReportedFailure]:
-    """Yield why runs of a target could not be judged."""
+def _failures(target: TargetResult, key: str) -> Iterator[ReportedFailure]:
     failures = target.failures
     if not failures and not target.runs:
         failures = (Failure(what="it was not run"),)
@@ -144,7 +179,7 @@ def failures_of(target: TargetResult) -> Iterator[ReportedFailure]:
                 *(f"cause: {line}" if not number else line for number, line in enumerate(lines)),
                 *(f"help: {line}" for line in _lines(failure.help)),
             ),
-            identity=_identity(target.name, "failure", str(place), failure.what),
+            identity=_identity(key, "failure", str(place), failure.what),
         )
 
 

@@ -5,12 +5,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from urllib.parse import quote
 
 from gradscope.gate.decision import exit_code
-from gradscope.gate.results import CheckResult, TargetResult
+from gradscope.gate.results import CheckResult
 from gradscope.recording.finding import Severity
 from gradscope.report.ci.places import Place, RelatedPlace
 from gradscope.report.ci.reported import (
     ReportedFinding,
-    failures_of,
+    ReportedTarget,
     reported,
     stale_text,
     unjudged,
@@ -34,20 +34,20 @@ def render_sarif(result: CheckResult) -> str:
     Of more targets than GitHub takes runs, all are in one run. Paths are relative to the
     repository; nothing of this machine is told.
     """
-    by_name: dict[str, list[TargetResult]] = {}
-    for target in result.targets:
-        by_name.setdefault(printable(target.name), []).append(target)
+    targets = reported(result)
+    by_name: dict[str, list[ReportedTarget]] = {}
+    for target in targets:
+        by_name.setdefault(target.name, []).append(target)
     if len(by_name) > _MOST_RUNS:
-        by_name = {"": list(result.targets)}
+        by_name = {"": list(targets)}
     runs: Json = [_run(name, targets, result) for name, targets in by_name.items()]
     log: Json = {"$schema": _SCHEMA, "version": "2.1.0", "runs": runs}
     return json.dumps(finite(log), indent=1, allow_nan=False)
 
 
-def _run(name: str, targets: Sequence[TargetResult], result: CheckResult) -> Object:
-    several = len(targets) > 1
-    found = [one for target in targets for one in reported(target, several=several)]
-    rules = rule_descriptors(targets)
+def _run(name: str, targets: Sequence[ReportedTarget], result: CheckResult) -> Object:
+    found = [one for target in targets for one in target.findings]
+    rules = rule_descriptors([target.target for target in targets])
     places = {str(rule["id"]): place for place, rule in enumerate(rules)}
     return {
         "tool": {
@@ -64,14 +64,14 @@ def _run(name: str, targets: Sequence[TargetResult], result: CheckResult) -> Obj
     }
 
 
-def _invocation(targets: Sequence[TargetResult], result: CheckResult, *, left_out: int) -> Object:
-    failures = [failure for target in targets for failure in failures_of(target)]
+def _invocation(targets: Sequence[ReportedTarget], result: CheckResult, *, left_out: int) -> Object:
+    failures = [failure for target in targets for failure in target.failures]
     notes = [
         *(_notification("error", [one.statement, *one.details]) for one in failures),
         *(
             _notification("note", [f"{codes} could not judge {target.name}: {reason}"])
             for target in targets
-            for codes, reason in unjudged(target)
+            for codes, reason in unjudged(target.target)
         ),
     ]
     if result.stale:
@@ -117,7 +117,7 @@ def _result(one: ReportedFinding, places: Mapping[str, int]) -> Object:
 
 def _message(one: ReportedFinding) -> str:
     """Return the message; what stands in brackets before a number is a link to a location."""
-    lines = [f"{one.statement}.", one.placement.remark, *one.details, f"help: {one.help}"]
+    lines = [f"{one.statement}.", *one.notes, f"help: {one.help}"]
     related = [
         f"[{_escaped(near.place.text)}]({number}): {_cut(_unlinked(near.message))}"
         for number, near in enumerate(_linked(one))
@@ -127,7 +127,7 @@ def _message(one: ReportedFinding) -> str:
         for near in one.placement.related
         if not near.place.in_repository
     ]
-    return "\n".join([*(_cut(_unlinked(line)) for line in lines if line), *related, *outside])
+    return "\n".join([*(_cut(_unlinked(line)) for line in lines), *related, *outside])
 
 
 def _linked(one: ReportedFinding) -> list[RelatedPlace]:

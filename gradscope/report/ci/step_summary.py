@@ -8,7 +8,7 @@ from gradscope.gate.results import CheckResult, TargetResult
 from gradscope.report.ci.reported import (
     ReportedFailure,
     ReportedFinding,
-    failures_of,
+    ReportedTarget,
     found_text,
     outcome_text,
     reported,
@@ -52,7 +52,7 @@ def _blocks(result: CheckResult) -> Iterator[str]:
     several = len(result.targets) > 1
     where = f" in {counted(len(result.targets), 'target')}" if several else ""
     yield _sentence(f"{found_text(result)}{where}") + (f" Fails on {why}." if why else "")
-    for target in result.targets:
+    for target in reported(result):
         yield from _target(target)
     if stale := stale_text(result):
         yield "### Baseline"
@@ -63,17 +63,16 @@ def _sentence(text: str) -> str:
     return f"{text[:1].upper()}{escape(text[1:])}."
 
 
-def _target(target: TargetResult) -> Iterator[str]:
-    yield f"### {code(target.name)}"
-    if target.runs:
-        yield _judged(target)
-    for failure in failures_of(target):
+def _target(one: ReportedTarget) -> Iterator[str]:
+    yield f"### {code(one.name)}"
+    if one.target.runs:
+        yield _judged(one.target)
+    for failure in one.failures:
         yield _failure(failure)
-    found = reported(target, several=False)
-    for one in found:
-        if not one.item.is_known:
-            yield "\n\n".join(_finding(one))
-    yield from _known([one for one in found if one.item.is_known])
+    for found in one.findings:
+        if not found.item.is_known:
+            yield "\n\n".join(_finding(found))
+    yield from _known([found for found in one.findings if found.item.is_known])
 
 
 def _judged(target: TargetResult) -> str:
