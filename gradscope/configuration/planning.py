@@ -7,7 +7,7 @@ from pathlib import Path
 from gradscope.configuration import keys
 from gradscope.configuration.reading import Configuration
 from gradscope.configuration.targets import PLAIN_NAME
-from gradscope.configuration.values import Value, WrongValue, did_you_mean
+from gradscope.configuration.values import Value, checked_option, did_you_mean
 from gradscope.errors import GradscopeError
 from gradscope.gate.options import PlannedTarget
 from gradscope.target.files import exists
@@ -34,18 +34,14 @@ def plan_targets(
         GradscopeError: There is no target, a name is none but like one that is configured, or an
             override is wrong.
     """
-    checked = {key: _checked(key, value) for key, value in overrides.items()}
+    checked = {
+        key: checked_option(key, value, keys.OF_TARGET[key].check)
+        for key, value in overrides.items()
+    }
     if not given and not configuration.targets:
         raise _no_target(configuration)
     names = dict.fromkeys(given or configuration.targets)  # a target twice is the same twice
     return tuple(_planned(name, configuration, checked) for name in names)
-
-
-def _checked(key: str, value: Value) -> Value:
-    try:
-        return keys.OF_TARGET[key].check(value)
-    except WrongValue as error:
-        raise GradscopeError(f"--{key} {error.wrong}", help=error.help) from None
 
 
 def _no_target(configuration: Configuration) -> GradscopeError:

@@ -51,7 +51,7 @@ def with_options(
     `ignore` names its rules.
 
     Raises:
-        GradscopeError: A selector names no rule, or no norm lies between the two limits.
+        GradscopeError: A selector names no rule, a limit is no norm, or no norm lies between two.
     """
     selected = [set(rules_named(selector)) for selector in select]
     ignored = {rule for selector in ignore for rule in rules_named(selector)}
@@ -71,6 +71,10 @@ def with_options(
 def _with_limits(
     limits: Mapping[str, NormLimit], maximum: float | None, minimum: float | None
 ) -> Mapping[str, NormLimit]:
+    given = {"max-grad-norm": maximum, "min-grad-norm": minimum}
+    for key, value in given.items():
+        if value is not None:
+            values.checked_option(key, value, keys.GATE[key].check)
     if maximum is None and minimum is None:
         return limits
     known = limits.get(WHOLE_MODEL, NormLimit())

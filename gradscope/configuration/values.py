@@ -35,6 +35,18 @@ class WrongValue(Exception):  # noqa: N818 - not an error yet: who asked adds wh
         self.help = help
 
 
+def checked_option(key: str, value: Value, check: Check) -> Value:
+    """Return what the command line gives for a key.
+
+    Raises:
+        GradscopeError: It may not be that.
+    """
+    try:
+        return check(value)
+    except WrongValue as error:
+        raise GradscopeError(f"--{key} {error.wrong}", help=error.help) from None
+
+
 def did_you_mean(name: str, names: Collection[str]) -> str | None:
     """Return a hint at the name that is most like a wrong one, None where none is like it."""
     close = get_close_matches(name, names, n=1) or get_close_matches(name.lower(), names, n=1)

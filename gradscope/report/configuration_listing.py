@@ -24,6 +24,8 @@ ConfigurationFormat = Literal["text", "json"]
 SCHEMA_VERSION = "1.0"
 
 _WIDEST = 100
+_NARROW = 60
+"""Columns in which file and line stand below the value."""
 _NAMES = 24
 """Characters of a key before it is folded."""
 _GROUPS: tuple[tuple[str, Mapping[str, keys.Key]], ...] = (
@@ -84,22 +86,34 @@ def _parts(
         yield Text("no pyproject.toml has [tool.gradscope]: the defaults hold", style="dim")
     else:
         yield page.text(str(configuration.file))
-    name = max((len(_name(entry)) for entry in entries), default=0)
     for (table, about), members in groupby(entries, key=_heading):
         yield Text()
-        heading = Text(f"[{page.spell(table)}]", style="bold cyan")
+        heading = Text(f"[{page.spell(table)}]", style="bold cyan", overflow="fold")
         yield heading.append(f"  {about}" if about else "", style="not bold dim")
-        grid = Table.grid(padding=(0, 2, 0, 0), expand=True)
-        grid.add_column(width=min(name, _NAMES), overflow="fold")
-        grid.add_column(ratio=1, overflow="fold")
-        grid.add_column(width=max(len(_place(entry)) for entry in entries), no_wrap=True)
-        for entry in members:
-            place = Text(page.spell(_place(entry)), style="" if entry.is_set else "dim")
-            grid.add_row(page.text(_name(entry)), _value(entry, page), place)
-        yield Padding(grid, (0, 0, 0, 2))
+        yield Padding(_grid(tuple(members), entries, page), (0, 0, 0, 2))
     if not entries:
         yield Text()
         yield Text("nothing of it is set", style="dim")
+
+
+def _grid(rows: tuple[Entry, ...], entries: tuple[Entry, ...], page: Page) -> Table:
+    """Return rows in columns that are as wide in the tables of all entries."""
+    names = max(len(_name(entry)) for entry in entries)
+    places = max(len(_place(entry)) for entry in entries)
+    grid = Table.grid(padding=(0, 2, 0, 0), expand=True)
+    grid.add_column(width=min(names, _NAMES, page.width // 3), overflow="fold")
+    grid.add_column(ratio=1, overflow="fold")
+    is_narrow = page.width < _NARROW
+    if not is_narrow:
+        grid.add_column(width=places, no_wrap=True)
+    for entry in rows:
+        place = page.text(_place(entry), "" if entry.is_set else "dim")
+        name, value = page.text(_name(entry)), _value(entry, page)
+        if is_narrow:
+            grid.add_row(name, value.append("\n").append_text(place))
+        else:
+            grid.add_row(name, value, place)
+    return grid
 
 
 def _heading(entry: Entry) -> tuple[str, str]:

@@ -1,3 +1,5 @@
+import math
+
 import pytest
 
 from gradscope.configuration import configured_settings, with_options
@@ -106,3 +108,10 @@ def test_limits_of_the_command_line_win_each_for_itself():
     with pytest.raises(GradscopeError, match="at least 1 and at most") as caught:
         with_options(configured, max_grad_norm=0.5)
     assert caught.value.help == "raise --max-grad-norm or lower --min-grad-norm"
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf, -1.0])
+def test_limits_of_the_command_line_are_numbers_that_a_norm_can_have(value):
+    for option in ("max_grad_norm", "min_grad_norm"):
+        with pytest.raises(GradscopeError, match=rf"^--{option.replace('_', '-')} has to be "):
+            with_options(DEFAULT_SETTINGS, **{option: value})
