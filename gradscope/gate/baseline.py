@@ -13,7 +13,7 @@ from gradscope.gate.baseline_entry import Entry, entry_of, target_key, worsening
 from gradscope.gate.baseline_file import read_entries, write_entries
 from gradscope.gate.baseline_matching import paired
 from gradscope.gate.merging import obstacle_of
-from gradscope.gate.results import CheckedFinding, CheckResult, TargetResult
+from gradscope.gate.results import CheckResult, TargetResult
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,7 +99,8 @@ def _found(result: CheckResult) -> list[Entry]:
     found: list[Entry] = []
     for target in result.targets:
         known = dict(_pairs(target, Baseline(entries=tuple(found))))
-        for place, item in enumerate(_eligible(target)):
+        for place in _eligible(target):
+            item = target.findings[place]
             entry = entry_of(item, target)
             if place not in known:
                 found.append(entry)
@@ -109,32 +110,26 @@ def _found(result: CheckResult) -> list[Entry]:
 
 
 def _marked(target: TargetResult, baseline: Baseline, tolerance: float) -> TargetResult:
-    eligible = _eligible(target)
-    pairs = dict(_pairs(target, baseline))
-    marked = []
-    for item in target.findings:
-        place = next((i for i, one in enumerate(eligible) if one is item), None)
-        known = None if place is None else pairs.get(place)
-        if known is not None:
-            worse = worsening(item.finding, baseline.entries[known], tolerance)
-            item = replace(item, is_known=worse is None, worsened=worse)
-        marked.append(item)
+    marked = list(target.findings)
+    for place, known in _pairs(target, baseline):
+        worse = worsening(marked[place].finding, baseline.entries[known], tolerance)
+        marked[place] = replace(marked[place], is_known=worse is None, worsened=worse)
     return replace(target, findings=tuple(sorted(marked, key=lambda item: item.is_known)))
 
 
-def _eligible(target: TargetResult) -> list[CheckedFinding]:
-    """Return the findings that may be known: those of runs that could be judged."""
+def _eligible(target: TargetResult) -> list[int]:
+    """Return the places of the findings that may be known: those of runs that could be judged."""
     blocked = [obstacle_of(run) is not None for run in target.runs]
-    return [item for item in target.findings if not blocked[item.run]]
+    return [place for place, item in enumerate(target.findings) if not blocked[item.run]]
 
 
 def _pairs(target: TargetResult, baseline: Baseline) -> Iterator[tuple[int, int]]:
-    """Yield the places of a target's eligible findings, each with that of its entry."""
-    findings = [item.finding for item in _eligible(target)]
-    key = target_key(target)
-    places = [place for place, entry in enumerate(baseline.entries) if entry.target == key]
-    for finding, entry in paired(findings, [baseline.entries[place] for place in places]):
-        yield finding, places[entry]
+    """Yield the places of findings that may be known, each with that of its entry."""
+    key, places = target_key(target), _eligible(target)
+    entries = [place for place, entry in enumerate(baseline.entries) if entry.target == key]
+    findings = [target.findings[place].finding for place in places]
+    for finding, entry in paired(findings, [baseline.entries[place] for place in entries]):
+        yield places[finding], entries[entry]
 
 
 def _matched(result: CheckResult, baseline: Baseline) -> set[int]:
