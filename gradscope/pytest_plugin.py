@@ -76,6 +76,11 @@ class GradientCheck:
     def __init__(self, defaults: MarkerOptions, made: Callable[[], None]) -> None:
         self._defaults, self._made = defaults, made
 
+    def __repr__(self) -> str:
+        """Return what pytest shows with the other arguments of a test that fails."""
+        options = ", ".join(f"{name}={value!r}" for name, value in self._defaults.items())
+        return f"{type(self).__name__}({options})"
+
     def check(
         self,
         model: nn.Module,

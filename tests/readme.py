@@ -16,7 +16,21 @@ from gradscope.rules.catalogue import RULES
 
 ROOT = Path(__file__).parents[1]
 README = ROOT / "README.md"
-BLOCK = re.compile(r"```console\n\$ (?P<command>gradscope[^\n]*)\n(?P<output>.*?)```", re.DOTALL)
+BLOCK = re.compile(
+    r"```console\n\$ (?P<command>(?:gradscope|pytest)[^\n]*)\n(?P<output>.*?)```", re.DOTALL
+)
+
+ENVIRONMENT = {
+    "COLUMNS": "100",
+    "NO_COLOR": "1",
+    "OMP_NUM_THREADS": "1",
+    "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",
+}
+PROGRAMS = {
+    "gradscope": (),
+    # Of all the plugins that there may be, ours alone.
+    "pytest": ("-p", "gradscope.pytest_plugin", "-p", "no:cacheprovider"),
+}
 
 TABLE = re.compile(r"(?<=<!-- rules -->\n).*?(?=\n<!-- end of rules -->)", re.DOTALL)
 
@@ -34,19 +48,18 @@ def blocks() -> Iterator[tuple[str, str]]:
 
 def output_of(command: str) -> str:
     """Return what a command prints on stdout in a terminal of 100 columns without colour."""
-    environment = {**os.environ, "COLUMNS": "100", "NO_COLOR": "1", "OMP_NUM_THREADS": "1"}
+    environment = {**os.environ, **ENVIRONMENT}
     command, _, head = command.partition(" | head -n ")
     program, *arguments = command.split()
-    assert program == "gradscope"
     done = subprocess.run(
-        [sys.executable, "-m", "gradscope", *arguments],
+        [sys.executable, "-m", program, *PROGRAMS[program], *arguments],
         cwd=ROOT,
         env=environment,
         capture_output=True,
         text=True,
         encoding="utf-8",
-        check=True,
     )
+    assert done.returncode in (0, 1), done.stderr
     lines = [line.rstrip() for line in done.stdout.strip("\n").splitlines()]
     return "\n".join(lines[: int(head) if head else None]) + "\n"
 

@@ -8,6 +8,7 @@ from gradscope.report.names import printable
 from gradscope.report.page import ASCII
 
 _SHOWN = 20
+_TITLES = ("", "test", "model", "parameters", "norm", "findings")
 
 
 def check_lines(checks: Sequence[tuple[str, Check]], *, is_folded: bool) -> Iterator[str]:
@@ -22,7 +23,7 @@ def check_lines(checks: Sequence[tuple[str, Check]], *, is_folded: bool) -> Iter
         return
     ranked = sorted(checks, key=lambda made: _rank(made[1]))
     shown = ranked[:_SHOWN] if is_folded else ranked
-    yield from _aligned([_cells(*made) for made in shown])
+    yield from _aligned([_TITLES, *(_cells(*made) for made in shown)])
     if folded := ranked[len(shown) :]:
         yield f"and {len(folded):,} more, {_found(check for _, check in folded)}: -v lists them"
     failed = sum(not check.passed for _, check in checks)
@@ -35,14 +36,13 @@ def _rank(check: Check) -> tuple[bool, int, int, int]:
 
 
 def _cells(test: str, check: Check) -> tuple[str, ...]:
-    norm = "no gradient" if check.grad_norm is None else f"norm {figure(check.grad_norm, ASCII)}"
     worst = " ".join(filter(None, [check.worst, check.place]))
     return (
         "passed" if check.passed else "FAILED",
         test,
         printable(check.model),
-        counted(check.parameters, "parameter"),
-        norm,
+        f"{check.parameters:,}",
+        figure(check.grad_norm, ASCII),
         printable(": ".join(filter(None, [_found([check]), worst]))),
     )
 

@@ -3,6 +3,7 @@
 import io
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from textwrap import wrap
 
 from rich.console import Console
 
@@ -61,7 +62,7 @@ def _inspected(report: Report) -> str:
         words.append(f"loss {figure(summary.loss, ASCII)} from {target.loss}")
     if summary.grad_norm is not None:
         words.append(f"gradient norm {figure(summary.grad_norm, ASCII)}")
-    return printable(", ".join(words))
+    return "\n".join(wrap(printable(", ".join(words)), _WIDTH, break_on_hyphens=False))
 
 
 def _why(findings: Sequence[Finding], obstacle: Failure | None) -> Iterator[str]:
