@@ -42,7 +42,7 @@ def read_entries(path: Path) -> tuple[Entry, ...]:
         line = text.count("\n", 0, mark.start()) + 1
         raise GradscopeError(
             f"`{path}` holds a merge that was not resolved, in line {line}",
-            help="keep the entries of both sides, or write it anew by --write-baseline",
+            help="keep the lines of both sides; --write-baseline then puts them in order",
         )
     return _entries(path, _parsed(path, text))
 
