@@ -75,7 +75,7 @@ def check(  # noqa: PLR0913 - the signature is the list of options
     """
     set_verbosity(quiet=quiet, verbose=verbose)
     # What reads and runs is loaded for those who check, not for --help.
-    from gradscope.cli.checking import baseline_applied, checked
+    from gradscope.cli.checking import baseline_applied, check_baseline, checked
     from gradscope.cli.github import add_step_summary, commands_off
     from gradscope.configuration import read_configuration
     from gradscope.gate.decision import exit_code
@@ -96,6 +96,8 @@ def check(  # noqa: PLR0913 - the signature is the list of options
     recordings = (
         None if save is None else check_runs_destination(save, _runs(subjects), force=force)
     )
+    known = baseline.chosen(configuration.baseline)
+    check_baseline(baseline, known)
     form = output_format or configuration.output_format or "full"
     with commands_off(is_wanted=form == "github"):
         results = checked(subjects, settings, typed_command())
@@ -107,7 +109,7 @@ def check(  # noqa: PLR0913 - the signature is the list of options
     )
     if recordings is not None:
         save_runs(result, recordings, force=force)
-    result = baseline_applied(result, baseline, baseline.chosen(configuration.baseline))
+    result = baseline_applied(result, baseline, known)
     console = make_console(sys.stdout if destination is None else io.StringIO(), color)
     text = render_check(result, form, console, is_brief=quiet)
     write_text(text, destination, sys.stdout)

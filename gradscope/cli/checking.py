@@ -102,19 +102,32 @@ def _tell(text: str) -> None:
         write_line(text)
 
 
+def check_baseline(group: BaselineGroup, options: BaselineOptions) -> None:
+    """Make sure that the baseline can be used, before anything slow is run.
+
+    Raises:
+        GradscopeError: It cannot be read, or none is named.
+    """
+    if options.file is None:
+        for name, is_given in (("prune", group.prune_baseline), ("strict", group.strict_baseline)):
+            if is_given:
+                raise GradscopeError(
+                    f"--{name}-baseline needs a baseline", help="name it with --baseline FILE"
+                )
+    elif options.file.exists() or not group.write_baseline:
+        read_baseline(options.file)
+
+
 def baseline_applied(
     result: CheckResult, group: BaselineGroup, options: BaselineOptions
 ) -> CheckResult:
     """Return a check after its baseline has been written, pruned or applied, as the user asks.
 
     Raises:
-        GradscopeError: The baseline cannot be read or written, or none is named.
+        GradscopeError: The baseline cannot be read or written.
     """
     file = options.file
     if file is None:
-        if group.prune_baseline or group.strict_baseline:
-            option = "--prune-baseline" if group.prune_baseline else "--strict-baseline"
-            raise GradscopeError(f"{option} needs a baseline", help="name it with --baseline FILE")
         return result
     if group.write_baseline:
         known = write_baseline(file, result)

@@ -42,8 +42,13 @@ def reasons(result: CheckResult) -> Iterator[str]:
     counts = result.counts()
     for level in reversed(_LEVELS):
         if counts[level] and _LEVELS.index(level) >= _LEVELS.index(policy.fail_level):
-            yield f"{counts[level]:,} {level}{'' if counts[level] == 1 else 's'}"
+            yield counted(counts[level], level)
     if policy.max_warnings is not None and counts["warning"] > policy.max_warnings:
-        yield f"{counts['warning']:,} warnings, and at most {policy.max_warnings:,} pass"
+        yield f"{counted(counts['warning'], 'warning')}, and {policy.max_warnings:,} may pass"
     if result.stale_fails and result.stale:
-        yield f"{len(result.stale):,} entries of the baseline match nothing any more"
+        yield f"{counted(len(result.stale), 'known finding')} that nothing shows any more"
+
+
+def counted(count: int, noun: str) -> str:
+    """Return `1 error`, `1,234 errors`."""
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"

@@ -54,7 +54,7 @@ def _gate(result: CheckResult) -> Object:
         "fail_level": None if policy is None else policy.fail_level,
         "max_warnings": None if policy is None else policy.max_warnings,
         "exit_zero": policy is not None and policy.exit_zero,
-        "counts": {level: count for level, count in result.counts().items()},
+        "counts": {**result.counts()},
         "stale": list(result.stale),
     }
 

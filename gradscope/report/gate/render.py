@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING
 
 from gradscope.gate.results import CheckResult
 from gradscope.report.formats import OutputFormat
+from gradscope.report.render import render_ci
 
 if TYPE_CHECKING:
     from rich.console import Console

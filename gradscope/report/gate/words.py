@@ -98,7 +98,9 @@ def remarks(result: CheckResult) -> Iterator[str]:
     if known:
         yield f"{counted(known, 'known finding')} in the baseline, not counted."
     for entry in result.stale:
-        yield f"The baseline holds what is not found any more: {entry}."
+        yield f"In the baseline, and found no more: {entry}."
+    if result.stale:
+        yield "--prune-baseline removes that."
 
 
 def unjudged_rules(target: TargetResult) -> Iterator[tuple[str, str]]:
