@@ -24,10 +24,11 @@ ConfigurationFormat = Literal["text", "json"]
 SCHEMA_VERSION = "1.0"
 
 _WIDEST = 100
+_MARGIN, _GAP = 2, 2
 _NARROW = 60
-"""Columns in which file and line stand below the value."""
-_NAMES = 24
-"""Characters of a key before it is folded."""
+"""Of fewer columns, file and line stand below the value."""
+_NAMES, _PLACES = 24, 24
+"""Characters of a key, and of file and line, before they are folded or shortened."""
 _GROUPS: tuple[tuple[str, Mapping[str, keys.Key]], ...] = (
     ("which rules run", keys.SELECTION),
     ("what makes a check fail", keys.GATE),
@@ -98,17 +99,18 @@ def _parts(
 
 def _grid(rows: tuple[Entry, ...], entries: tuple[Entry, ...], page: Page) -> Table:
     """Return rows in columns that are as wide in the tables of all entries."""
-    names = max(len(_name(entry)) for entry in entries)
-    places = max(len(_place(entry)) for entry in entries)
-    grid = Table.grid(padding=(0, 2, 0, 0), expand=True)
-    grid.add_column(width=min(names, _NAMES, page.width // 3), overflow="fold")
-    grid.add_column(ratio=1, overflow="fold")
+    width = min(page.width, _WIDEST) - _MARGIN
+    names = min(max(len(_name(entry)) for entry in entries), _NAMES, width // 3)
+    values = max(_value(entry, page).cell_len for entry in entries)
+    places = max(len(_place(entry, page)) for entry in entries)
     is_narrow = page.width < _NARROW
-    if not is_narrow:
-        grid.add_column(width=places, no_wrap=True)
+    taken = names + _GAP if is_narrow else names + places + 2 * _GAP
+    grid = Table.grid(padding=(0, _GAP, 0, 0))
+    grid.add_column(width=names, overflow="fold")
+    grid.add_column(width=max(min(values, width - taken), 1), overflow="fold")
     for entry in rows:
-        place = page.text(_place(entry), "" if entry.is_set else "dim")
         name, value = page.text(_name(entry)), _value(entry, page)
+        place = Text(_place(entry, page), "" if entry.is_set else "dim", overflow="fold")
         if is_narrow:
             grid.add_row(name, value.append("\n").append_text(place))
         else:
@@ -126,11 +128,12 @@ def _name(entry: Entry) -> str:
     return dotted(entry.path[-1:])
 
 
-def _place(entry: Entry) -> str:
+def _place(entry: Entry, page: Page) -> str:
     """Return file and line: the file without its folder, which stands above them all."""
     if entry.source is None:
         return "default"
-    return str(replace(entry.source, file=PurePath(entry.source.file).name))
+    place = str(replace(entry.source, file=PurePath(entry.source.file).name))
+    return page.shorten(page.spell(place), _PLACES)
 
 
 def _value(entry: Entry, page: Page) -> Text:
