@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from gradscope.configuration import configured_settings
+from gradscope.configuration import keys, plan_targets, read_configuration
 
 _spec = importlib.util.spec_from_file_location("readme", Path(__file__).with_name("readme.py"))
 readme = importlib.util.module_from_spec(_spec)
@@ -36,12 +36,17 @@ def test_table_of_rules_is_current():
     assert table == readme.rule_table(), "python tests/readme.py pastes it again"
 
 
-def test_shown_configuration_is_valid(tmp_path):
+def test_shown_configuration_is_valid_and_has_every_key(tmp_path):
     (shown,) = re.findall(r"```toml\n(.*?)```", readme.README.read_text(encoding="utf-8"), re.S)
     path = tmp_path / "pyproject.toml"
     path.write_text(shown)
-    settings = configured_settings(path)
-    assert settings.select and settings.thresholds and settings.per_module_ignores
+    found = read_configuration(path)
+    assert found.settings.select and found.settings.thresholds and found.settings.norm_limits
+    assert [target.name for target in plan_targets(found, (), {})] == ["small", "large"]
+    for key in {**keys.TOP_LEVEL, **keys.OF_TARGET}:
+        assert re.search(rf"(^|or ){key} = ", shown, re.M), key
+    for table in keys.SUBTABLES:
+        assert f"[tool.gradscope.{table}" in shown
 
 
 def test_test_command_is_the_one_that_ci_runs():
