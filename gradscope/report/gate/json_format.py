@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from gradscope.gate.decision import exit_code, outcome_of, reasons
 from gradscope.gate.results import CheckedFinding, CheckResult, Run, TargetResult
 from gradscope.report import objects
+from gradscope.report.finding_words import SEVERITIES
 from gradscope.report.model import Report
 from gradscope.report.objects import Json, Object
 
@@ -44,7 +45,7 @@ def _meta(result: CheckResult) -> Object:
 
 
 def _gate(result: CheckResult) -> Object:
-    policy = result.policy
+    policy, counts = result.policy, result.counts()
     outcomes = {outcome_of(target, result) for target in result.targets}
     is_unjudged = "unjudged" in outcomes or not outcomes
     return {
@@ -54,7 +55,7 @@ def _gate(result: CheckResult) -> Object:
         "fail_level": None if policy is None else policy.fail_level,
         "max_warnings": None if policy is None else policy.max_warnings,
         "exit_zero": policy is not None and policy.exit_zero,
-        "counts": {**result.counts()},
+        "counts": {level: counts[level] for level in SEVERITIES},
         "stale": list(result.stale),
     }
 
