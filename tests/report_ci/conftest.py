@@ -100,7 +100,7 @@ def hostile(text):
     return result_of(target, target_with(), stale=(text,))
 
 
-def many(count=3000):
+def many(count=1200):
     """Findings of several levels and rules on one line each, half of them with one fingerprint."""
     levels = ("error", "warning", "note")
     rules = (("GS201", "gradient-cut"), ("GS105", "dead-unit"), ("GS203", "unused-parameter"))

@@ -14,6 +14,7 @@ from gradscope.report.ci.reported import (
 )
 from gradscope.report.figures import counted
 from gradscope.report.finding_words import SEVERITIES
+from gradscope.report.names import printable
 
 _SHOWN = 10
 """Annotations of each level that GitHub shows of a step."""
@@ -104,7 +105,7 @@ def _annotation(one: ReportedFinding) -> str:
         f"help: {one.help}",
     ]
     is_shown = where.place.in_repository and not where.is_stand_in
-    place = {"file": where.place.path, "line": str(where.place.line)} if is_shown else {}
+    place = {"file": printable(where.place.path), "line": str(where.place.line)} if is_shown else {}
     return command(one.severity, "\n".join(lines), **place, title=f"gradscope ({one.rule})")
 
 

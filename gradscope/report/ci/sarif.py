@@ -38,7 +38,7 @@ def render_sarif(result: CheckResult) -> str:
     by_name: dict[str, list[ReportedTarget]] = {}
     for target in targets:
         by_name.setdefault(target.name, []).append(target)
-    if len(by_name) > _MOST_RUNS:
+    if not by_name or len(by_name) > _MOST_RUNS:
         by_name = {"": list(targets)}
     runs: Json = [_run(name, targets, result) for name, targets in by_name.items()]
     log: Json = {"$schema": _SCHEMA, "version": "2.1.0", "runs": runs}
@@ -83,7 +83,7 @@ def _invocation(targets: Sequence[ReportedTarget], result: CheckResult, *, left_
     code: Object = {} if result.policy is None else {"exitCode": int(exit_code(result))}
     return {
         **code,
-        "executionSuccessful": not failures,
+        "executionSuccessful": bool(targets) and not failures,
         **({"toolExecutionNotifications": notes} if notes else {}),
     }
 

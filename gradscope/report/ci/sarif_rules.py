@@ -1,13 +1,15 @@
 """The rules of a check as SARIF describes them."""
 
 from collections.abc import Sequence
+from functools import cache
 
 from gradscope.gate.results import TargetResult
 from gradscope.recording.finding import Finding, Severity
 from gradscope.report.objects import Object
 from gradscope.report.rule_markdown import markdown_manual
 from gradscope.rules.catalogue import RULES
-from gradscope.rules.manual import Manual, manual_of
+from gradscope.rules.manual import manual_of
+from gradscope.rules.rule import Rule
 
 _PROBLEMS: dict[Severity, str] = {
     "error": "error",
@@ -22,12 +24,14 @@ def rule_descriptors(targets: Sequence[TargetResult]) -> list[Object]:
     found = {item.finding.rule: item.finding for target in targets for item in target.findings}
     known = {rule.code: rule for rule in RULES}
     return [
-        _described(manual_of(known[code])) if code in known else _named(found[code])
+        _described(known[code]) if code in known else _named(found[code])
         for code in sorted(ran & known.keys() | found.keys())
     ]
 
 
-def _described(manual: Manual) -> Object:
+@cache  # many targets share the rules
+def _described(rule: type[Rule]) -> Object:
+    manual = manual_of(rule)
     fix = next(one.text for one in manual.sections if one.heading == "How to fix it")
     finds = next(one.text for one in manual.sections if one.heading == "What it finds")
     return {
