@@ -14,7 +14,7 @@ from gradscope.cli.output import check_destinations, set_verbosity, write_text
 KeyArgument = Annotated[
     str | None,
     typer.Argument(
-        metavar="[KEY]",
+        metavar="KEY",
         help="Only this key and what is below it, as targets.small, rules or rules.dead-unit; "
         "with what nobody set.",
         show_default=False,

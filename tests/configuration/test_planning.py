@@ -1,10 +1,13 @@
 """From names on the command line to targets with all that is known of how to run them."""
 
+from dataclasses import fields
 from pathlib import Path
 
 import pytest
 
-from gradscope.configuration import plan_targets, read_configuration
+from gradscope.cli.check_options import GateGroup
+from gradscope.cli.options import TargetGroup, TrialGroup
+from gradscope.configuration import keys, plan_targets, read_configuration
 from gradscope.errors import GradscopeError
 from gradscope.gate.options import BaselineOptions, PlannedTarget, Policy
 from gradscope.target.options import TargetOptions, Trial
@@ -216,3 +219,10 @@ def test_options_of_the_command_line_are_checked_too(project):
     assert caught.value.help == "did you mean `bfloat16`?"
     with pytest.raises(GradscopeError, match=r"^--probe-steps has to be at least 0, and is -1$"):
         planned(("model.py",), probe_steps=-1)
+
+
+def test_every_option_on_running_a_target_has_a_key_and_the_other_way_round():
+    groups = (TargetGroup, TrialGroup)
+    options = {field.name.replace("_", "-") for group in groups for field in fields(group)}
+    running = GateGroup(seeds=2, timeout=3.0).running()
+    assert options | {*running, "args", "target"} == set(keys.OF_TARGET)
