@@ -42,6 +42,7 @@ class CheckOptions(MarkerOptions, total=False):
 
     optimizer: torch.optim.Optimizer | None
     grad_output: torch.Tensor | str | None
+    eager: bool
 
 
 _MARKER = "gradscope"
@@ -215,7 +216,7 @@ def pytest_runtest_makereport(
         report.outcome = "failed"
         report.longrepr = _failure(item, reason)
         vars(report).pop("wasxfail", None)
-    if watched.unreported:
+    if watched.unreported and item.config.getoption("--gradscope"):
         # Plain values: xdist sends reports from process to process.
         checks = [dataclasses.asdict(check) for check in watched.unreported]
         vars(report)[_Summary.ATTRIBUTE] = checks

@@ -63,6 +63,7 @@ def assert_gradients_healthy(  # noqa: PLR0913 - as many things can be chosen
     fail_level: Severity = "error",
     grad_output: torch.Tensor | str | None = None,
     probe_steps: int = 3,
+    eager: bool = False,
     seed: int | None = 0,
 ) -> Report:
     """Run one forward and backward, and fail where the gradients are not healthy.
@@ -72,8 +73,7 @@ def assert_gradients_healthy(  # noqa: PLR0913 - as many things can be chosen
     is run.
 
     Args:
-        model: See `gradscope.inspect`, as for `batch`, `loss_fn`, `optimizer`, `grad_output` and
-            `probe_steps`.
+        model: Any module; see `gradscope.inspect` for more on what is shared with it.
         batch: What the model is called with.
         loss_fn: Of the output and the target.
         optimizer: Its step is judged too.
@@ -84,6 +84,7 @@ def assert_gradients_healthy(  # noqa: PLR0913 - as many things can be chosen
         fail_level: The mildest level that fails: `error`, `warning` or `note`.
         grad_output: Where backward starts without a loss.
         probe_steps: Optimizer steps to try on a snapshot.
+        eager: Run a compiled model eagerly, to see its inside.
         seed: Set before every forward, so that dropout draws the same in every run of the test;
             None goes on from the random state as it is.
 
@@ -106,7 +107,7 @@ def assert_gradients_healthy(  # noqa: PLR0913 - as many things can be chosen
             raise GradscopeError(f"probe_steps is {probe_steps!r}, expected 0 or more")
         trial = Trial(probe_steps=probe_steps)
         report = inspect_target(
-            target, trial=trial, eager=False, command="check", settings=settings
+            target, trial=trial, eager=eager, command="check", settings=settings
         )
         _check_loss(report)
     except GradscopeError as error:
