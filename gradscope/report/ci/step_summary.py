@@ -102,7 +102,8 @@ def _finding(one: ReportedFinding) -> Iterator[str]:
     at = f" at {code(place.text)}" if place is not None else ""
     yield f"**{one.severity} {one.rule}**{at}: {escape(_cut(one.statement))}"
     finding = one.item.finding
-    yield from (fenced(snippet) for snippet in snippets(finding, one.recording)[:1])
+    shown = snippets(finding, one.recording)[:1]
+    yield from (fenced(snippet) for snippet in shown if snippet.lines)
     measured = evidence_text(finding)
     yield "\n".join(
         [
