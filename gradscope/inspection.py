@@ -95,7 +95,7 @@ class _Watch:
         self._opaque = opaque
         self._stepper = Stepper(named, opaque=opaque)
         self._probe = OptimizerProbe(named.parameters, target.optimizer)
-        self._training = Training(target, named, self._stepper, self._probe, assembler)
+        self._training = Training(target, self._stepper, self._probe, assembler)
         if not NUMBERED:
             assembler.skip("lines and module calls", "this torch does not number its nodes")
         if any(isinstance(module, torch.jit.ScriptModule) for module in named.modules):

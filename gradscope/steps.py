@@ -2,6 +2,7 @@
 
 import math
 from collections import deque
+from collections.abc import Iterable
 from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Self
@@ -21,6 +22,7 @@ from gradscope.capture.session import Measurements, StepCapture
 from gradscope.capture.sites import SiteMode
 from gradscope.errors import GradscopeError
 from gradscope.probes.snapshot import RandomStates
+from gradscope.recording.records import GradientStat
 from gradscope.target.target import Outcome, Target
 
 _REMEMBERED = 8
@@ -58,14 +60,14 @@ class WatchedStep:
     random_states: RandomStates
     """Those that the forward began with."""
 
-    def trouble(self, named: NamedModel) -> str | None:
+    def trouble(self, gradients: Iterable[GradientStat | None]) -> str | None:
         """Return what is not finite of what the optimizer would go by, None where all is."""
         loss = self.ending.loss
         if loss is not None and not math.isfinite(loss):
             return f"the loss is {'NaN' if math.isnan(loss) else 'infinite'}"
-        gradients = (self.measured.parameter(place) for place in range(len(named.parameters)))
         broken = sum(bool(gradient and gradient.nonfinite) for gradient in gradients)
-        return f"the gradients of {broken} parameters are not finite" if broken else None
+        plural = "s" if broken > 1 else ""
+        return f"the gradient of {broken} parameter{plural} is not finite" if broken else None
 
 
 class Stepper:

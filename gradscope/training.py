@@ -5,9 +5,9 @@ from contextlib import contextmanager
 
 from gradscope.capture.assemble import Assembler
 from gradscope.capture.errors import StepFailedError
-from gradscope.capture.naming import NamedModel
 from gradscope.errors import GradscopeError, UserCodeError
 from gradscope.probes.optimizer_steps import OptimizerProbe
+from gradscope.recording.records import GradientStat
 from gradscope.steps import Stepper, WatchedStep
 from gradscope.target.target import Target
 
@@ -23,7 +23,6 @@ class Training:
 
     Args:
         target: What is trained.
-        named: The parameters and modules of its model.
         stepper: Makes the steps.
         probe: Makes the optimizer's part of them.
         assembler: Takes what is kept.
@@ -32,13 +31,12 @@ class Training:
     def __init__(
         self,
         target: Target,
-        named: NamedModel,
         stepper: Stepper,
         probe: OptimizerProbe,
         assembler: Assembler,
     ) -> None:
         self._first = target
-        self._named, self._stepper, self._probe = named, stepper, probe
+        self._stepper, self._probe = stepper, probe
         self._assembler = assembler
         self.target = target
         """On the batch of the step that was made last."""
@@ -59,11 +57,12 @@ class Training:
             step = self._next_step(batches)
             if self.made == steps:
                 return step
-            ending = step.trouble(self._named) or self._obstacle()
+            gradients = step.measured.brief_parameters()
+            ending = step.trouble(gradients) or self._obstacle()
             if ending is not None:
                 self._skip_rest(ending, steps)
                 return step
-            self._keep(step)
+            self._keep(step, gradients)
             with said_after(self.made):
                 self._probe.move()
             self.made += 1
@@ -90,9 +89,13 @@ class Training:
             )
         return obstacle
 
-    def _keep(self, step: WatchedStep) -> None:
+    def _keep(self, step: WatchedStep, gradients: tuple[GradientStat | None, ...]) -> None:
         self._assembler.add_training_step(
-            step.capture, step.measured, loss=step.ending.loss, optimizer=self._probe.description
+            step.capture,
+            step.measured,
+            gradients,
+            loss=step.ending.loss,
+            optimizer=self._probe.description,
         )
         step.capture.close()
 

@@ -4,7 +4,6 @@ import math
 import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 
 from torch import nn
 
@@ -21,6 +20,7 @@ from gradscope.recording.records import (
     CutRecord,
     Environment,
     EventRecord,
+    GradientStat,
     InputStat,
     ParameterRecord,
     ParameterStat,
@@ -33,7 +33,7 @@ from gradscope.recording.records import (
     TensorStat,
 )
 
-_NOT_TOLD = "no gradient came, in a step on the way; why is told of the judged one alone"
+_ON_THE_WAY = "no gradient came; of steps before the judged one it is not told why"
 
 
 class Assembler:
@@ -122,7 +122,10 @@ class Assembler:
         for record in self._named.parameter_records:
             norm = None if update_norms is None else update_norms[record.index]
             reason = reasons.get(record.index)
-            self._parameter_stats.append(_parameter_stat(step, record, measured, reason, norm))
+            gradient = measured.parameter(record.index)
+            self._parameter_stats.append(
+                _parameter_stat(step, record, measured, gradient, reason, norm)
+            )
         self._tensor_stats += _tensor_stats(step, capture, measured, place.first_node)
         self._input_stats += [
             InputStat(step=step, call=place.first_call + call, place=order, norm=norm)
@@ -133,13 +136,20 @@ class Assembler:
 
     @no_garbage_collection()
     def add_training_step(
-        self, capture: StepCapture, measured: Measurements, *, loss: float | None, optimizer: str
+        self,
+        capture: StepCapture,
+        measured: Measurements,
+        gradients: Sequence[GradientStat | None],
+        *,
+        loss: float | None,
+        optimizer: str,
     ) -> None:
         """Add a step on the way to the judged one: loss, and the norms of parameters.
 
         Args:
             capture: The capture that watched it.
             measured: What its backward delivered.
+            gradients: Of that, the parameters' gradients.
             loss: The loss, None where backward started from a non-scalar.
             optimizer: The optimizer that made a step of these gradients.
         """
@@ -147,11 +157,10 @@ class Assembler:
         self._steps.append(
             StepRecord(index=step, kind="training", graph=None, loss=loss, optimizer=optimizer)
         )
-        stats = (
-            _parameter_stat(step, record, measured, _NOT_TOLD, None)
-            for record in self._named.parameter_records
-        )
-        self._parameter_stats += map(_without_histogram, stats)
+        self._parameter_stats += [
+            _parameter_stat(step, record, measured, gradient, _ON_THE_WAY, None)
+            for record, gradient in zip(self._named.parameter_records, gradients, strict=True)
+        ]
         self._note_times(step, capture)
 
     def add_broken_step(self, capture: StepCapture, *, reason: str) -> None:
@@ -251,11 +260,11 @@ def _parameter_stat(
     step: int,
     record: ParameterRecord,
     measured: Measurements,
+    gradient: GradientStat | None,
     reason: str | None,
     update_norm: float | None,
 ) -> ParameterStat:
     place = record.index
-    gradient = measured.parameter(place)
     reach: Reach
     if gradient is not None:
         is_zero = gradient.norm == 0 and not gradient.nonfinite
@@ -276,13 +285,6 @@ def _parameter_stat(
         weight_norm=weight_norm,
         update_norm=None if update_norm is None or math.isnan(weight_norm) else update_norm,
     )
-
-
-def _without_histogram(stat: ParameterStat) -> ParameterStat:
-    """Return the numbers of a step of which there may be many."""
-    if stat.gradient is None:
-        return stat
-    return replace(stat, gradient=replace(stat.gradient, magnitudes=(), lowest_exponent=0))
 
 
 def _why_unreached(was_reached: bool, was_called: bool) -> str:

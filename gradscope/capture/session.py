@@ -59,6 +59,15 @@ class Measurements:
         slot = self.incoming.get(place)
         return self.numbers.get(slot) if left is None and slot is not None else left
 
+    def brief_parameters(self) -> tuple[GradientStat | None, ...]:
+        """Return the same for every parameter, without the histograms."""
+        brief = self.numbers.without_histogram
+        return tuple(
+            brief((_PARAMETER, place))
+            or (brief(self.incoming[place]) if place in self.incoming else None)
+            for place in range(len(self.weights))
+        )
+
     def why_unmeasured(self, place: int) -> str | None:
         """Return why the gradient left in a parameter has no numbers, None where it is not so."""
         return self.unmeasured.get((_PARAMETER, place))

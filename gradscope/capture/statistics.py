@@ -99,7 +99,12 @@ class Numbers(Mapping[Key, GradientStat]):
         """Return the numbers of one gradient."""
         bucket, row = self._places[key]
         bucket.sort_sample()
-        return _stat(bucket, row)
+        return _stat(bucket, row, bucket.octaves[row])
+
+    def without_histogram(self, key: Key) -> GradientStat | None:
+        """Return the numbers of one gradient but for the magnitudes of its sample, which cost."""
+        place = self._places.get(key)
+        return None if place is None else _stat(*place, {})
 
     def __iter__(self) -> Iterator[Key]:
         """Iterate over the keys."""
@@ -263,7 +268,7 @@ def _measure_bucket(
     )
 
 
-def _stat(bucket: _Bucket, row: int) -> GradientStat:
+def _stat(bucket: _Bucket, row: int, octaves: dict[int, int]) -> GradientStat:
     size = bucket.sizes[row]
     origin = bucket.origins[row] or _Origin(size, 1, size, None)
     whole = origin.exact or Exact(
@@ -274,7 +279,6 @@ def _stat(bucket: _Bucket, row: int) -> GradientStat:
     zero_share = (size - bucket.nonzeros[row]) / size * present + (1 - present)
     if origin.exact and zero_share == 1 and norm != 0:
         zero_share = 1 - 1 / origin.numel  # the sample met only zeros, and yet there is something
-    octaves = bucket.octaves[row]
     lowest, highest = min(octaves, default=0), max(octaves, default=-1)
     return GradientStat(
         numel=origin.numel,
