@@ -1,6 +1,7 @@
 """Finds the statements around lines."""
 
 import ast
+import functools
 import linecache
 import warnings
 from collections.abc import Iterable, Iterator
@@ -26,17 +27,30 @@ def statements_around(sites: Iterable[Site]) -> Iterator[StatementRecord]:
                 yield StatementRecord(file=file, first=first, last=last, text=text)
 
 
-def _extents(source: str) -> set[tuple[int, int]]:
+@functools.lru_cache(maxsize=16)  # tests inspect many models of one file
+def _extents(source: str) -> frozenset[tuple[int, int]]:
     """Return first and last line of every statement that stands on several."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # its compilation has warned already
             tree = ast.parse(source)
     except (SyntaxError, ValueError, RecursionError):
-        return set()  # a notebook's cell with magics, say
-    statements = (node for node in ast.walk(tree) if isinstance(node, ast.stmt))
-    extents = {(statement.lineno, _last_line(statement)) for statement in statements}
-    return {(first, last) for first, last in extents if last > first}
+        return frozenset()  # a notebook's cell with magics, say
+    extents = {(one.lineno, _last_line(one)) for one in _statements(tree)}
+    return frozenset((first, last) for first, last in extents if last > first)
+
+
+def _statements(tree: ast.Module) -> Iterator[ast.stmt]:
+    """Yield all statements, without a look at the expressions in them, which are many more."""
+    waiting: list[ast.AST] = [tree]
+    while waiting:
+        node = waiting.pop()
+        if isinstance(node, ast.stmt):
+            yield node
+        for name in ("body", "orelse", "finalbody", "handlers", "cases"):
+            below = getattr(node, name, ())
+            if isinstance(below, list):  # `body` and `orelse` of expressions are none
+                waiting += below
 
 
 def _last_line(statement: ast.stmt) -> int:
