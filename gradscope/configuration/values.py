@@ -8,6 +8,7 @@ from difflib import get_close_matches
 from gradscope.errors import GradscopeError
 from gradscope.rules.selection import rules_named
 from gradscope.target.choices import FLOATING_TYPES, LOSS_NAMES
+from gradscope.target.input_spec import parse_input
 from gradscope.target.spec import parse_expression, parse_target
 
 Value = str | int | float | bool | tuple[str, ...]
@@ -205,6 +206,19 @@ def loss(value: object) -> str:
         return _parsed(name)
     except WrongValue as error:
         raise WrongValue(error.wrong, help=did_you_mean(name, LOSS_NAMES) or error.help) from None
+
+
+def inputs(value: object) -> tuple[str, ...]:
+    """Return one specification of an input, or several."""
+    specs = text_or_texts(value)
+    for spec in specs:
+        try:
+            parse_input(spec)
+        except GradscopeError as error:
+            wrong = f"is no input: `{spec}`: {error.cause or error.what}"
+            example = 'as "8,3,32,32" or "ids=int64[0,100]:2,16"'
+            raise WrongValue(wrong, help=example if error.cause else error.help) from None
+    return specs
 
 
 def target(value: object) -> str:

@@ -1,43 +1,9 @@
 """Makes tensors from `--input` specifications such as `int64[0,50257]:2,128`."""
 
-import re
-from dataclasses import dataclass
-
 import torch
 
 from gradscope.errors import GradscopeError
-from gradscope.target.user_code import did_you_mean
-
-GRAMMAR = "[name=][dtype[low,high]:]size,size,..."
-
-_SPEC = re.compile(
-    r"""(?:(?P<name>[A-Za-z_]\w*)=)?
-        (?:(?P<dtype>[A-Za-z]\w*)(?:\[(?P<low>[^,\[\]]+),(?P<high>[^,\[\]]+)\])?:)?
-        (?P<dims>\d+(?:,\d+)*)""",
-    re.VERBOSE,
-)
-
-_DTYPES = {
-    name: getattr(torch, name)
-    for name in (
-        "float16", "bfloat16", "float32", "float64", "complex64", "complex128",
-        "int8", "int16", "int32", "int64", "uint8", "bool", "float", "double", "half", "int",
-        "long",
-    )
-}  # fmt: skip
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class InputSpec:
-    """One `--input`."""
-
-    text: str
-    name: str | None
-    dtype: torch.dtype
-    low: float | None
-    high: float | None
-    """Not reached, as in `torch.randint`; None without a range."""
-    dims: tuple[int, ...]
+from gradscope.target.input_spec import InputSpec, parse_input
 
 
 def make_inputs(texts: tuple[str, ...], *, seed: int | None, vocabulary: int | None) -> object:
@@ -67,36 +33,6 @@ def make_inputs(texts: tuple[str, ...], *, seed: int | None, vocabulary: int | N
     return tensors[0] if len(tensors) == 1 else tuple(tensors)
 
 
-def parse_input(text: str) -> InputSpec:
-    """Parse one specification.
-
-    Raises:
-        GradscopeError: It does not follow the grammar.
-    """
-    match = _SPEC.fullmatch(text.replace(" ", ""))
-    if match is None:
-        raise GradscopeError(
-            f"cannot read --input {text!r}",
-            cause=f"it has to be {GRAMMAR}",
-            help="for example: --input 1,3,224,224  or  --input input_ids=int64[0,50257]:2,128",
-        )
-    dtype = match["dtype"] or "float32"
-    if dtype not in _DTYPES:
-        raise GradscopeError(
-            f"--input {text!r}: unknown dtype {dtype!r}",
-            help=did_you_mean(dtype, _DTYPES) or f"one of {', '.join(_DTYPES)}",
-        )
-    low, high = _range(text, match["low"], match["high"])
-    return InputSpec(
-        text=text,
-        name=match["name"],
-        dtype=_DTYPES[dtype],
-        low=low,
-        high=high,
-        dims=tuple(int(size) for size in match["dims"].split(",")),
-    )
-
-
 def spec_like(tensor: torch.Tensor) -> str:
     """A specification that makes a tensor of this shape, type and, for integers, range."""
     dims = ",".join(map(str, tensor.shape))
@@ -109,30 +45,14 @@ def spec_like(tensor: torch.Tensor) -> str:
     return f"{dtype}[0,{high}]:{dims}"
 
 
-def _range(text: str, low: str | None, high: str | None) -> tuple[float | None, float | None]:
-    if low is None or high is None:
-        return None, None
-    try:
-        bounds = float(low), float(high)
-    except ValueError:
-        raise GradscopeError(
-            f"cannot read the range of --input {text!r}",
-            cause=f"{low!r} and {high!r} have to be numbers",
-        ) from None
-    if not bounds[0] < bounds[1]:
-        raise GradscopeError(
-            f"the range of --input {text!r} is empty", cause="low has to be below high"
-        )
-    return bounds
-
-
 def _make(
     spec: InputSpec, generator: torch.Generator | None, vocabulary: int | None
 ) -> torch.Tensor:
-    if spec.dtype is torch.bool:
+    dtype: torch.dtype = getattr(torch, spec.dtype)
+    if dtype is torch.bool:
         return torch.ones(spec.dims, dtype=torch.bool)
-    if spec.dtype.is_floating_point or spec.dtype.is_complex:
-        return _make_floating(spec, generator)
+    if dtype.is_floating_point or dtype.is_complex:
+        return _make_floating(spec, dtype, generator)
     low, high = spec.low, spec.high
     if low is None or high is None:
         if vocabulary is None:
@@ -141,11 +61,13 @@ def _make(
                 help=f"--input {spec.text.replace(':', '[0,10]:')}",
             )
         low, high = 0, vocabulary
-    return torch.randint(int(low), int(high), spec.dims, dtype=spec.dtype, generator=generator)
+    return torch.randint(int(low), int(high), spec.dims, dtype=dtype, generator=generator)
 
 
-def _make_floating(spec: InputSpec, generator: torch.Generator | None) -> torch.Tensor:
+def _make_floating(
+    spec: InputSpec, dtype: torch.dtype, generator: torch.Generator | None
+) -> torch.Tensor:
     if spec.low is None or spec.high is None:
-        return torch.randn(spec.dims, generator=generator).to(spec.dtype)
+        return torch.randn(spec.dims, generator=generator).to(dtype)
     uniform = torch.rand(spec.dims, generator=generator)
-    return (spec.low + (spec.high - spec.low) * uniform).to(spec.dtype)
+    return (spec.low + (spec.high - spec.low) * uniform).to(dtype)
