@@ -121,7 +121,7 @@ def find_document(file: Path | None) -> Document | None:
         if document is None:
             raise GradscopeError(f"`{file}` has no table [{dotted(TABLE)}]")
         return document
-    folder = Path.cwd()
+    folder = working_directory()
     for parent in (folder, *folder.parents):
         path = parent / FILE_NAME
         # A link that leads nowhere is no missing file: the defaults would hold unnoticed.
@@ -130,6 +130,20 @@ def find_document(file: Path | None) -> Document | None:
             if document is not None:
                 return document
     return None
+
+
+def working_directory() -> Path:
+    """Return the working directory.
+
+    Raises:
+        GradscopeError: It has been removed.
+    """
+    try:
+        return Path.cwd()
+    except FileNotFoundError:
+        raise GradscopeError(
+            "the working directory does not exist any more", help="cd to one that does"
+        ) from None
 
 
 def _read(path: Path, *, name: str) -> Document | None:
@@ -147,7 +161,7 @@ def _read(path: Path, *, name: str) -> Document | None:
         content = content[key]
     if not isinstance(content, Mapping):
         raise GradscopeError(f"`{dotted(TABLE)}` in {name} has to be a table")
-    place = path.parent.resolve() / path.name
+    place = (working_directory() / path.parent).resolve() / path.name
     return Document(path=place, name=name, lines=lines_of(text), table=content)
 
 
@@ -170,4 +184,6 @@ def _text(path: Path, name: str) -> str:
         ) from None
     except (OSError, ValueError) as error:  # a ValueError is a null byte in the name
         cause = error.strerror if isinstance(error, OSError) else str(error)
-        raise GradscopeError(f"cannot read `{name}`", cause=cause) from None
+        inside = path / FILE_NAME
+        hint = f"name the file: {inside}" if path.is_dir() and inside.is_file() else None
+        raise GradscopeError(f"cannot read `{name}`", cause=cause, help=hint) from None

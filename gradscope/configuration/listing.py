@@ -56,7 +56,8 @@ def entries(configuration: Configuration, key: str | None = None) -> tuple[Entry
         return tuple(one for one in every if len(one.path) == 1 or one.is_set)
     wanted = key.strip().removeprefix(f"{dotted(TABLE)}.")
     found = tuple(one for one in every if _is_below(one.path, wanted))
-    if not found and wanted not in keys.SUBTABLES:
+    without_thresholds = {f"{keys.RULES}.{rule.name}" for rule in RULES}
+    if not found and wanted not in {*keys.SUBTABLES, *without_thresholds}:
         raise _unknown(wanted, every)
     return found
 

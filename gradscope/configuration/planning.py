@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from gradscope.configuration import keys
+from gradscope.configuration.document import working_directory
 from gradscope.configuration.reading import Configuration
 from gradscope.configuration.targets import PLAIN_NAME
 from gradscope.configuration.values import Value, checked_option, did_you_mean
@@ -59,7 +60,7 @@ def _no_target(configuration: Configuration) -> GradscopeError:
 def _planned(
     name: str, configuration: Configuration, overrides: Mapping[str, Value]
 ) -> PlannedTarget:
-    cwd = Path.cwd()
+    cwd = working_directory()
     table = configuration.targets.get(name)
     if table is None:
         _check_not_misspelt(name, configuration)

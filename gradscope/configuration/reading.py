@@ -5,7 +5,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from gradscope.configuration import keys
-from gradscope.configuration.document import Document, Source, Table, find_document
+from gradscope.configuration.document import (
+    Document,
+    Source,
+    Table,
+    find_document,
+    working_directory,
+)
 from gradscope.configuration.selection import read_settings
 from gradscope.configuration.targets import read_targets
 from gradscope.configuration.values import Value
@@ -49,7 +55,7 @@ def read_configuration(file: Path | None = None) -> Configuration:
     if document is None:
         return Configuration(
             file=None,
-            folder=Path.cwd(),
+            folder=working_directory(),
             settings=DEFAULT_SETTINGS,
             policy=Policy(),
             baseline=BaselineOptions(),

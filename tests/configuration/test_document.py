@@ -54,6 +54,7 @@ def test_folder_named_like_the_file_is_passed_over(project):
     Path("pyproject.toml").mkdir()
     assert configured_settings().ignore == ("GS101",)
     assert failure(Path("pyproject.toml")).what == "cannot read `pyproject.toml`"
+    assert failure(Path("..")).help == "name the file: ../pyproject.toml"
 
 
 def test_link_counts_where_it_lies(project):
@@ -101,3 +102,13 @@ def test_files_of_windows_are_read(project):
     text = IGNORES.replace("\n", "\r\n") + "seeds = 0\r\n"
     Path("pyproject.toml").write_bytes(b"\xef\xbb\xbf" + text.encode())
     assert " in pyproject.toml:3 has to be at least 1" in failure().what
+
+
+def test_working_directory_that_was_removed_is_an_error(project, tmp_path, monkeypatch):
+    folder = tmp_path / "gone"
+    folder.mkdir()
+    monkeypatch.chdir(folder)
+    folder.rmdir()
+    assert failure().what == "the working directory does not exist any more"
+    (tmp_path / "a.toml").write_text(IGNORES)
+    assert failure(tmp_path / "a.toml").what == "the working directory does not exist any more"
