@@ -10,7 +10,7 @@ from gradscope.gate.results import CheckedFinding, TargetResult
 from gradscope.recording.finding import Finding, Severity
 from gradscope.recording.records import TargetRecord
 from gradscope.rules.catalogue import RULES
-from gradscope.rules.fingerprint import portable_path, subjects_of
+from gradscope.rules.fingerprint import portable_path, pure_path, subjects_of
 from gradscope.rules.measure import Measure
 
 LEVELS: tuple[Severity, ...] = get_args(Severity)
@@ -84,12 +84,11 @@ def target_key(target: TargetResult) -> str:
 
 
 def _within_repository(file: str, record: TargetRecord) -> str:
-    # A recording may come from another system, whose paths this one's `Path` cannot tell.
-    path = file.replace("\\", "/")
-    repository = record.repository.replace("\\", "/")
-    absolute = posixpath.normpath(posixpath.join(record.root.replace("\\", "/"), path))
-    relative = posixpath.relpath(absolute, repository) if repository else path
-    return path if relative.startswith("..") else relative
+    """Return a file's path from the repository's folder, as it is where it lies outside."""
+    root, repository = pure_path(record.root), pure_path(record.repository)
+    absolute = posixpath.normpath((root / file).as_posix())
+    relative = posixpath.relpath(absolute, repository.as_posix())
+    return pure_path(file).as_posix() if relative.startswith("..") else relative
 
 
 def measure_of(finding: Finding) -> tuple[Measure, float] | None:

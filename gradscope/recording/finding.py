@@ -57,4 +57,4 @@ class Finding:
     beside what rules explain in general."""
     consequences: tuple[Consequence, ...] = ()
     fingerprint: str
-    """Stays the same from run to run: holds no number."""
+    """Stays the same from run to run: holds no number. Findings of one line may share it."""

@@ -99,7 +99,7 @@ def portable_path(file: str, repository: str) -> str:
     for folder in (_INSTALLED, _STANDARD_LIBRARY):
         if folder.match(file):
             return folder.sub("", file).replace("\\", "/")
-    path, root = _pure_path(file), _pure_path(repository)
+    path, root = pure_path(file), pure_path(repository)
     if repository and path.is_relative_to(root):
         parts = path.relative_to(root).parts
         return "/".join(part for part in parts if not _TEMPORARY.fullmatch(part))
@@ -107,7 +107,7 @@ def portable_path(file: str, repository: str) -> str:
     return "<generated>" if is_made_up else path.name
 
 
-def _pure_path(text: str) -> PurePath:
+def pure_path(text: str) -> PurePath:
     """Return a path that a recording holds, which may be of another system."""
     is_windows = re.match(r"[A-Za-z]:[\\/]|\\\\", text)
     return PureWindowsPath(text) if is_windows else PurePosixPath(text)

@@ -18,6 +18,7 @@ from gradscope.gate.baseline_entry import target_key
 from gradscope.gate.merging import target_result
 from gradscope.gate.results import CheckedFinding, CheckResult, Failure
 from gradscope.recording.finding import Consequence
+from tests.rules.test_samples import SETTINGS
 
 
 def known_from(result):
@@ -93,7 +94,7 @@ def test_a_known_finding_counts_again_when_it_became_worse(result_of, changes, t
 
 def test_decades_may_rise_by_the_logarithm_of_the_tolerance(result_of):
     result = result_of("exploding_gradient")
-    ((decades, *_), *_) = ([dict(only(result).finding.evidence)["decades"]], ())
+    decades = dict(only(result).finding.evidence)["decades"]
     for rise, is_known in ((0.29, True), (0.31, False)):
         worse = changed(result, evidence=(("decades", decades + rise),))
         assert only(judged(worse, known_from(result))).is_known is is_known
@@ -246,6 +247,14 @@ def test_a_target_has_one_name_in_every_folder_of_its_repository(run_of, name, r
     )
 
 
+def test_a_target_keeps_its_name_on_windows(run_of):
+    run = run_of("dead_unit")
+    record = replace(run.recording.target, root=r"C:\repo\src", repository=r"C:\repo")
+    run = replace(run, recording=replace(run.recording, target=record))
+    for name in ("model.py:Net", r"..\src\model.py:Net", r"C:\repo\src\model.py:Net"):
+        assert target_key(target_result(name, [run])) == "src/model.py:Net"
+
+
 def test_a_file_is_written_pruned_and_written_again(result_of, tmp_path):
     path = tmp_path / ".gradscope-baseline.json"
     dead, unused = result_of("dead_unit"), result_of("unused_parameter")
@@ -258,13 +267,12 @@ def test_a_file_is_written_pruned_and_written_again(result_of, tmp_path):
     clean = replace(dead, targets=(replace(dead.targets[0], findings=()),))
     assert [entry.rule for entry in prune_baseline(path, clean).entries] == ["GS105"]
     assert [entry.rule for entry in read_baseline(path).entries] == ["GS203"]
+    assert counted(judged(dead, read_baseline(path))) == ["GS105"]  # made again
     write_baseline(path, dead)
     assert path.read_bytes() == both
 
 
 def test_limits_of_the_users_own_can_be_known_until_they_are_passed_farther(result_of):
-    from tests.rules.test_samples import SETTINGS
-
     limits = SETTINGS["GS113"].norm_limits
     result = result_of("gradient_norm_limit", norm_limits=limits)
     item = only(result)
