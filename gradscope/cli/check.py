@@ -2,7 +2,7 @@
 
 import io
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -12,9 +12,13 @@ from gradscope import __version__
 from gradscope.cli import options
 from gradscope.cli.check_options import BaselineGroup, GateGroup
 from gradscope.cli.console import make_console
+from gradscope.cli.further_reports import (
+    AlsoOption,
+    check_further_reports,
+    write_further_reports,
+)
 from gradscope.cli.option_groups import with_groups
 from gradscope.cli.output import (
-    Destination,
     check_destinations,
     check_runs_destination,
     files_of_target,
@@ -62,6 +66,7 @@ def check(  # noqa: PLR0913 - the signature is the list of options
     targets: CheckArguments = None,
     output_format: options.CheckFormatOption = None,
     output_file: options.ReportFileOption = "-",
+    also: AlsoOption = None,
     no_step_summary: NoStepSummaryOption = False,
     save: options.SaveRunsOption = None,
     force: options.ForceOption = False,
@@ -92,7 +97,9 @@ def check(  # noqa: PLR0913 - the signature is the list of options
     )
     overrides = {**loading.given(), **trial.given(), **gate.running()}
     subjects = _subjects(configuration, named, {**overrides, **({"args": args} if args else {})})
-    destination = _report_destination(output_file, subjects)
+    read = tuple(_files_read(subjects))
+    destination = check_destinations(output_file, None, force=False, inputs=read).report
+    further = check_further_reports(also or (), destination, read)
     recordings = (
         None if save is None else check_runs_destination(save, _runs(subjects), force=force)
     )
@@ -110,6 +117,7 @@ def check(  # noqa: PLR0913 - the signature is the list of options
     if recordings is not None:
         save_runs(result, recordings, force=force)
     result = baseline_applied(result, baseline, known)
+    write_further_reports(result, further)
     console = make_console(sys.stdout if destination is None else io.StringIO(), color)
     text = render_check(result, form, console, is_brief=quiet)
     write_text(text, destination, sys.stdout)
@@ -156,20 +164,13 @@ def _subjects(
     return [planned[name] if name in planned else Path(name) for name in names]
 
 
-def _report_destination(
-    output_file: str, subjects: "Sequence[PlannedTarget | Path]"
-) -> Destination | None:
-    """Return where the report goes, which is nowhere that the check reads from."""
-    read = [
-        path
-        for subject in subjects
-        for path in (
-            (subject,)
-            if isinstance(subject, Path)
-            else (subject.folder / file for file in files_of_target(subject.spec))
-        )
-    ]
-    return check_destinations(output_file, None, force=False, inputs=read).report
+def _files_read(subjects: "Sequence[PlannedTarget | Path]") -> Iterator[Path]:
+    """Yield the files that may be read, where no report goes."""
+    for subject in subjects:
+        if isinstance(subject, Path):
+            yield subject
+        else:
+            yield from (subject.folder / file for file in files_of_target(subject.spec))
 
 
 def _runs(subjects: "Sequence[PlannedTarget | Path]") -> int:

@@ -1,0 +1,76 @@
+"""`gradscope check --also FORMAT=FILE`: several reports of one run."""
+
+import io
+import json
+from pathlib import Path
+from typing import get_args
+
+import pytest
+
+from gradscope.cli.console import make_console
+from gradscope.cli.further_reports import check_further_reports, write_further_reports
+from gradscope.cli.output import check_destinations
+from gradscope.errors import GradscopeError
+from gradscope.gate.results import CheckResult, Failure, TargetResult
+from gradscope.report.formats import CIFormat, ReportFormat
+from gradscope.report.gate.render import render_check
+
+FORMATS = (*get_args(ReportFormat), *get_args(CIFormat))
+UNJUDGED = CheckResult(
+    version="1",
+    command="gradscope check model.py",
+    targets=(TargetResult(name="model.py", failures=(Failure(what="it raised an exception"),)),),
+)
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "model.py").write_text("code")
+    return tmp_path
+
+
+def wanted(*texts, main="-"):
+    destination = check_destinations(main, None, force=False).report
+    return check_further_reports(texts, destination, [Path("model.py")])
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_each_file_has_what_the_main_report_would_say(folder, name):
+    write_further_reports(UNJUDGED, wanted(f"{name}=report", "json=a=b.json"))
+    console = make_console(io.StringIO(), "never")
+    expected = render_check(UNJUDGED, name, console)
+    written = (folder / "report").read_text(encoding="utf-8")
+    if name == "junit":  # tells the time
+        assert "it raised an exception" in written
+    else:
+        assert written == expected + "\n"
+    assert json.loads((folder / "a=b.json").read_text())["targets"][0]["outcome"] == "unjudged"
+
+
+@pytest.mark.parametrize("text", ["", "sarif", "sarif=", "json=-", "=x", "SARIF=x", "xml=x", "./x"])
+def test_neither_a_format_nor_a_file_is_guessed(text):
+    with pytest.raises(GradscopeError, match="--also") as caught:
+        wanted(text)
+    assert "FORMAT=FILE" in caught.value.help or caught.value.help == "as --also " + (
+        f"{text.rstrip('=-')}=gradscope.{text.rstrip('=-')}"
+    )
+
+
+def test_two_reports_never_share_a_file():
+    with pytest.raises(GradscopeError, match=r"two reports go to '\./x'"):
+        wanted("json=x", "sarif=./x")
+    with pytest.raises(GradscopeError, match="two reports go to 'x'"):
+        wanted("json=x", main="x")
+
+
+def test_nothing_that_is_read_is_overwritten(folder):
+    (folder / "link.sarif").symlink_to("model.py")
+    for name in ("model.py", "./model.py", "link.sarif"):
+        with pytest.raises(GradscopeError, match="would overwrite what the check reads"):
+            wanted(f"sarif={name}")
+
+
+def test_a_missing_folder_is_told_before_anything_runs():
+    with pytest.raises(GradscopeError, match="cannot write 'reports/x'"):
+        wanted("sarif=reports/x")
