@@ -1,6 +1,6 @@
 """Which finding is which entry of a baseline."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
 from gradscope.gate.baseline_entry import Entry
 from gradscope.recording.finding import Finding
@@ -14,32 +14,19 @@ def paired(findings: Sequence[Finding], entries: Sequence[Entry]) -> Iterator[tu
     They share rule and fingerprint. Where several findings do, as on the line of the loss, those
     that concern the same things belong together, then those that concern some of the same.
     """
-    free_findings, free_entries = list(range(len(findings))), list(range(len(entries)))
+    free: dict[tuple[str, str], list[int]] = {}
+    for place, entry in enumerate(entries):
+        free.setdefault((entry.rule, entry.fingerprint), []).append(place)
+    waiting = list(range(len(findings)))
     for is_same in (_concern_the_same, _overlap, _may_be_one):
-        for place in tuple(free_findings):
-            entry = _first(findings[place], entries, free_entries, is_same)
-            if entry is not None:
-                free_findings.remove(place)
-                free_entries.remove(entry)
-                yield place, entry
-
-
-def _first(
-    finding: Finding,
-    entries: Sequence[Entry],
-    free: Sequence[int],
-    is_same: Callable[[Finding, Entry], bool],
-) -> int | None:
-    return next(
-        (
-            place
-            for place in free
-            if entries[place].fingerprint == finding.fingerprint
-            and entries[place].rule == finding.rule
-            and is_same(finding, entries[place])
-        ),
-        None,
-    )
+        for place in tuple(waiting):
+            finding = findings[place]
+            known = free.get((finding.rule, finding.fingerprint), [])
+            found = next((entry for entry in known if is_same(finding, entries[entry])), None)
+            if found is not None:
+                known.remove(found)
+                waiting.remove(place)
+                yield place, found
 
 
 def _concern_the_same(finding: Finding, entry: Entry) -> bool:
