@@ -26,24 +26,22 @@ _COMPREHENSION = re.compile(r"\.<locals>\.<(?:list|dict|set)comp>")
 _RESUMED = re.compile(r"torch_dynamo_resume_in_(.+)_at_\d+$")
 
 
-def fingerprint_of(
-    code: str, case: Case, location: Site | None, names: Iterable[str], cause: str | None
-) -> str:
+def fingerprint_of(code: str, case: Case, location: Site | None, cause: str | None) -> str:
     """Return what stays the same while lines move, numbers change and files are laid out anew.
+
+    It holds none of the parameters: which of them a cause reaches is another matter in every run.
 
     Args:
         code: The rule's.
         case: What was judged.
         location: The line of the finding.
-        names: Parameters and modules concerned, which tell findings without a line apart.
         cause: What takes the place of the line; None where the line is the cause.
     """
-    if cause is not None:
-        place = ["", cause]
-    elif location is None:
-        place = ["", *subjects(names)]
+    target = case.recording.target
+    if cause is not None or location is None:
+        place = [target.model, cause or ""]
     else:
-        file = portable_path(location.file, case.recording.target.repository)
+        file = portable_path(location.file, target.repository)
         place = [file, _function(location.function), _code(case, location)]
     return _digest([code, *place])
 

@@ -103,5 +103,5 @@ class Rule(ABC):
             evidence=tuple((evidence or {}).items()),
             remedy=remedy,
             caused_by=tuple(caused_by),
-            fingerprint=fingerprint_of(self.code, case, location, explained or owners, cause),
+            fingerprint=fingerprint_of(self.code, case, location, cause),
         )

@@ -1,6 +1,7 @@
 """A finding keeps its fingerprint through everything that is no other cause."""
 
 import shutil
+from dataclasses import replace
 from itertools import count
 from pathlib import Path
 
@@ -9,7 +10,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gradscope.recording.finding import Finding
+from gradscope.recording.records import Site
+from gradscope.rules.case import Case
 from gradscope.rules.fingerprint import portable_path, subjects, unique_fingerprints
+from gradscope.rules.flow.dead_unit import DeadUnit
+from gradscope.rules.reach.gradient_cut import GradientCut
+from tests.report.conftest import build
 from tests.rules.inspecting import report_of_file
 
 SAMPLES = Path(__file__).parents[2] / "sample_models"
@@ -156,6 +162,52 @@ def test_layers_of_a_kind_concern_the_same_and_other_names_do_not():
     assert subjects(["", "head"]) == ("head",)
     many = [f"body.{kind}{number}.weight" for kind in "ab" for number in range(20)]
     assert subjects(many) == ("body",)
+
+
+@pytest.fixture
+def found_by():
+    """The fingerprint of a finding of a rule in a small recording of this model."""
+
+    def find(rule=GradientCut, model="Net", **given):
+        recording = build()
+        case = Case(replace(recording, target=replace(recording.target, model=model)))
+        given = {"site": None, "message": "m", "remedy": "r"} | given
+        return rule().finding(case, **given).fingerprint
+
+    return find
+
+
+def test_without_a_line_the_rule_and_the_model_tell(found_by):
+    plain = found_by()
+    assert found_by(parameters=[0, 2], message="n", evidence={"n": 3}) == plain
+    assert found_by(model="Other") != plain
+    assert found_by(rule=DeadUnit) != plain
+
+
+def test_a_named_cause_takes_the_place_of_the_line(found_by):
+    assert found_by(cause="c", site=0) == found_by(cause="c", site=2) != found_by(site=0)
+    assert found_by(cause="c") != found_by(cause="d")
+
+
+def test_one_line_has_a_fingerprint_for_each_rule_and_each_line_one_of_its_own(found_by):
+    assert found_by(site=0) != found_by(site=0, rule=DeadUnit)
+    assert found_by(site=0) != found_by(site=2)
+
+
+@pytest.mark.parametrize(
+    ("function", "same"),
+    [
+        ("Net.forward.<locals>.<listcomp>", "Net.forward"),
+        ("Net.torch_dynamo_resume_in_forward_at_31", "Net.forward"),
+        ("torch_dynamo_resume_in_forward_at_31", "torch_dynamo_resume_in_forward_at_44"),
+    ],
+)
+def test_functions_are_named_alike_by_all_versions_of_python_and_the_compiler(
+    found_by, function, same
+):
+    sites = [Site(file="/a.py", line=1, function=name, source="s") for name in (function, same)]
+    one, other = (found_by(site=site) for site in sites)
+    assert one == other
 
 
 def finding(fingerprint, *parameters, message="m"):
