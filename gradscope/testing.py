@@ -158,8 +158,14 @@ def _check_loss(report: Report) -> None:
 
 def _check(report: Report, findings: tuple[Finding, ...], obstacle: Failure | None) -> Check:
     levels = [finding.severity for finding in report.findings]
-    first = next(iter(report.findings), None)
-    nothing = "" if obstacle is None else obstacle.what
+    if obstacle is not None and not findings:
+        worst, place = obstacle.what, ""
+    elif report.findings:
+        first = report.findings[0]
+        worst = f"{first.rule} {first.name}"
+        place = shown_site(first.location, report.target.root)
+    else:
+        worst = place = ""
     return Check(
         model=report.target.model,
         passed=not findings and obstacle is None,
@@ -168,8 +174,8 @@ def _check(report: Report, findings: tuple[Finding, ...], obstacle: Failure | No
         errors=levels.count("error"),
         warnings=levels.count("warning"),
         notes=levels.count("note"),
-        worst=f"{first.rule} {first.name}" if first is not None else nothing,
-        place=shown_site(first.location, report.target.root) if first is not None else "",
+        worst=worst,
+        place=place,
     )
 
 

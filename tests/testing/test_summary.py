@@ -105,6 +105,17 @@ def test_section(run_tests):
     )
 
 
+def test_check_that_saw_nothing(run_tests):
+    result = run_tests(
+        """
+        def test_nothing(gradscope):
+            gradscope.check(HEALTHY, BATCH, mse_loss, select="GS205")
+        """,
+        "--gradscope",
+    )
+    result.stdout.fnmatch_lines(["FAILED *test_nothing *no findings: no rule judged the gradients"])
+
+
 def test_section_is_asked_for(run_tests):
     run_tests(SUITE).stdout.no_fnmatch_line("*gradients =*")
 
