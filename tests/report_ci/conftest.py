@@ -157,8 +157,9 @@ def failures():
     failure = Failure(
         what="the forward raised", cause="Traceback\n  line\nError: 5%", help="fix it"
     )
+    seeds = (*(replace(failure, seed=seed) for seed in (0, 1)), Failure(what="it hung", seed=2))
     return result_of(
-        TargetResult(name="src/model.py:Net(3)", failures=(failure, replace(failure, seed=1))),
+        TargetResult(name="src/model.py:Net(3)", failures=seeds),
         TargetResult(name="package.module", failures=(failure,)),
         TargetResult(name="/somewhere/else.py", failures=(failure,)),
         TargetResult(name="nothing at all"),

@@ -124,15 +124,16 @@ def test_levels_are_counted_apart():
 def test_failures_come_first_and_take_room():
     found = commands(failures())
     assert len(found) == 5
-    _, properties, message = found[1]
+    _, properties, message = found[0]
     assert properties == {"title": "gradscope"}
     assert message.split("\n") == [
-        "could not judge src/model.py:Net(3), seed 1: the forward raised",
+        "could not judge src/model.py:Net(3) (seeds 0, 1): the forward raised",
         "cause: Traceback",
         "  line",
         "Error: 5%",
         "help: fix it",
     ]
+    assert found[1][2] == "could not judge src/model.py:Net(3) (seed 2): it hung"
     findings = checked(*map(finding, range(12)))
     (broken, *_) = failures().targets
     both = commands(result_of(broken, target_with(*findings)))
@@ -159,8 +160,8 @@ def test_other_lines_are_told():
 
 def test_targets_and_seeds_are_told_where_there_are_several():
     found = commands(seeds())
-    assert "target: other.module:build(3)\nin all of 3 runs" in found[1][2]
-    assert "in 1 of 3 runs (seed 1)" in found[3][2]
+    assert "target: other.module:build(3)\nseeds: all 3" in found[1][2]
+    assert "seeds: 1 of 3: 1" in found[3][2]
 
 
 def test_stale_entries_are_notices_or_errors():

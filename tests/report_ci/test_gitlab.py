@@ -79,7 +79,7 @@ def test_what_could_not_be_judged_blocks():
     assert found[2]["location"]["path"] == "package.module"
     assert found[3]["location"]["path"] == "else.py"
     assert "Error: 5%" in found[0]["description"]
-    assert "seed 1" in found[1]["description"]
+    assert "(seed 2)" in found[1]["description"]
 
 
 def test_fingerprints_stay_when_lines_and_numbers_change():
@@ -103,9 +103,9 @@ def test_fingerprints_stay_when_lines_and_numbers_change():
 def test_findings_say_target_and_seeds_where_there_are_several():
     descriptions = [issue["description"] for issue in issues(seeds())]
     assert "target: other.module:build(3)" in descriptions[1]
-    assert "in all of 3 runs" in descriptions[0]
-    assert "in 1 of 3 runs (seed 1)" in descriptions[3]
-    assert "runs" not in issues(real())[0]["description"]
+    assert "seeds: all 3" in descriptions[0]
+    assert "seeds: 1 of 3: 1" in descriptions[3]
+    assert "seeds" not in issues(real())[0]["description"]
 
 
 def test_line_of_a_package_is_told_and_another_is_shown():

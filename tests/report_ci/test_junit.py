@@ -133,7 +133,9 @@ def test_rule_that_could_not_judge_is_skipped_and_one_left_out_is_absent():
 def test_what_could_not_be_judged_is_an_error():
     first, module, *_, unrun = suites(failures())
     assert [case[0].tag for case in first] == ["error", "error"]
-    assert first[0][0].get("message") == ("could not judge src/model.py:Net(3): the forward raised")
+    assert first[0][0].get("message") == (
+        "could not judge src/model.py:Net(3) (seeds 0, 1): the forward raised"
+    )
     assert first[0][0].text == "cause: Traceback\n  line\nError: 5%\nhelp: fix it"
     assert first[0].get("classname") == "src.model:Net(3)"
     assert module[0].get("classname") == "package.module"
@@ -154,7 +156,7 @@ def test_findings_of_a_package_and_of_several_runs_say_so():
     (case,) = cases(outside())
     assert "  the cause is torch/nn/functional.py:7, outside of the repository" in case[0].text
     (case,) = cases(seeds())
-    assert "  in 1 of 3 runs (seed 1)" in case.find("system-out").text
+    assert "  seeds: 1 of 3: 1" in case.find("system-out").text
 
 
 def test_the_same_result_gives_the_same_text():

@@ -147,7 +147,7 @@ def test_exit_code_and_failures():
     first, second = broken["toolExecutionNotifications"]
     assert first["level"] == "error"
     assert first["message"]["text"].endswith("cause: Traceback\n  line\nError: 5%\nhelp: fix it")
-    assert "seed 1" in second["message"]["text"]
+    assert "(seed 2)" in second["message"]["text"]
 
 
 def test_each_target_is_a_category_of_its_own():
@@ -159,7 +159,7 @@ def test_each_target_is_a_category_of_its_own():
     # The two of one name share theirs, and their findings stay apart.
     assert [len(run["results"]) for run in runs] == [4, 2]
     text = runs[1]["results"][1]["message"]["text"]
-    assert "target: other.module:build(3)\nin 1 of 3 runs (seed 1)" in text
+    assert "target: other.module:build(3)\nseeds: 1 of 3: 1" in text
 
 
 def test_lines_of_packages_are_told_and_not_linked():

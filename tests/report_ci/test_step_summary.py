@@ -61,7 +61,7 @@ def test_outcome_is_in_the_title():
 
 def test_real_finding_is_shown_with_its_code():
     text = step_summary(real())
-    assert "1 error. Fails on 1 error." in text
+    assert "## gradscope: failed\n\nFailed: 1 error.\n\n###" in text
     assert "**error GS201 gradient-cut** at `sample_models/gradient_cut.py:23`: no grad" in text
     assert "\n> 23     code = self.encoder(noisy).detach()  # GS201\n" in text
     assert "- `sample_models/gradient_cut.py:17`: encoder is made here" in text
@@ -69,29 +69,29 @@ def test_real_finding_is_shown_with_its_code():
 
 
 def test_healthy_target_says_what_judged_it():
-    assert re.search(
-        r"No findings\.\n\n### `sample.*`\n\n\d+ rules judged\.", step_summary(healthy())
-    )
+    text = step_summary(healthy())
+    assert "\n\nPassed: no findings in 1 target.\n\n### `sample" in text
+    assert re.search(r"8 parameters, global gradient norm 0\.\d+, \d+ rules\.$", text)
 
 
 def test_known_findings_are_folded_away():
     both = (*checked(finding(0)), *checked(finding(1), is_known=True))
     head, _, folded = step_summary(result_of(target_with(*both))).partition("<details>")
-    assert "1 error (1 known finding in the baseline)" in head
+    assert "Failed: 1 error. 1 known finding in the baseline, not counted." in head
     assert "src/model.py:12" in head and "src/model.py:13" not in head
     assert "src/model.py:13" in folded
 
 
 def test_several_targets_and_seeds():
     text = step_summary(seeds())
-    assert "3 errors, 3 warnings in 3 targets" in text
-    assert "### `other.module:build(3)`\n\n3 runs; " in text
-    assert "- in 1 of 3 runs (seed 1)" in text
+    assert "Failed: 3 errors." in text
+    assert "### `other.module:build(3)`\n\n8 parameters, " in text
+    assert "- seeds: 1 of 3: 1" in text
 
 
 def test_failures_are_told_in_full():
     text = step_summary(failures())
-    assert "**could not judge src/model.py:Net(3), seed 1: the forward raised**" in text
+    assert "**could not judge src/model.py:Net(3) (seeds 0, 1): the forward raised**" in text
     assert "~~~text\ncause: Traceback\n  line\nError: 5%\nhelp: fix it\n~~~" in text
     assert "it was not run" in text
 
@@ -111,7 +111,7 @@ def test_stale_entries_are_listed():
 def test_reason_of_a_failure_is_told(policy):
     result = result_of(target_with(*checked(finding(severity="warning"))))
     text = step_summary(replace(result, policy=Policy(**policy)))
-    assert "Fails on 1 warning" in text
+    assert "Failed: 1 warning" in text
 
 
 @given(st.text())

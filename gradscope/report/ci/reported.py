@@ -2,21 +2,20 @@
 
 import hashlib
 from collections import Counter
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 
-from gradscope.errors import ExitCode
-from gradscope.gate.decision import exit_code
 from gradscope.gate.results import CheckedFinding, CheckResult, Failure, TargetResult
 from gradscope.recording.finding import Severity
 from gradscope.recording.records import Recording
 from gradscope.report.ci.places import Placement, placement
-from gradscope.report.figures import counted
-from gradscope.report.finding_words import SEVERITIES, code_ranges, concerned_text, consequence_text
+from gradscope.report.finding_words import SEVERITIES, concerned_text, consequence_text
+from gradscope.report.gate.words import seeds_text
 from gradscope.report.names import printable
 from gradscope.rules.fingerprint import unique_fingerprints
 
 _FAILURE_LINES = 40
+_SEEDS_SHOWN = 5
 _STALE_SHOWN = 20
 
 
@@ -128,9 +127,9 @@ def _finding(
 ) -> ReportedFinding:
     finding, recording = item.finding, target.runs[item.run].recording
     concerned = concerned_text(finding, tuple(one.name for one in recording.parameters))
-    consequences = consequence_text(finding)
+    consequences, seeds = consequence_text(finding), seeds_text(item, target)
     details = (
-        seeds_text(item, target),
+        f"seeds: {seeds}" if seeds else "",
         f"worse than the baseline allows: {item.worsened}" if item.worsened else "",
         f"explains: {consequences}" if consequences else "",
     )
@@ -151,36 +150,35 @@ def _identity(*parts: str) -> str:
     return hashlib.sha256(text.encode(errors="surrogatepass")).hexdigest()[:32]
 
 
-def seeds_text(item: CheckedFinding, target: TargetResult) -> str:
-    """Return under which seeds a finding is seen; empty where the target ran but once."""
-    runs = len(target.runs)
-    if runs < 2:
-        return ""
-    if len(item.seeds) == runs:
-        return f"in all of {runs:,} runs"
-    seeds = ", ".join(str(seed) for seed in item.seeds if seed is not None)
-    named = f" (seed {seeds})" if seeds else ""
-    return f"in {len(item.seeds):,} of {counted(runs, 'run')}{named}"
-
-
 def _failures(target: TargetResult, key: str) -> Iterator[ReportedFailure]:
-    failures = target.failures
-    if not failures and not target.runs:
-        failures = (Failure(what="it was not run"),)
-    for place, failure in enumerate(failures):
-        seed = "" if failure.seed is None else f", seed {failure.seed}"
-        lines = _lines(failure.cause)
-        yield ReportedFailure(
-            target=target,
-            statement=printable(
-                f"could not judge {target.name}{seed}: {' '.join(failure.what.split())}"
-            ),
-            details=(
-                *(f"cause: {line}" if not number else line for number, line in enumerate(lines)),
-                *(f"help: {line}" for line in _lines(failure.help)),
-            ),
-            identity=_identity(key, "failure", str(place), failure.what),
-        )
+    """Yield why runs could not be judged, those that failed alike as one."""
+    if not target.failures and not target.runs:
+        yield _failure(target, Failure(what="it was not run"), [], key)
+    alike: dict[Failure, list[int]] = {}
+    for failure in target.failures:
+        seeds = alike.setdefault(replace(failure, seed=None), [])
+        seeds += [] if failure.seed is None else [failure.seed]
+    for failure, seeds in alike.items():
+        yield _failure(target, failure, seeds, key)
+
+
+def _failure(
+    target: TargetResult, failure: Failure, seeds: Sequence[int], key: str
+) -> ReportedFailure:
+    shown = ", ".join(map(str, seeds[:_SEEDS_SHOWN])) + (", …" * (len(seeds) > _SEEDS_SHOWN))
+    where = f" (seed{'' if len(seeds) == 1 else 's'} {shown})" if seeds else ""
+    what = " ".join(failure.what.split())
+    cause = _lines(failure.cause)
+    return ReportedFailure(
+        target=target,
+        statement=printable(f"could not judge {target.name}{where}: {what}"),
+        details=(
+            *(f"cause: {line}" for line in cause[:1]),
+            *cause[1:],
+            *(f"help: {line}" for line in _lines(failure.help)),
+        ),
+        identity=_identity(key, "failure", failure.what, failure.cause or ""),
+    )
 
 
 def _lines(text: str | None) -> list[str]:
@@ -188,20 +186,6 @@ def _lines(text: str | None) -> list[str]:
     lines = [printable(line.expandtabs(4)) for line in (text or "").splitlines() if line.strip()]
     left_out = len(lines) - _FAILURE_LINES
     return [f"… {left_out:,} more lines …", *lines[-_FAILURE_LINES:]] if left_out > 0 else lines
-
-
-def unjudged(target: TargetResult) -> list[tuple[str, str]]:
-    """Return the codes of the rules that could judge no run, and why; not those left out."""
-    ran = {rule for run in target.runs for rule in run.verdict.ran}
-    reasons_of: dict[str, str] = {}
-    for run in target.runs:
-        for item in run.verdict.skipped:
-            if item.rule not in ran and not item.is_left_out:
-                reasons_of.setdefault(item.rule, item.reason)
-    by_reason: dict[str, list[str]] = {}
-    for rule, reason in reasons_of.items():
-        by_reason.setdefault(reason, []).append(rule)
-    return [(code_ranges(rules), reason) for reason, rules in by_reason.items()]
 
 
 def failing_levels(result: CheckResult) -> frozenset[Severity]:
@@ -228,25 +212,3 @@ def stale_text(result: CheckResult) -> tuple[str, ...]:
         *shown,
         *([f"and {more:,} more"] if more > 0 else []),
     )
-
-
-def outcome_text(result: CheckResult) -> str:
-    """Return how a check came out, in a word or three."""
-    if result.policy is None:
-        return "report"
-    match exit_code(result):
-        case ExitCode.CANNOT_JUDGE:
-            return "could not judge"
-        case ExitCode.FINDINGS:
-            return "failed"
-        case _:
-            return "passed"
-
-
-def found_text(result: CheckResult) -> str:
-    """Return what counts, as `2 errors, 1 warning`, and how many findings are known."""
-    counts = result.counts()
-    words = [counted(counts[level], level) for level in SEVERITIES if counts[level]]
-    known = sum(item.is_known for target in result.targets for item in target.findings)
-    text = ", ".join(words) or "no findings"
-    return f"{text} ({counted(known, 'known finding')} in the baseline)" if known else text

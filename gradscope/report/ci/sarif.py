@@ -13,9 +13,9 @@ from gradscope.report.ci.reported import (
     ReportedTarget,
     reported,
     stale_text,
-    unjudged,
 )
 from gradscope.report.ci.sarif_rules import rule_descriptors
+from gradscope.report.gate.words import unjudged_rules
 from gradscope.report.names import printable
 from gradscope.report.objects import Json, Object, finite
 
@@ -71,7 +71,7 @@ def _invocation(targets: Sequence[ReportedTarget], result: CheckResult, *, left_
         *(
             _notification("note", [f"{codes} could not judge {target.name}: {reason}"])
             for target in targets
-            for codes, reason in unjudged(target.target)
+            for codes, reason in unjudged_rules(target.target)
         ),
     ]
     if result.stale:

@@ -3,20 +3,24 @@
 from collections.abc import Iterable, Iterator
 
 from gradscope.errors import ExitCode
-from gradscope.gate.decision import exit_code, reasons
+from gradscope.gate.decision import exit_code
 from gradscope.gate.results import CheckResult, TargetResult
 from gradscope.report.ci.reported import (
     ReportedFailure,
     ReportedFinding,
     ReportedTarget,
-    found_text,
-    outcome_text,
     reported,
     stale_text,
-    unjudged,
 )
 from gradscope.report.figures import counted
 from gradscope.report.finding_words import evidence_text
+from gradscope.report.gate.words import (
+    closing_text,
+    found_text,
+    known_count,
+    measured_text,
+    unjudged_rules,
+)
 from gradscope.report.markdown_syntax import code, escape, fenced
 from gradscope.report.snippets import snippets
 
@@ -27,6 +31,11 @@ _CLOSING = 200
 _LONGEST = 4000
 """Characters of one text."""
 _KNOWN_SHOWN = 50
+_OUTCOMES = {
+    ExitCode.OK: "passed",
+    ExitCode.FINDINGS: "failed",
+    ExitCode.CANNOT_JUDGE: "could not judge",
+}
 
 
 def step_summary(result: CheckResult) -> str:
@@ -47,20 +56,21 @@ def step_summary(result: CheckResult) -> str:
 
 
 def _blocks(result: CheckResult) -> Iterator[str]:
-    yield f"## gradscope: {outcome_text(result)}"
-    why = "; ".join(reasons(result)) if exit_code(result) == ExitCode.FINDINGS else ""
-    several = len(result.targets) > 1
-    where = f" in {counted(len(result.targets), 'target')}" if several else ""
-    yield _sentence(f"{found_text(result)}{where}") + (f" Fails on {why}." if why else "")
+    is_gate = result.policy is not None
+    yield f"## gradscope: {_OUTCOMES[exit_code(result)] if is_gate else 'report'}"
+    found = found_text(item for target in result.targets for item in target.counted())
+    closing = closing_text(result) if is_gate else f"Found {found}."
+    yield " ".join(map(escape, (closing, *_known_text(result))))
     for target in reported(result):
         yield from _target(target)
     if stale := stale_text(result):
         yield "### Baseline"
-        yield "\n".join([_sentence(stale[0]), *(f"- {escape(line)}" for line in stale[1:])])
+        yield "\n".join([f"{escape(stale[0])}:", *(f"- {escape(line)}" for line in stale[1:])])
 
 
-def _sentence(text: str) -> str:
-    return f"{text[:1].upper()}{escape(text[1:])}."
+def _known_text(result: CheckResult) -> Iterator[str]:
+    if known := known_count(result):
+        yield f"{counted(known, 'known finding')} in the baseline, not counted."
 
 
 def _target(one: ReportedTarget) -> Iterator[str]:
@@ -76,14 +86,12 @@ def _target(one: ReportedTarget) -> Iterator[str]:
 
 
 def _judged(target: TargetResult) -> str:
-    """Return how many runs there were, and which rules could judge none of them."""
-    ran = {rule for run in target.runs for rule in run.verdict.ran}
+    """Return what was measured, and which rules could not judge it."""
     words = [
-        *([counted(len(target.runs), "run")] if len(target.runs) > 1 else []),
-        f"{counted(len(ran), 'rule')} judged",
-        *(f"{codes} could not: {escape(reason)}" for codes, reason in unjudged(target)),
+        measured_text(target),
+        *(f"{codes} could not judge: {reason}" for codes, reason in unjudged_rules(target)),
     ]
-    return "; ".join(words) + "."
+    return f"{escape('; '.join(words))}."
 
 
 def _failure(failure: ReportedFailure) -> str:
