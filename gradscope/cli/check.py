@@ -20,9 +20,7 @@ from gradscope.cli.further_reports import (
 from gradscope.cli.option_groups import with_groups
 from gradscope.cli.output import (
     check_destinations,
-    check_runs_destination,
     files_of_target,
-    save_runs,
     set_verbosity,
     write_text,
 )
@@ -82,6 +80,7 @@ def check(  # noqa: PLR0913 - the signature is the list of options
     # What reads and runs is loaded for those who check, not for --help.
     from gradscope.cli.checking import baseline_applied, check_baseline, checked
     from gradscope.cli.github import add_step_summary, commands_off
+    from gradscope.cli.saving import recording_places, save_runs
     from gradscope.configuration import read_configuration
     from gradscope.gate.decision import exit_code
     from gradscope.gate.results import CheckResult
@@ -100,9 +99,8 @@ def check(  # noqa: PLR0913 - the signature is the list of options
     read = tuple(_files_read(subjects))
     destination = check_destinations(output_file, None, force=False, inputs=read).report
     further = check_further_reports(also or (), destination, read)
-    recordings = (
-        None if save is None else check_runs_destination(save, _runs(subjects), force=force)
-    )
+    planned = [subject for subject in subjects if not isinstance(subject, Path)]
+    places = {} if save is None else recording_places(save, planned, force=force)
     known = baseline.chosen(configuration.baseline)
     check_baseline(baseline, known)
     form = output_format or configuration.output_format or "full"
@@ -114,8 +112,7 @@ def check(  # noqa: PLR0913 - the signature is the list of options
         targets=results,
         policy=gate.policy(configuration.policy),
     )
-    if recordings is not None:
-        save_runs(result, recordings, force=force)
+    save_runs(result, places, force=force)
     result = baseline_applied(result, baseline, known)
     write_further_reports(result, further)
     console = make_console(sys.stdout if destination is None else io.StringIO(), color)
@@ -171,7 +168,3 @@ def _files_read(subjects: "Sequence[PlannedTarget | Path]") -> Iterator[Path]:
             yield subject
         else:
             yield from (subject.folder / file for file in files_of_target(subject.spec))
-
-
-def _runs(subjects: "Sequence[PlannedTarget | Path]") -> int:
-    return sum(1 if isinstance(subject, Path) else subject.seeds for subject in subjects)

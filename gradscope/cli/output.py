@@ -3,7 +3,6 @@
 import io
 import logging
 import os
-import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,7 +13,6 @@ from gradscope.cli.errors import LOGGER, show_note
 from gradscope.errors import GradscopeError
 
 if TYPE_CHECKING:
-    from gradscope.gate.results import CheckResult
     from gradscope.report.formats import OutputFormat
     from gradscope.report.model import Report
     from gradscope.report.view import ViewOptions
@@ -106,42 +104,6 @@ def save_recording(report: "Report", destination: Destination, *, force: bool) -
     """Save the recording and say so."""
     report.save(destination.path, force=force)
     show_note(f"wrote {destination.text}")
-
-
-def check_runs_destination(save: Path, runs: int, *, force: bool) -> Destination:
-    """Make sure that the recordings of so many runs can be saved, before anything is run.
-
-    Raises:
-        GradscopeError: They cannot, or the file exists and `force` is not set.
-    """
-    if runs == 1 and not save.is_dir():
-        found = check_destinations("-", save, force=force).recording
-        assert found is not None
-        return found
-    if save.exists() and not save.is_dir():
-        raise GradscopeError(
-            f"`{save}` can hold one recording, and there are {runs} runs",
-            help="name a folder, which is made where there is none",
-        )
-    return Destination(text=str(save), path=save.resolve())
-
-
-def save_runs(result: "CheckResult", destination: Destination, *, force: bool) -> None:
-    """Save the recordings of a check: one as the file, several as files of the folder."""
-    from gradscope.recording.store import save_recording as save
-
-    runs = [(target, run) for target in result.targets for run in target.runs]
-    is_folder = destination.path.is_dir() or len(runs) > 1
-    if is_folder:
-        destination.path.mkdir(parents=True, exist_ok=True)
-    for target, run in runs:
-        place = destination.path
-        if is_folder:
-            name = re.sub(r"[^\w.-]+", "-", target.name).strip("-.") or "target"
-            place = place / f"{name}-seed-{run.recording.target.seed}.gradscope"
-        save(run.recording, place, force=force)
-    if runs:
-        show_note(f"wrote {destination.text}")
 
 
 def write_report(

@@ -96,12 +96,17 @@ def test_exit_code(check, arguments, code):
         (["healthy_mlp", "--max-grad-norm", "-1"], "--max-grad-norm"),
         (["healthy_mlp", "--max-grad-norm", "1", "--min-grad-norm", "2"], "no gradient norm"),
         (["healthy_mlp", "-o", "missing/report.txt"], "there is no directory 'missing'"),
-        (["healthy_mlp", "unused_parameter", "--save", "taken"], "`taken` can hold one recording"),
+        (["healthy_mlp", "--save", "again"], "recordings are saved already"),
+        (["nowhere.py", "--save", "taken"], "'taken' exists already"),
+        (["nowhere.py", "--seeds", "2", "--save", "taken"], "`taken` can hold one recording"),
+        (["./a.py", "--seeds", "2", "--save", "full"], "'full/a.py-seed-1.gradscope' exists"),
     ],
     ids=_words,
 )
 def test_wrong_usage_is_told_in_a_line_before_anything_is_judged(check, tmp_path, arguments, text):
     (tmp_path / "taken").write_text("")
+    (tmp_path / "full").mkdir()
+    (tmp_path / "full" / "a.py-seed-1.gradscope").write_text("")
     code, out, err = check(*arguments)
     assert (code, out) == (2, "")
     assert text in err

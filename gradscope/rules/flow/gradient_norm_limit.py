@@ -95,12 +95,13 @@ class GradientNormLimit(Rule):
         place = worst(parameters, key=lambda index: _order(norms[index]))
         record = case.recording.parameters[place]
         what = "the global gradient norm" if module is None else f"the norm of {module.path}"
-        others = f", and {len(groups) - 1} more modules" if len(groups) > 1 else ""
+        more = len(groups) - 1
+        others = f", and {more} more module{'' if more == 1 else 's'}" if more else ""
         extreme = "largest" if is_above else "smallest"
         share = f"; the {extreme} of one parameter is {norms[place]:.3g} in {record.name}"
         return self.finding(
             case,
-            message=f"{what} is {norm:.3g}{others}, {side} the limit of {bound:g}{share}",
+            message=f"{what} is {norm:.3g}, {side} the limit of {bound:g}{others}{share}",
             remedy="look at what has changed since the limit was set, or set another one",
             site=record.site if module is None or module.site is None else module.site,
             parameters=[index for _, indices, _ in groups for index in indices],

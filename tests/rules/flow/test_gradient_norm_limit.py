@@ -64,7 +64,7 @@ def test_norms_of_modules_count_the_modules_in_them(recording):
 def test_modules_of_one_pattern_are_one_finding_about_the_worst(recording):
     (found,) = findings(recording, {"body.*": NormLimit(maximum=1e-9)})
     assert found.count == 3  # body itself and its two layers
-    assert "and 2 more modules" in found.message
+    assert ", and 2 more modules;" in found.message
     assert not findings(recording, {"tail.*": NormLimit(maximum=1e-9)})
 
 

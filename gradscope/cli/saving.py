@@ -1,0 +1,76 @@
+"""Where the recordings of a check's runs are kept."""
+
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from gradscope.cli.errors import show_note
+from gradscope.cli.output import check_destinations
+from gradscope.errors import GradscopeError
+from gradscope.gate.options import PlannedTarget
+from gradscope.gate.results import CheckResult
+
+Places = Mapping[tuple[str, int | None], Path]
+"""By target's name and seed."""
+
+
+def recording_places(save: Path, planned: Sequence[PlannedTarget], *, force: bool) -> Places:
+    """Return the file of each run: the one that is named, or files of their own in that folder.
+
+    Raises:
+        GradscopeError: They cannot be written, or something is there and `force` is not set.
+    """
+    runs = [
+        (target.name, seed)
+        for target in planned
+        for seed in range(target.options.seed or 0, (target.options.seed or 0) + target.seeds)
+    ]
+    if not runs:
+        raise GradscopeError("--save has nothing to keep: recordings are saved already")
+    if len(runs) == 1 and not save.is_dir():
+        found = check_destinations("-", save, force=force).recording
+        assert found is not None
+        return {runs[0]: found.path}
+    if save.exists() and not save.is_dir():
+        raise GradscopeError(
+            f"`{save}` can hold one recording, and there are {len(runs)} runs",
+            help="name a folder, which is made where there is none",
+        )
+    folder = save.resolve()
+    places: dict[tuple[str, int | None], Path] = {}
+    for name, seed in runs:
+        places[name, seed] = _free(folder, name, seed, {*places.values()})
+    taken = next((place for place in places.values() if place.exists()), None)
+    if taken is not None and not force:
+        raise GradscopeError(
+            f"'{save / taken.name}' exists already", help="add --force to overwrite it"
+        )
+    return places
+
+
+def _free(folder: Path, name: str, seed: int, taken: set[Path]) -> Path:
+    """Return a file for a run that no other run has."""
+    stem = re.sub(r"[^\w.-]+", "-", name).strip("-.") or "target"
+    place, number = folder / f"{stem}-seed-{seed}.gradscope", 1
+    while place in taken:
+        number += 1
+        place = folder / f"{stem}-{number}-seed-{seed}.gradscope"
+    return place
+
+
+def save_runs(result: CheckResult, places: Places, *, force: bool) -> None:
+    """Save the recordings of those runs of a check that got so far."""
+    from gradscope.recording.store import save_recording
+
+    saved = []
+    for target in result.targets:
+        for run in target.runs:
+            place = places.get((target.name, run.recording.target.seed))
+            if place is not None:
+                place.parent.mkdir(parents=True, exist_ok=True)
+                save_recording(run.recording, place, force=force)
+                saved.append(place)
+    if len(saved) == 1:
+        show_note(f"wrote {saved[0]}")
+    elif saved:
+        show_note(f"wrote {len(saved)} recordings into {saved[0].parent}")
