@@ -2,10 +2,13 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from lxml import etree
 
 from gradscope.gate.options import Policy
 from gradscope.report.ci.junit import render_junit
+from gradscope.report.names import printable
 from gradscope.rules.verdict import IGNORED, SkippedRule, Verdict
 from tests.report_ci.conftest import (
     checked,
@@ -157,6 +160,15 @@ def test_findings_of_a_package_and_of_several_runs_say_so():
     assert "  the cause is torch/nn/functional.py:7, outside of the repository" in case[0].text
     (case,) = cases(seeds())
     assert "  seeds: 1 of 3: 1" in case.find("system-out").text
+
+
+@given(st.text())
+def test_messages_come_back_as_they_are_printed(text):
+    one = finding(message=f"{text}!", remedy=text, parameters=())
+    root = etree.fromstring(render_junit(result_of(target_with(*checked(one)))).encode())
+    (failure,) = root.iter("failure")
+    assert failure.get("message") == printable(f"{text}!")
+    assert failure.text.endswith(f"\n  help: {printable(text)}")
 
 
 def test_the_same_result_gives_the_same_text():

@@ -87,7 +87,15 @@ def test_file_of_a_target(name, root, file):
     [("a/b.py:Net", "a/b.py"), ("./b.py", "b.py"), ("../b.py", "b.py"), ("/x/b.py", "b.py")],
 )
 def test_file_of_a_target_that_was_not_recorded(name, path):
-    assert unrecorded_place(name).path == path
+    assert unrecorded_place(name, None).path == path
+
+
+@pytest.mark.parametrize(
+    ("name", "path"), [("b.py:Net", "src/b.py"), ("../b.py", "b.py"), ("../../b.py", "b.py")]
+)
+def test_target_beside_another_knows_the_repository(name, path):
+    beside = replace(recording_of_sample().target, root="/repo/src", repository="/repo")
+    assert unrecorded_place(name, beside).path == path
 
 
 def in_package(**changes):

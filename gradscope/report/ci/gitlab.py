@@ -5,6 +5,7 @@ import math
 
 from gradscope.gate.results import CheckResult
 from gradscope.recording.finding import Finding, Severity
+from gradscope.recording.records import TargetRecord
 from gradscope.report.ci.places import Place, target_place, unrecorded_place
 from gradscope.report.ci.reported import (
     ReportedFailure,
@@ -25,8 +26,10 @@ def render_gitlab(result: CheckResult) -> str:
     Known findings are left out.
     """
     targets = reported(result)
+    runs = (run for target in result.targets for run in target.runs)
+    beside = next((run.recording.target for run in runs), None)
     issues = [
-        *(_failure(one) for target in targets for one in target.failures),
+        *(_failure(one, beside) for target in targets for one in target.failures),
         *(_finding(one) for one in worst_first(targets)),
     ]
     return json.dumps(issues, indent=1)
@@ -43,14 +46,14 @@ def _finding(one: ReportedFinding) -> _Issue:
     )
 
 
-def _failure(failure: ReportedFailure) -> _Issue:
-    runs = failure.target.runs
+def _failure(failure: ReportedFailure, beside: TargetRecord | None) -> _Issue:
+    name, runs = failure.target.name, failure.target.runs
     return _issue(
         name="gradscope",
         description="; ".join(map(str.strip, [failure.statement, *failure.details])),
         identity=failure.identity,
         severity="blocker",
-        place=target_place(runs[0].recording) if runs else unrecorded_place(failure.target.name),
+        place=target_place(runs[0].recording) if runs else unrecorded_place(name, beside),
     )
 
 

@@ -4,7 +4,7 @@ import ntpath
 import posixpath
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import PurePosixPath, PureWindowsPath
 
 from gradscope.recording.finding import Finding
@@ -175,9 +175,16 @@ def bare_name(target: str) -> str:
     return target if is_drive else module
 
 
-def unrecorded_place(target: str) -> Place:
-    """Return the first line of the file that a target names, of which nothing was recorded."""
-    name = bare_name(target).replace("\\", "/")
-    is_outside = name.startswith(("/", "..")) or _ON_WINDOWS.match(name)
-    path = _outside_name(name) if is_outside else posixpath.normpath(name)
+def unrecorded_place(name: str, beside: TargetRecord | None) -> Place:
+    """Return the first line of the file that a target names, of which nothing was recorded.
+
+    Args:
+        name: Of the target.
+        beside: Another target of the same command, which knows where both are; None without one.
+    """
+    if beside is not None and (found := named_file(replace(beside, name=name), ())) is not None:
+        return Place(path=_encodable(found), line=1)
+    file = bare_name(name).replace("\\", "/")
+    is_outside = file.startswith(("/", "..")) or _ON_WINDOWS.match(file)
+    path = _outside_name(file) if is_outside else posixpath.normpath(file)
     return Place(path=_encodable(path), line=1, in_repository=False)
