@@ -4,6 +4,7 @@ from collections.abc import Callable
 
 from gradscope.capture.assemble import Assembler
 from gradscope.probes.attributes import examine_attributes
+from gradscope.probes.batch import examine_batch
 from gradscope.probes.comparisons import examine_comparisons
 from gradscope.probes.custom_functions import examine_custom_functions
 from gradscope.probes.dropped import examine_dropped
@@ -28,6 +29,7 @@ Examine = Callable[[Scene], str | None]
 
 EXAMINATIONS: tuple[tuple[str, Examine], ...] = (
     ("attributes", examine_attributes),
+    ("batch", examine_batch),
     ("comparisons", examine_comparisons),
     ("custom functions", examine_custom_functions),
     ("dropped", examine_dropped),

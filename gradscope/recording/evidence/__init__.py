@@ -6,6 +6,7 @@ tensor references, and tuples or dataclasses of these; the recording's file gets
 
 from gradscope.recording.evidence.attribute import AttributeRecord
 from gradscope.recording.evidence.autograd_error import AutogradErrorRecord
+from gradscope.recording.evidence.batch import BatchRecord
 from gradscope.recording.evidence.comparison import ComparisonRecord
 from gradscope.recording.evidence.custom_function import CustomFunctionRecord
 from gradscope.recording.evidence.dropped import DroppedRecord
@@ -32,6 +33,7 @@ from gradscope.recording.evidence.unit import UnitRecord
 EVIDENCE: tuple[type, ...] = (
     AttributeRecord,
     AutogradErrorRecord,
+    BatchRecord,
     ComparisonRecord,
     CustomFunctionRecord,
     DroppedRecord,

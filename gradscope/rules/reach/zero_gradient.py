@@ -1,75 +1,30 @@
 """GS204: gradients that are exactly zero, step after step."""
 
+import math
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import ClassVar
 
+from gradscope.recording.evidence.batch import BatchRecord
 from gradscope.recording.evidence.dropped import DroppedRecord
 from gradscope.recording.finding import Finding, Severity
 from gradscope.rules.case import Case
 from gradscope.rules.measure import Measure
 from gradscope.rules.reach.dead_ends import DeadEnd, DeadEnds
 from gradscope.rules.reach.reach import Reach
+from gradscope.rules.reach.zero_operations import (
+    CAUSES,
+    FLOORS,
+    REMEDIES,
+    ROUTING,
+    SECOND_DERIVATIVES,
+    WHATEVER_VALUES,
+)
 from gradscope.rules.rule import Rule
 from gradscope.rules.subtrees import Subtrees, counted, named
 
-_SECOND_DERIVATIVES = {
-    "HardsigmoidBackwardBackward": "Hardsigmoid",
-    "HardtanhBackwardBackward": "Hardtanh",
-    "LeakyReluBackwardBackward": "LeakyReLU",
-    "ThresholdBackwardBackward": "ReLU",
-}
-"""Backward of the backward of activations that are made of straight pieces."""
-
-_CAUSES = (
-    (("Relu", "Threshold"), "every input of {} is negative, where it passes nothing"),
-    (("Clamp", "Hardtanh", "Hardsigmoid", "Hardswish"), "{} cuts off every value at its limits"),
-    (
-        ("Round", "Floor", "Ceil", "Trunc", "Sgn", "Sign", "Frac", "Heaviside", "FloorDivide"),
-        "the derivative of {} is zero everywhere",
-    ),
-    (("Bernoulli", "Normal", "Poisson"), "{} draws at random, which has no derivative"),
-    (
-        ("Tanh", "Sigmoid", "Softmax", "LogSoftmax", "LogSigmoid"),
-        "{} is so saturated that its derivative is zero",
-    ),
-    (("Mul", "Where", "MaskedFill", "Div"), "{} multiplies it by zeros, or masks all of it"),
-    (("Addmm", "Mm", "Bmm", "Conv", "Baddbmm"), "{} multiplies by nothing but zeros"),
-)
-"""Beginnings of the operation's name, and why it hands zeros on."""
-
-_REMEDIES = (
-    (
-        ("Bernoulli",),
-        "let the gradient past the draw, by a straight-through estimator: "
-        "`p + (torch.bernoulli(p) - p).detach()`, or use `gumbel_softmax(hard=True)`",
-    ),
-    (
-        ("Normal",),
-        "draw by `mean + std * torch.randn_like(std)`, or by `Normal(mean, std).rsample()`",
-    ),
-    (("Poisson",), "train by the log-probability of what was drawn"),
-    (
-        ("Relu", "Threshold"),
-        "lower the learning rate or the bias, normalise the input, or use LeakyReLU or GELU",
-    ),
-    (
-        ("Round", "Floor", "Ceil", "Trunc", "Sgn", "Sign", "Clamp", "Hard"),
-        "let the gradient past it, by a straight-through estimator: `x + ({0}(x) - x).detach()`",
-    ),
-    (
-        ("Tanh", "Sigmoid", "Softmax", "LogSoftmax"),
-        "scale its input down: smaller weights, normalisation, or a temperature",
-    ),
-)
-"""Beginnings of the operation's name, and one thing to try."""
-
-_ROUTING = ("Mul", "Index", "Where", "Scatter")
-"""Operations that leave out what was not chosen."""
-
-_FLOORS = ("Relu", "Clamp", "Maximum", "Max", "Threshold")
-"""Operations that make a loss of zero of what is good enough."""
+_LARGER_BATCH = "give a batch of several examples: for a single one this may be by chance"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,9 +60,10 @@ class ZeroGradient(Rule):
 
     When it may be wrong:
         A batch that leaves a branch without an example looks the same; experts beside others that
-        learn, and a loss of zero whose margin is kept, are notes. Left out are rows of
-        embeddings, experts without a row, biases whose parts cancel, and weights that meet nothing
-        but zeros in the data.
+        learn, and a loss of zero whose margin is kept, are notes; for a batch of a single example
+        it is a warning at most where another one may open what this one leaves shut. Left out are
+        rows of embeddings, experts without a row, biases whose parts cancel, and weights that meet
+        nothing but zeros in the data.
 
     Source:
         Measured: with three steps of Adam, 8 of 8 healthy kinds of zero initialisation open (LoRA,
@@ -157,7 +113,7 @@ class ZeroGradient(Rule):
         return self.finding(
             case,
             message=f"the gradient of {what} is exactly zero{lasting}: {why}",
-            remedy=_remedy(end),
+            remedy=_LARGER_BATCH if _is_of_one_row(case, end) else _remedy(end),
             site=end.site,
             related=(
                 case.related(end.made, "the layer is made here"),
@@ -181,7 +137,7 @@ class ZeroGradient(Rule):
     def _severity(self, case: Case, end: DeadEnd, share: float) -> Severity:
         if share < self.note_below or _is_left_out(case, end) or _is_satisfied(case, end):
             return "note"
-        mild = not case.probes or end.in_recurrent_layer
+        mild = not case.probes or end.in_recurrent_layer or _is_of_one_row(case, end)
         if _twice_differentiated(end) and not mild and not _learns(case):
             return "error"
         return "warning" if mild or share <= self.error_above else "error"
@@ -198,22 +154,39 @@ def _is_left_out(case: Case, end: DeadEnd) -> bool:
     learning = reach.learning - set(end.parameters)
     return (
         not end.zeros
-        and end.node.operation.startswith(_ROUTING)
+        and end.node.operation.startswith(ROUTING)
         and all(
             reach.subtrees.has_twin(part, learning) for part in reach.subtrees.parts(end.parameters)
         )
     )
 
 
+def _is_of_one_row(case: Case, end: DeadEnd) -> bool:
+    """Return whether the zeros come of the values of a batch of a single example.
+
+    A layer may be shut for one example and open for the next, and a softmax over the batch has
+    nothing to choose from.
+    """
+    batches = case.recording.evidence_of(BatchRecord)
+    shape = end.node.outputs[0] if end.node.outputs else None
+    return (
+        any(batch.is_one_example for batch in batches)
+        and shape is not None
+        and math.prod(shape.dims[:-1]) == 1
+        and not end.zeros
+        and not end.node.operation.startswith(WHATEVER_VALUES)
+    )
+
+
 def _is_satisfied(case: Case, end: DeadEnd) -> bool:
     """Return whether the loss is zero because a margin is kept."""
     step = case.first.step
-    return step is not None and step.loss == 0 and end.node.operation.startswith(_FLOORS)
+    return step is not None and step.loss == 0 and end.node.operation.startswith(FLOORS)
 
 
 def _twice_differentiated(end: DeadEnd) -> str | None:
     """Return the activation whose second derivative hands the zeros on."""
-    kinds = _SECOND_DERIVATIVES.items()
+    kinds = SECOND_DERIVATIVES.items()
     return next((name for kind, name in kinds if end.node.operation.startswith(kind)), None)
 
 
@@ -231,23 +204,29 @@ def _lost_to_derivative(case: Case) -> tuple[int, ...]:
 def _why(case: Case, end: DeadEnd) -> str:
     operation = _function(end.node.operation)
     if end.zeros:
-        records = [case.recording.parameters[zero] for zero in end.zeros]
-        names = [record.name for record in records]
-        listed = f"{names[0]} and {len(names) - 1} more" if len(names) > 2 else " and ".join(names)
-        if not records[0].requires_grad:
-            return f"{operation} multiplies by {listed}, frozen at zero"
-        starts, them = ("starts", "it") if len(names) == 1 else ("start", "them")
-        return f"{listed} {starts} at zero, and so does what would move {them}"
+        return _why_of_zeros(case, end, operation)
     if end.underflows:
         return f"what comes to {operation} is so small that rounding makes zero of its products"
     if end.in_recurrent_layer:
         return "the only step that enters the loss starts from a hidden state of zeros"
     if activation := _twice_differentiated(end):
         return f"the loss takes a second derivative, and that of {activation} is zero everywhere"
-    for beginnings, text in _CAUSES:
+    if _is_of_one_row(case, end):
+        return f"{operation}{_after(case, end)} passes nothing on for the batch's only example"
+    for beginnings, text in CAUSES:
         if end.node.operation.startswith(beginnings):
             return text.format(f"{operation}{_after(case, end)}")
     return f"{operation} passes nothing on"
+
+
+def _why_of_zeros(case: Case, end: DeadEnd, operation: str) -> str:
+    records = [case.recording.parameters[zero] for zero in end.zeros]
+    names = [record.name for record in records]
+    listed = f"{names[0]} and {len(names) - 1} more" if len(names) > 2 else " and ".join(names)
+    if not records[0].requires_grad:
+        return f"{operation} multiplies by {listed}, frozen at zero"
+    starts, them = ("starts", "it") if len(names) == 1 else ("start", "them")
+    return f"{listed} {starts} at zero, and so does what would move {them}"
 
 
 def _after(case: Case, end: DeadEnd) -> str:
@@ -276,7 +255,7 @@ def _remedy(end: DeadEnd) -> str:
         return "use every step's output or the final hidden state, not the output at one position"
     if activation := _twice_differentiated(end):
         return f"use tanh, SiLU or softplus in place of {activation}"
-    for beginnings, remedy in _REMEDIES:
+    for beginnings, remedy in REMEDIES:
         if operation.startswith(beginnings):
             return remedy.format(_function(operation))
     return "look at the values that it is given, and at what it masks"
