@@ -58,8 +58,9 @@ def check_rules(run):
     rules = run["tool"]["driver"]["rules"]
     assert len({rule["id"] for rule in rules}) == len(rules)
     for rule in rules:
+        assert rule["shortDescription"]["text"] and rule["fullDescription"]["text"]
+        assert rule["help"]["text"]
         if rule["id"] != "GS999":
-            assert rule["shortDescription"]["text"] and rule["help"]["text"]
             assert rule["help"]["markdown"].startswith(f"# {rule['id']} ")
             assert len(rule["properties"]["tags"]) <= 20
     for one in run["results"]:
@@ -111,6 +112,8 @@ def test_real_finding_says_where_what_and_how():
     (run,) = log_of(real())["runs"]
     (one,) = run["results"]
     assert place(one["locations"][0]) == ("sample_models/gradient_cut.py", 23)
+    region = one["locations"][0]["physicalLocation"]["region"]
+    assert region["snippet"]["text"] == "code = self.encoder(noisy).detach()  # GS201"
     first, *_, last = one["message"]["text"].split("\n")
     assert first.endswith("detach() cuts it off from the loss.")
     assert last == "[sample_models/gradient_cut.py:17](0): encoder is made here"

@@ -94,12 +94,14 @@ def _notification(level: Severity, lines: Sequence[str]) -> Object:
 
 def _result(one: ReportedFinding, places: Mapping[str, int]) -> Object:
     finding, where = one.item.finding, one.placement
+    site = finding.location
+    source = site.source if site is not None and where.place == where.cause else ""
     return {
         "ruleId": finding.rule,
         "ruleIndex": places[finding.rule],
         "level": one.severity,
         "message": {"text": _message(one)},
-        "locations": [{**_physical(where.place), "logicalLocations": list(_logical(one))}],
+        "locations": [{**_physical(where.place, source), "logicalLocations": list(_logical(one))}],
         "relatedLocations": [
             {"id": number, **_physical(near.place), "message": {"text": near.message}}
             for number, near in enumerate(_linked(one))
@@ -143,14 +145,15 @@ def _escaped(text: str) -> str:
     return text.replace("\\", "\\\\").replace("[", "\\[").replace("]", "\\]")
 
 
-def _physical(place: Place) -> Object:
+def _physical(place: Place, source: str = "") -> Object:
+    snippet: Object = {"snippet": {"text": _cut(printable(source))}} if source else {}
     return {
         "physicalLocation": {
             "artifactLocation": {
                 "uri": quote(place.path, safe="/"),
                 "uriBaseId": "%SRCROOT%",
             },
-            "region": {"startLine": place.line},
+            "region": {"startLine": place.line, **snippet},
         }
     }
 

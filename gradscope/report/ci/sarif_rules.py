@@ -5,6 +5,7 @@ from functools import cache
 
 from gradscope.gate.results import TargetResult
 from gradscope.recording.finding import Finding, Severity
+from gradscope.report.names import printable
 from gradscope.report.objects import Object
 from gradscope.report.rule_markdown import markdown_manual
 from gradscope.rules.catalogue import RULES
@@ -51,7 +52,14 @@ def _described(rule: type[Rule]) -> Object:
 
 def _named(finding: Finding) -> Object:
     """Return a rule that this version has not, by what its finding says."""
-    return {"id": finding.rule, "name": _pascal_case(finding.name)}
+    text = {"text": printable(finding.name.replace("-", " "))}
+    return {
+        "id": finding.rule,
+        "name": _pascal_case(finding.name),
+        "shortDescription": text,
+        "fullDescription": text,
+        "help": text,
+    }
 
 
 def _pascal_case(name: str) -> str:
