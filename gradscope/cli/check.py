@@ -10,6 +10,7 @@ import typer
 
 from gradscope import __version__
 from gradscope.cli import options
+from gradscope.cli.arguments import given_arguments, split_arguments
 from gradscope.cli.check_options import BaselineGroup, GateGroup
 from gradscope.cli.console import make_console
 from gradscope.cli.further_reports import (
@@ -95,7 +96,7 @@ def check(  # noqa: PLR0913 - the signature is the list of options
         min_grad_norm=gate.min_grad_norm,
     )
     overrides = {**loading.given(), **trial.given(), **gate.running()}
-    subjects = _subjects(configuration, named, {**overrides, **({"args": args} if args else {})})
+    subjects = _subjects(configuration, named, {**overrides, **given_arguments(args)})
     read = tuple(_files_read(subjects))
     destination = check_destinations(output_file, None, force=False, inputs=read).report
     further = check_further_reports(also or (), destination, read)
@@ -121,21 +122,6 @@ def check(  # noqa: PLR0913 - the signature is the list of options
     if form == "github" and not no_step_summary:
         add_step_summary(result)
     raise typer.Exit(exit_code(result))
-
-
-def split_arguments(
-    given: Sequence[str], command_line: Sequence[str]
-) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Return what was given before `--`, and what after it, which is for the targets' files.
-
-    Args:
-        given: All positional arguments; the parser has dropped the `--`.
-        command_line: Where it still stands.
-    """
-    if "--" not in command_line:
-        return tuple(given), ()
-    after = len(command_line) - command_line.index("--") - 1
-    return tuple(given[: len(given) - after]), tuple(given[len(given) - after :])
 
 
 def _subjects(
@@ -167,4 +153,4 @@ def _files_read(subjects: "Sequence[PlannedTarget | Path]") -> Iterator[Path]:
         if isinstance(subject, Path):
             yield subject
         else:
-            yield from (subject.folder / file for file in files_of_target(subject.spec))
+            yield from files_of_target(subject)

@@ -2,19 +2,22 @@
 
 import io
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
 from gradscope.cli import options
+from gradscope.cli.arguments import check_file_arguments, given_arguments
 from gradscope.cli.console import make_console
 from gradscope.cli.errors import show_note
-from gradscope.cli.inspect import check_file_arguments
 from gradscope.cli.option_groups import with_groups
 from gradscope.cli.output import check_destinations, files_of_target, set_verbosity, write_text
-from gradscope.cli.running import exit_if_broken, record_target, typed_command
+from gradscope.cli.running import exit_if_broken, planned_target, record_planned
 from gradscope.cli.streams import reserved_stdout
 from gradscope.errors import GradscopeError
+
+if TYPE_CHECKING:
+    from gradscope.gate.options import PlannedTarget
 
 GraphTargetArgument = Annotated[
     str,
@@ -59,7 +62,8 @@ def graph(  # noqa: PLR0913 - the signature is the list of options
     """Show the autograd graph: modules, their operations, and the gradients between them."""
     set_verbosity(quiet=quiet, verbose=verbose)
     check_file_arguments(args)
-    read = (Path(target),) if _is_recording(target) else files_of_target(target)
+    planned = None if _is_recording(target) else _planned(target, loading, args)
+    read = (Path(target),) if planned is None else files_of_target(planned)
     destination = check_destinations(output_file, None, force=False, inputs=read).report
     _check_cap(output_format, max_nodes)
     with reserved_stdout() as stdout:
@@ -67,15 +71,12 @@ def graph(  # noqa: PLR0913 - the signature is the list of options
         from gradscope.report.graph_render import render_graph
         from gradscope.report.model import Report
 
-        if _is_recording(target):
+        if planned is None:
             from gradscope.recording.store import load_recording
 
             recording = load_recording(target)
         else:
-            from gradscope.target.options import Trial
-
-            trial = Trial(probe_steps=0)
-            recording = record_target(target, loading.chosen(args), trial, command=typed_command())
+            recording = record_planned(planned)
         report = Report.from_recording(recording)
         console = make_console(stdout if destination is None else io.StringIO(), color)
         wanted = GraphOptions(module=module, depth=depth, max_nodes=max_nodes)
@@ -84,6 +85,14 @@ def graph(  # noqa: PLR0913 - the signature is the list of options
         if rendered.folded:
             show_note(rendered.folded)
     exit_if_broken(report)
+
+
+def _planned(target: str, loading: options.TargetGroup, args: list[str] | None) -> "PlannedTarget":
+    """Return how to run a target for its graph alone."""
+    from gradscope.configuration import read_configuration
+
+    overrides = {**loading.given(), **given_arguments(args), "probe-steps": 0, "steps": 0}
+    return planned_target(target, read_configuration(), overrides)
 
 
 def _check_cap(output_format: str, max_nodes: int | None) -> None:

@@ -1,9 +1,7 @@
 """`gradscope inspect`."""
 
-import shlex
-import sys
-
 from gradscope.cli import options
+from gradscope.cli.arguments import check_file_arguments, given_arguments
 from gradscope.cli.option_groups import with_groups
 from gradscope.cli.output import (
     check_destinations,
@@ -13,9 +11,8 @@ from gradscope.cli.output import (
     write_report,
 )
 from gradscope.cli.rules import judged, settings_of
-from gradscope.cli.running import exit_if_broken, record_target, typed_command
+from gradscope.cli.running import exit_if_broken, planned_target, record_planned
 from gradscope.cli.streams import reserved_stdout
-from gradscope.errors import GradscopeError
 
 
 @with_groups
@@ -40,15 +37,18 @@ def inspect(  # noqa: PLR0913 - the signature is the list of options
     """
     set_verbosity(quiet=quiet, verbose=verbose)
     check_file_arguments(args)
-    destinations = check_destinations(
-        output_file, save, force=force, inputs=files_of_target(target)
+    from gradscope.configuration import read_configuration
+
+    configuration = read_configuration(rules.config)
+    settings = settings_of(rules, configuration.settings)
+    planned = planned_target(
+        target, configuration, {**loading.given(), **trial.given(), **given_arguments(args)}
     )
-    settings = settings_of(rules)
+    destinations = check_destinations(
+        output_file, save, force=force, inputs=files_of_target(planned)
+    )
     with reserved_stdout() as stdout:
-        recording = record_target(
-            target, loading.chosen(args), trial.chosen(), command=typed_command()
-        )
-        report = judged(recording, settings)
+        report = judged(record_planned(planned), settings)
         if destinations.recording is not None:
             save_recording(report, destinations.recording, force=force)
         write_report(
@@ -60,16 +60,3 @@ def inspect(  # noqa: PLR0913 - the signature is the list of options
             color=color,
         )
     exit_if_broken(report)
-
-
-def check_file_arguments(args: list[str] | None) -> None:
-    """Make sure that what follows TARGET was meant for the file.
-
-    Raises:
-        GradscopeError: There is no `--` before it.
-    """
-    if args and "--" not in sys.argv:
-        raise GradscopeError(
-            f"one TARGET at a time: {args[0]!r} is one too many",
-            help=f"arguments for the target's file go after --: -- {shlex.join(args)}",
-        )

@@ -13,7 +13,6 @@ from gradscope.report.formats import OutputFormat
 
 if TYPE_CHECKING:
     from gradscope.report.view import ViewOptions
-    from gradscope.target.options import TargetOptions, Trial
 
 _TARGET = "Target"
 _TRIAL = "Steps"
@@ -141,14 +140,6 @@ class TargetGroup:
         """Return the options that were given, under their names in the configuration."""
         return given_in(self)
 
-    def chosen(self, args: list[str] | None) -> "TargetOptions":
-        """Return what the loader is asked for, with what the file is to see as `sys.argv`."""
-        from gradscope.target.options import TargetOptions
-
-        given = {name.replace("-", "_"): value for name, value in self.given().items()}
-        inputs = given.pop("input", ())
-        return TargetOptions(args=tuple(args or ()), inputs=inputs, **given)  # type: ignore[arg-type]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrialGroup:
@@ -194,13 +185,6 @@ class TrialGroup:
     def given(self) -> Mapping[str, Value]:
         """Return the options that were given, under their names in the configuration."""
         return given_in(self)
-
-    def chosen(self) -> "Trial":
-        """Return how to run the target."""
-        from gradscope.target.options import Trial
-
-        given = {name.replace("-", "_"): value for name, value in self.given().items()}
-        return Trial(**given)  # type: ignore[arg-type]
 
 
 TensorsOption = Annotated[

@@ -13,6 +13,7 @@ from gradscope.cli.errors import LOGGER, show_note
 from gradscope.errors import GradscopeError
 
 if TYPE_CHECKING:
+    from gradscope.gate.options import PlannedTarget
     from gradscope.report.formats import OutputFormat
     from gradscope.report.model import Report
     from gradscope.report.view import ViewOptions
@@ -77,14 +78,15 @@ def check_destinations(
     return Destinations(report=report, recording=recording)
 
 
-def files_of_target(target: str) -> tuple[Path, ...]:
+def files_of_target(planned: "PlannedTarget") -> tuple[Path, ...]:
     """The files that may hold the code of a target, given as path or as module."""
     # The parser knows where EXPR begins; it needs no torch.
     from gradscope.target.spec import parse_target
 
-    location = parse_target(target).location
+    location = parse_target(planned.spec).location
     module = Path(*location.split("."))
-    return Path(location), module.with_suffix(".py"), module / "__init__.py"
+    files = (Path(location), module.with_suffix(".py"), module / "__init__.py")
+    return tuple(planned.folder / file for file in files)
 
 
 def _destination(text: str) -> Destination:

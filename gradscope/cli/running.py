@@ -3,6 +3,8 @@
 import shlex
 import sys
 import warnings
+from contextlib import chdir
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import typer
@@ -11,6 +13,11 @@ from gradscope.cli.errors import show_error, show_note
 from gradscope.errors import ExitCode
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from gradscope.cli.options import Value
+    from gradscope.configuration import Configuration
+    from gradscope.gate.options import PlannedTarget
     from gradscope.recording.records import Recording
     from gradscope.report.model import Report
     from gradscope.target.options import TargetOptions, Trial
@@ -45,6 +52,30 @@ def record_target(
         definitions=definitions,
         tell=show_error,
     )
+
+
+def planned_target(
+    target: str, configuration: "Configuration", overrides: "Mapping[str, Value]"
+) -> "PlannedTarget":
+    """Return how to run one target, as the configuration and the options say.
+
+    A loss may be made up for it where it has none: the report says so.
+
+    Args:
+        target: As written, or a name in the configuration.
+        configuration: The user's.
+        overrides: The options that were given, by the configuration's keys.
+    """
+    from gradscope.configuration import plan_targets
+
+    (planned,) = plan_targets(configuration, (target,), overrides)
+    return replace(planned, options=replace(planned.options, allow_synthetic_loss=True))
+
+
+def record_planned(planned: "PlannedTarget") -> "Recording":
+    """Run a planned target in this process, in its folder, and return what was seen."""
+    with chdir(planned.folder):
+        return record_target(planned.spec, planned.options, planned.trial, command=typed_command())
 
 
 def typed_command() -> str:

@@ -37,3 +37,7 @@ def main(folder: str) -> None:
             write_failure(shared, error)
             show_error(error)
             sys.exit(ExitCode.CANNOT_JUDGE)
+        except Exception as error:
+            told = f"{type(error).__name__}: {error}"
+            write_failure(shared, GradscopeError("this is a bug in gradscope", cause=told))
+            raise

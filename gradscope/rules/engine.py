@@ -11,7 +11,7 @@ from gradscope.rules.catalogue import RULES
 from gradscope.rules.patterns import matches
 from gradscope.rules.selection import reason_left_out, rules_named, suggestion
 from gradscope.rules.settings import DEFAULT_SETTINGS, Settings
-from gradscope.rules.verdict import SkippedRule, Verdict
+from gradscope.rules.verdict import NOT_SELECTED, SkippedRule, Verdict
 
 _ORDER: dict[Severity, int] = {"error": 0, "warning": 1, "note": 2}
 
@@ -29,9 +29,12 @@ def judge(recording: Recording, settings: Settings = DEFAULT_SETTINGS) -> Verdic
     skipped: list[SkippedRule] = []
     for kind in RULES:
         rule = kind(**settings.thresholds.get(kind.name, {}))
-        if not rule.is_wanted(case):
+        is_asked_for, reason = rule.is_asked_for(case), reason_left_out(kind, settings)
+        if is_asked_for is False:
             continue
-        reason = reason_left_out(kind, settings) or rule.obstacle(case)
+        if is_asked_for and reason == NOT_SELECTED:
+            reason = None
+        reason = reason or rule.obstacle(case)
         if reason is None:
             ran.append(kind.code)
             findings += rule.check(case)

@@ -34,9 +34,12 @@ class Rule(ABC):
     """What tells how bad a finding is, beside its level and its count: the first whose number and
     limit its evidence has. Empty where the mistake is there or not."""
 
-    def is_wanted(self, case: Case) -> bool:
-        """Return whether there is anything to judge by: what is not wanted is not mentioned."""
-        return True
+    def is_asked_for(self, case: Case) -> bool | None:
+        """Return whether the user has set what this rule judges by; None where it needs nothing.
+
+        Where it is asked for, `select` need not name it. Where it is not, it is not mentioned.
+        """
+        return None
 
     def obstacle(self, case: Case) -> str | None:
         """Return why this rule cannot judge the recording, None where it can."""

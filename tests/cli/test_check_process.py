@@ -167,8 +167,9 @@ def test_seeds_are_judged_by_the_worst_and_told_apart(tmp_path):
     done = check(tmp_path, "model.py", "--seed", 7, "--seeds", 2, "--max-grad-norm", 1e-9, *save)
     assert done.returncode == 1, done.stderr
     content = json.loads(done.stdout)
-    assert [run["target"]["seed"] for run in content["targets"][0]["runs"]] == [7, 8]
-    assert [run["summary"]["parameters"]["frozen"] for run in content["targets"][0]["runs"]] == [0, 2]
+    runs = content["targets"][0]["runs"]
+    assert [run["target"]["seed"] for run in runs] == [7, 8]
+    assert [run["summary"]["parameters"]["frozen"] for run in runs] == [0, 2]
     limit = next(one for one in content["findings"] if one["rule"] == "GS113")
     assert limit["seeds"] == [7, 8]
     saved = sorted(path.name for path in (tmp_path / "runs").iterdir())

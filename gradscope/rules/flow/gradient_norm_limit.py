@@ -50,7 +50,7 @@ class GradientNormLimit(Rule):
         Measure(number="norm", limit="minimum", worse="lower"),
     )
 
-    def is_wanted(self, case: Case) -> bool:
+    def is_asked_for(self, case: Case) -> bool:
         """Return whether any limit is set."""
         return bool(case.norm_limits)
 

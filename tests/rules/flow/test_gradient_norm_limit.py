@@ -84,3 +84,21 @@ def test_without_a_limit_the_rule_is_neither_run_nor_skipped(recording):
     assert "GS113" not in verdict.ran
     assert "GS113" not in {item.rule for item in verdict.skipped}
     assert "GS113" in judge(recording, Settings(norm_limits={"": NormLimit(maximum=1.0)})).ran
+
+
+@pytest.mark.parametrize(
+    ("settings", "runs"),
+    [
+        ({"select": ("reach",)}, True),
+        ({"ignore": ("GS101",)}, True),
+        ({"ignore": ("GS113",)}, False),
+        ({"ignore": ("flow",)}, False),
+        ({"ignore": ("flow",), "extend_select": ("GS113",)}, True),
+    ],
+    ids=str,
+)
+def test_a_limit_that_is_set_holds_unless_it_is_ignored(recording, settings, runs):
+    limits = {WHOLE_MODEL: NormLimit(maximum=1e-9)}
+    verdict = judge(recording, Settings(norm_limits=limits, **settings))
+    assert ("GS113" in verdict.ran) == runs
+    assert ("GS113" in {found.rule for found in verdict.findings}) == runs
