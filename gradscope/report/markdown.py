@@ -77,7 +77,8 @@ def _findings(report: Report) -> list[str]:
         at = f" at {place}" if place else ""
         title = f"{finding.severity} {finding.rule} {finding.name}"
         blocks.append(f"**{title}**{at}: {escape(finding.message)}")
-        blocks += [fenced(snippet) for snippet in snippets(finding, report.recording)[:1]]
+        shown = snippets(finding, report.recording)[:1]
+        blocks += [fenced(snippet) for snippet in shown if snippet.lines]
         blocks.append("\n".join(_details(finding, report)))
     return blocks
 

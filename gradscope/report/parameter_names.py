@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Hashable, Iterable, Iterator, Sequence
+from functools import lru_cache
 
 from gradscope.report.folding import joined_numbers
 
@@ -21,12 +22,17 @@ def folded_names(names: Iterable[str], every: Iterable[str]) -> tuple[str, ...]:
     return tuple(_without_numbers([_columns(name) for name in whole]))
 
 
-def _whole_modules(names: Sequence[str], every: Sequence[str]) -> Iterator[str]:
+def _whole_modules(names: Sequence[str], every: tuple[str, ...]) -> Iterator[str]:
     """Yield each name, or its outermost module that has no parameter beside `names`."""
-    given, all_below = _below(dict.fromkeys(names)), _below(dict.fromkeys(every))
+    given, all_below = _below(dict.fromkeys(names)), _below_in_model(every)
     for name in names:
         modules = _modules(name)
         yield next((f"{m}.*" for m in modules if given[m] == all_below[m] > 1), name)
+
+
+@lru_cache(maxsize=4)  # every finding of a report asks for the same
+def _below_in_model(every: tuple[str, ...]) -> Counter[str]:
+    return _below(dict.fromkeys(every))
 
 
 def _below(names: Iterable[str]) -> Counter[str]:

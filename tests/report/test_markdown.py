@@ -109,6 +109,19 @@ def test_code_with_fences_stays_in_its_own(recording):
     assert lines.count("`````python") == lines.count("`````") == 1
 
 
+def test_line_whose_code_is_not_known_has_no_empty_block(recording):
+    site = replace(recording.sites[0], file="<stdin>", source="")
+    found = Finding(
+        rule="GS201", name="gradient-cut", severity="error", message="cut", location=site,
+        remedy="mend it", fingerprint="f",
+    )  # fmt: skip
+    text = render_markdown(
+        Report.from_recording(recording, Verdict(findings=(found,))), ViewOptions()
+    )
+    assert "mend it" in text
+    assert "```" not in text
+
+
 def test_rules_that_could_not_judge_are_listed_by_reason(recording):
     skipped = tuple(
         SkippedRule(rule=rule, reason=reason)
