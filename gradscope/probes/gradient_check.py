@@ -9,6 +9,7 @@ from torch import Tensor
 from torch.autograd import Function
 
 from gradscope.errors import GradscopeError
+from gradscope.probes.operations import Operation, OperationMode
 from gradscope.probes.snapshot import RandomStates
 
 MOST_ELEMENTS = 2_000_000
@@ -17,8 +18,12 @@ MOST_ELEMENTS = 2_000_000
 _WORK = 20_000_000
 """So many elements all the forwards of one input's differences may take together."""
 
+_OVERHEAD = 1_000
+"""So many elements an operation costs besides those that it writes."""
+
 _SECONDS = 10.0
-"""So long they may take, about."""
+"""So long the fewest of them may take. How many are compared goes by their work and not by time: it
+must be the same each time."""
 
 _FEWEST, _MOST = 8, 64
 """Elements of an input that are compared."""
@@ -176,6 +181,18 @@ def _judged(differences: _Differences, precision: Precision) -> Tensor:
     return judged
 
 
+class _Work(OperationMode):
+    """Adds up how much work a forward is."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.elements = 0
+
+    def ran(self, operation: Operation) -> None:
+        """Count the elements that the operation wrote."""
+        self.elements += _OVERHEAD + sum(tensor.numel() for tensor in operation.outputs)
+
+
 class _Trial:
     """A custom function at one place."""
 
@@ -196,13 +213,15 @@ class _Trial:
             raise UncheckedError("its inputs are complex")
         if sum(tensor.numel() for tensor in self._inputs.values()) > MOST_ELEMENTS:
             raise UncheckedError(f"its inputs have more than {MOST_ELEMENTS:,} elements")
-        began = time.perf_counter()
         with torch.no_grad():
-            first, second = self._apply(self._args), self._apply(self._args)
-        self._seconds = (time.perf_counter() - began) / 2
-        """What a forward takes; an element needs three."""
-        if 3 * _FEWEST * self._seconds > _SECONDS:
-            raise UncheckedError(f"its forward takes {self._seconds:.2g} s")
+            with _Work() as work:
+                first = self._apply(self._args)
+            began = time.perf_counter()
+            second = self._apply(self._args)
+        # An element needs three forwards.
+        if 3 * _FEWEST * (time.perf_counter() - began) > _SECONDS:
+            raise UncheckedError("its forward takes too long")
+        self._work = work.elements
         self._refuse_unfit(first, second)
         self._vectors: dict[int, Tensor] = {}
         """By place of a differentiable output: what the derivative is multiplied with."""
@@ -304,8 +323,7 @@ class _Trial:
         """Yield the places of the elements to look at: the greatest gradients, and any others."""
         flat = gradient.abs().flatten().cpu()
         total = sum(tensor.numel() for tensor in self._inputs.values())
-        in_time = max(int(_SECONDS / 3 / max(self._seconds, 1e-9)), _FEWEST)
-        count = min(max(_WORK // max(total, 1), _FEWEST), in_time, _MOST, flat.numel())
+        count = min(max(_WORK // max(total, self._work, 1), _FEWEST), _MOST, flat.numel())
         greatest = flat.topk(count // 2).indices.tolist()
         others = torch.randperm(flat.numel(), generator=self._generator)[:count].tolist()
         for number in list(dict.fromkeys([*greatest, *others]))[:count]:
