@@ -69,9 +69,6 @@ def read_header(texts: Texts) -> Header:
         return value
 
     seed = texts.get("target.seed")
-    root = text("target.root")
-    # Recordings of earlier versions do not know it.
-    repository = texts.get("target.repository")
     return Header(
         version=text("version"),
         command=text("command"),
@@ -91,7 +88,8 @@ def read_header(texts: Texts) -> Header:
             mode=text("target.mode"),
             seed=None if seed is None else int(seed),
             synthetic_loss=text("target.synthetic_loss") == "true",
-            root=root,
-            repository=root if repository is None else repository,
+            root=text("target.root"),
+            # Recordings of earlier versions do not know it.
+            repository=texts.get("target.repository") or text("target.root"),
         ),
     )
