@@ -48,8 +48,10 @@ def record(
             was seen by then.
     """
     tried = with_trial_optimizer(target, trial)
-    named = name_model(tried.model, tried.optimizer)
+    # Which parameters the user trains is told by the user's own optimizer alone.
+    named = name_model(target.model, target.optimizer)
     definitions = definitions or written_definitions(named)
+    definitions.let_stand_in(target.optimizer, tried.optimizer)
     assembler = Assembler(
         named,
         version=__version__,

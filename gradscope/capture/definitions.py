@@ -76,6 +76,15 @@ class Definitions:
         found: Registration | None = self.parameters.get(parameter)
         return found
 
+    def let_stand_in(
+        self, old: torch.optim.Optimizer | None, new: torch.optim.Optimizer | None
+    ) -> None:
+        """Let an optimizer pass for made where the one was whose steps it makes."""
+        if old is not None and new is not None and old is not new:
+            made = self.optimizers.pop(old, None)
+            if made is not None:
+                self.optimizers[new] = made
+
 
 @contextmanager
 def watch_definitions() -> Iterator[Definitions]:

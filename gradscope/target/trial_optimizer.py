@@ -2,6 +2,7 @@
 
 import inspect
 import math
+import warnings
 from dataclasses import replace
 
 import torch
@@ -55,7 +56,9 @@ def set_learning_rate(target: Target, trial: Trial) -> None:
 
 
 def named_optimizer(name: str, target: Target, lr: float | None) -> torch.optim.Optimizer | None:
-    """Return an optimizer of all parameters that require grad, None where none does.
+    """Return an optimizer of what the target's own one holds; None where there is nothing.
+
+    Where the target has none, that is all parameters of the model that require grad.
 
     Args:
         name: Of a class in `torch.optim`, in any case.
@@ -66,20 +69,30 @@ def named_optimizer(name: str, target: Target, lr: float | None) -> torch.optim.
         GradscopeError: There is no such class, or it refuses the parameters.
     """
     kind = _class_named(name)
-    parameters = [parameter for parameter in target.model.parameters() if parameter.requires_grad]
+    parameters = _trained(target)
     if not parameters:
         return None
     has_default = inspect.signature(kind).parameters["lr"].default is not inspect.Parameter.empty
     if lr is None and not has_default:
         lr = DEFAULT_LEARNING_RATE
+    chosen = {} if lr is None else {"lr": lr}
     try:
-        return kind(parameters, **({} if lr is None else {"lr": lr}))  # type: ignore[arg-type]
+        with warnings.catch_warnings():
+            # The target's own optimizer has warned already.
+            warnings.filterwarnings("ignore", message=".*duplicate parameters")
+            return kind(parameters, **chosen)  # type: ignore[arg-type]
     except (ValueError, TypeError, RuntimeError) as error:
         raise GradscopeError(
             f"--optimizer {kind.__name__} does not take the parameters of "
             f"{type(target.model).__name__}",
             cause=str(error),
         ) from None
+
+
+def _trained(target: Target) -> list[torch.Tensor]:
+    if target.optimizer is None:
+        return [one for one in target.model.parameters() if one.requires_grad]
+    return [tensor for group in target.optimizer.param_groups for tensor in group["params"]]
 
 
 def closure_obstacle(kind: type[torch.optim.Optimizer]) -> str | None:
