@@ -69,6 +69,7 @@ def read_header(texts: Texts) -> Header:
         return value
 
     seed = texts.get("target.seed")
+    repository = texts.get("target.repository")
     return Header(
         version=text("version"),
         command=text("command"),
@@ -90,6 +91,6 @@ def read_header(texts: Texts) -> Header:
             synthetic_loss=text("target.synthetic_loss") == "true",
             root=text("target.root"),
             # Recordings of earlier versions do not know it.
-            repository=texts.get("target.repository") or text("target.root"),
+            repository=text("target.root") if repository is None else repository,
         ),
     )
