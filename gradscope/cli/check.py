@@ -85,6 +85,7 @@ def check(  # noqa: PLR0913 - the signature is the list of options
     from gradscope.configuration import read_configuration
     from gradscope.gate.decision import exit_code
     from gradscope.gate.results import CheckResult
+    from gradscope.gate.unmatched import unmatched_limits
     from gradscope.report.gate.render import render_check
 
     named, args = split_arguments(targets or [], sys.argv)
@@ -112,13 +113,14 @@ def check(  # noqa: PLR0913 - the signature is the list of options
         command=typed_command(),
         targets=results,
         policy=gate.policy(configuration.policy),
+        unmatched=unmatched_limits(settings, results),
     )
-    save_runs(result, places, force=force)
     result = baseline_applied(result, baseline, known)
-    write_further_reports(result, further)
     console = make_console(sys.stdout if destination is None else io.StringIO(), color)
     text = render_check(result, form, console, is_brief=quiet)
     write_text(text, destination, sys.stdout)
+    write_further_reports(result, further)
+    save_runs(result, places, force=force)
     if form == "github" and not no_step_summary:
         add_step_summary(result)
     raise typer.Exit(exit_code(result))

@@ -77,6 +77,8 @@ class CheckResult:
     stale: tuple[str, ...] = ()
     """Entries of the baseline that match nothing any more, in words."""
     stale_fails: bool = False
+    unmatched: tuple[str, ...] = ()
+    """Patterns of limits that mean no module of any target: nothing was held to them."""
 
     def counts(self) -> dict[Severity, int]:
         """Return how many findings of each level count."""

@@ -135,6 +135,16 @@ def test_configuration_decides_unless_the_command_line_does(check, tmp_path):
     assert "GS113" in json.loads(out)["targets"][0]["runs"][0]["rules"]["ran"]
 
 
+def test_limits_that_hold_for_nothing_are_told(check, tmp_path):
+    (tmp_path / "pyproject.toml").write_text(
+        "[tool.gradscope.grad-norms]\n'4' = { max = 99 }\n'hed.*' = { max = 1e-9 }\n"
+    )
+    code, out, _ = check("healthy_mlp")
+    assert code == 0
+    assert "No module matches `hed.*`" in out
+    assert "`4`" not in out
+
+
 def test_baseline_is_written_applied_and_pruned(check, tmp_path):
     file = tmp_path / ".gradscope-baseline.json"
     code, _, err = check("exploding_stack", "--write-baseline")

@@ -57,6 +57,7 @@ def _gate(result: CheckResult) -> Object:
         "exit_zero": policy is not None and policy.exit_zero,
         "counts": {level: counts[level] for level in SEVERITIES},
         "stale": list(result.stale),
+        "unmatched": list(result.unmatched),
     }
 
 

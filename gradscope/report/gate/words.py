@@ -97,6 +97,8 @@ def remarks(result: CheckResult) -> Iterator[str]:
     known = known_count(result)
     if known:
         yield f"{counted(known, 'known finding')} in the baseline, not counted."
+    for pattern in result.unmatched:
+        yield f"No module matches `{pattern}`, for which a limit of gradient norms is set."
     for entry in result.stale:
         yield f"In the baseline, and found no more: {entry}."
     if result.stale:
