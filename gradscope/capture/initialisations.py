@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from torch import Tensor, nn
+from torch.multiprocessing.reductions import StorageWeakRef
 from torch.utils.weak import WeakTensorKeyDictionary
 
 from gradscope.capture.lines import Caller, Line
@@ -20,33 +21,49 @@ class Initialisation(NamedTuple):
     line: Line
 
 
+class _Place(NamedTuple):
+    """Elements of a tensor, whatever it is called."""
+
+    storage: StorageWeakRef
+    """No address: another tensor may get the memory of one that lives no longer."""
+    offset: int
+    numel: int
+
+
 @dataclass(slots=True)
 class Initialisations:
     """What filled the tensors, the last time."""
 
     _parameters: WeakTensorKeyDictionary = field(default_factory=WeakTensorKeyDictionary)
-    _storages: dict[tuple[int, int], Initialisation] = field(default_factory=dict)
-    """By address and size: of tensors such as `layer.weight.data`, which live no longer."""
+    _storages: dict[_Place, Initialisation] = field(default_factory=dict)
+    """By the elements: of tensors such as `layer.weight.data`, which live no longer."""
 
     def of(self, parameter: Tensor) -> Initialisation | None:
         """Return what filled a parameter last, None where nobody saw it."""
-        found: Initialisation | None = self._storages.get(_place(parameter))
+        found = self._stored(parameter)
         return found or self._parameters.get(parameter)
 
     def note(self, tensor: Tensor, initialisation: Initialisation) -> None:
         """Keep what filled a tensor."""
-        self._storages.pop(_place(tensor), None)
+        place = _place(tensor)
+        if place is not None:
+            self._storages.pop(place, None)
         if isinstance(tensor, nn.Parameter):
             self._parameters[tensor] = initialisation
-        else:
-            self._storages[_place(tensor)] = initialisation
+        elif place is not None:
+            self._storages[place] = initialisation
+
+    def _stored(self, tensor: Tensor) -> Initialisation | None:
+        place = _place(tensor)
+        return None if place is None else self._storages.get(place)
 
 
-def _place(tensor: Tensor) -> tuple[int, int]:
+def _place(tensor: Tensor) -> _Place | None:
     try:
-        return tensor.data_ptr(), tensor.numel()
-    except RuntimeError:  # of tensors without memory of their own
-        return 0, 0
+        storage = StorageWeakRef(tensor.untyped_storage())
+    except (NotImplementedError, RuntimeError):  # of tensors without memory of their own
+        return None
+    return _Place(storage, int(tensor.storage_offset()), tensor.numel())
 
 
 @contextmanager

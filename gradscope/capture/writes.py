@@ -7,6 +7,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 from torch._C import DisableTorchFunction
+from torch.multiprocessing.reductions import StorageWeakRef
 
 from gradscope.capture.lines import Line, sequence_number
 
@@ -35,7 +36,8 @@ class Write(NamedTuple):
 
     operation: str
     line: Line | None
-    storage: int
+    storage: StorageWeakRef
+    """No address: another tensor may get the memory of one that lives no longer."""
     version: int
     """Of the tensor after it."""
     shape: tuple[int, ...]
@@ -73,7 +75,7 @@ class WriteWitness:
         with DisableTorchFunction():
             for tensor in written if isinstance(written, list | tuple) else (written,):
                 if isinstance(tensor, Tensor) and _has_versions(tensor):
-                    storage = tensor.untyped_storage().data_ptr()
+                    storage = StorageWeakRef(tensor.untyped_storage())
                     shape, version = tuple(tensor.shape), tensor._version
                     self.writes.append(
                         Write(name, line, storage, version, shape, sequence_number())

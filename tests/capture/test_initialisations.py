@@ -3,6 +3,7 @@
 import linecache
 import sys
 
+import pytest
 import torch
 from torch import nn
 
@@ -35,6 +36,21 @@ def test_data_of_a_parameter_is_its_parameter():
         assert found.of(layer.weight).function == "zeros_"
         nn.init.ones_(layer.weight)
     assert found.of(layer.weight).function == "ones_"
+
+
+def test_a_tensor_in_the_memory_of_a_former_one_is_another():
+    with watch_initialisations() as found:
+        for _ in range(20):
+            former = torch.empty(64, 64)
+            nn.init.zeros_(former)
+            address = former.data_ptr()
+            del former
+            parameter = nn.Parameter(torch.rand(64, 64))
+            if parameter.data_ptr() == address:
+                break
+        else:
+            pytest.skip("no memory was used again")
+    assert found.of(parameter) is None
 
 
 def test_values_and_functions_are_as_without_it():
