@@ -97,7 +97,7 @@ def hostile(text):
     failure = Failure(what=text, cause=text, help=text, seed=3)
     known = checked(replace(one, fingerprint="k"), is_known=True)
     target = target_with(*checked(one, worsened=text), *known, name=text, failures=(failure,))
-    return result_of(target, target_with(), stale=(text,))
+    return result_of(target, target_with(), stale=(text,), unmatched=(text,))
 
 
 def many(count=1200):

@@ -10,6 +10,7 @@ from gradscope.report.ci.reported import (
     ReportedTarget,
     reported,
     stale_text,
+    unmatched_text,
     worst_first,
 )
 from gradscope.report.figures import counted
@@ -47,6 +48,8 @@ def _announced(
     if level == "error":
         for failure in (one for target in targets for one in target.failures):
             yield "\n".join([failure.statement, *failure.details])
+    if level == "warning":
+        yield from unmatched_text(result)
     if result.stale and level == ("error" if result.stale_fails else "note"):
         yield "\n".join(stale_text(result))
 

@@ -12,6 +12,7 @@ from gradscope.report.ci.reported import (
     failing_levels,
     reported,
     stale_text,
+    unmatched_text,
 )
 from gradscope.report.figures import counted
 from gradscope.report.names import printable
@@ -33,6 +34,8 @@ def render_junit(result: CheckResult) -> str:
     suites = [_suite(root, one, levels) for one in reported(result)]
     if result.stale:
         suites.append(_baseline(root, result))
+    if result.unmatched:
+        suites.append(_limits(root, result))
     for name in _COUNTED:
         root.set(name, str(sum(int(suite.get(name, "0")) for suite in suites)))
     indent(root)
@@ -118,6 +121,15 @@ def _baseline(root: Element, result: CheckResult) -> Element:
     first, *others = stale_text(result)
     kind = "failure" if result.stale_fails else "skipped"
     SubElement(case, kind, message=first).text = "\n".join(others)
+    _count(suite)
+    return suite
+
+
+def _limits(root: Element, result: CheckResult) -> Element:
+    suite = SubElement(root, "testsuite", name="limits")
+    for text in unmatched_text(result):
+        case = SubElement(suite, "testcase", classname="limits", name=text)
+        SubElement(case, "skipped", message="it holds for nothing")
     _count(suite)
     return suite
 

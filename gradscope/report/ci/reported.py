@@ -188,6 +188,12 @@ def _lines(text: str | None) -> list[str]:
     return [f"… {left_out:,} more lines …", *lines[-_FAILURE_LINES:]] if left_out > 0 else lines
 
 
+def unmatched_text(result: CheckResult) -> Iterator[str]:
+    """Yield which limits hold for nothing."""
+    for pattern in result.unmatched:
+        yield printable(f"no module matches `{pattern}`, for which a limit of norms is set")
+
+
 def failing_levels(result: CheckResult) -> frozenset[Severity]:
     """Return the levels of findings that make the check fail; errors where nothing is a gate."""
     policy = result.policy

@@ -13,6 +13,7 @@ from gradscope.report.ci.reported import (
     ReportedTarget,
     reported,
     stale_text,
+    unmatched_text,
 )
 from gradscope.report.ci.sarif_rules import rule_descriptors
 from gradscope.report.gate.words import unjudged_rules
@@ -74,6 +75,7 @@ def _invocation(targets: Sequence[ReportedTarget], result: CheckResult, *, left_
             for codes, reason in unjudged_rules(target.target)
         ),
     ]
+    notes += [_notification("warning", [text]) for text in unmatched_text(result)]
     if result.stale:
         level: Severity = "error" if result.stale_fails else "note"
         notes.append(_notification(level, stale_text(result)))

@@ -11,6 +11,7 @@ from gradscope.report.ci.reported import (
     ReportedTarget,
     reported,
     stale_text,
+    unmatched_text,
 )
 from gradscope.report.figures import counted
 from gradscope.report.finding_words import evidence_text
@@ -61,6 +62,8 @@ def _blocks(result: CheckResult) -> Iterator[str]:
     found = found_text(item for target in result.targets for item in target.counted())
     closing = closing_text(result) if is_gate else f"Found {found}."
     yield " ".join(map(escape, (closing, *_known_text(result))))
+    if lines := [f"- {escape(text)}" for text in unmatched_text(result)]:
+        yield "\n".join(lines)
     for target in reported(result):
         yield from _target(target)
     if stale := stale_text(result):
