@@ -49,8 +49,8 @@ def fingerprint_of(code: str, case: Case, location: Site | None, cause: str | No
 def unique_fingerprints(findings: Sequence[Finding]) -> tuple[str, ...]:
     """Return a fingerprint of each finding that no other of these has, in their order.
 
-    The first of those that share one keeps it: first by what they concern and not by how bad they
-    are, which may be another in the next run.
+    The first of those that share one keeps it: first in the file, and by what they concern. How bad
+    they are does not count, which may be another in the next run.
     """
     groups: dict[str, list[int]] = {}
     for place, finding in enumerate(findings):
@@ -58,13 +58,17 @@ def unique_fingerprints(findings: Sequence[Finding]) -> tuple[str, ...]:
     found = [finding.fingerprint for finding in findings]
     for group in groups.values():
         known: dict[tuple[str, ...], int] = {}
-        for place in sorted(group, key=lambda place: subjects_of(findings[place])):
+        for place in sorted(group, key=lambda place: _order(findings[place])):
             concerned = subjects_of(findings[place])
             known[concerned] = known.get(concerned, 0) + 1
             if len(known) > 1 or known[concerned] > 1:
                 parts = [found[place], *concerned, str(known[concerned])]
                 found[place] = _digest(parts)
     return tuple(found)
+
+
+def _order(finding: Finding) -> tuple[int, tuple[str, ...]]:
+    return 0 if finding.location is None else finding.location.line, subjects_of(finding)
 
 
 def subjects_of(finding: Finding) -> tuple[str, ...]:

@@ -233,6 +233,19 @@ def test_findings_of_one_line_stay_apart_and_the_first_keeps_its_fingerprint():
     assert unique_fingerprints([third, second, first])[1:] == both
 
 
+def test_of_lines_that_read_the_same_the_upper_one_keeps_its_fingerprint():
+    upper, lower = (
+        replace(
+            finding("f", f"{n}.weight"),
+            location=Site(file="/a.py", line=n, function="f", source="x = relu(x)"),
+            severity=severity,
+        )
+        for n, severity in ((3, "note"), (9, "error"))
+    )
+    assert unique_fingerprints([lower, upper])[1] == "f"
+    assert unique_fingerprints([upper, lower])[0] == "f"
+
+
 @given(
     st.lists(
         st.builds(
