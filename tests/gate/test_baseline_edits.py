@@ -110,3 +110,53 @@ def test_the_same_mistake_on_another_line_counts(counted):
     assert counted(both) == [second.strip()]
     moved = both.replace(LINE, LINE.replace(".detach()", ""))
     assert counted(moved) == [second.strip()]
+
+
+DYING = """\
+import torch
+from torch import nn
+
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.first, self.second = nn.Linear(8, 64), nn.Linear(64, 64)
+        self.head = nn.Linear(64, 2)
+
+    def forward(self, x):
+        x = self.first(x)
+        x = x.relu()
+        x = self.second(x)
+        x = x.relu()
+        return self.head(x)
+
+
+def build_model():
+    torch.manual_seed(0)
+    model = Net()
+    nn.init.constant_(model.first.bias[:56], -9)
+    return model
+
+
+def build_batch():
+    return torch.randn(128, 8), torch.randint(0, 2, (128,))
+
+
+def loss_fn(output, target):
+    return nn.functional.cross_entropy(output, target)
+"""
+
+
+def test_two_lines_that_read_the_same_are_two_places(check):
+    known = updated(Baseline(), check(DYING))
+    assert [entry.rule for entry in known.entries] == ["GS105"]
+
+    def counted(text):
+        (target,) = applied(check(text), known, 2.0, is_strict=False).targets
+        return [item.finding.modules for item in target.counted()]
+
+    first = "    nn.init.constant_(model.first.bias[:56], -9)\n"
+    second = first.replace("first", "second")
+    assert counted(DYING) == []
+    assert counted(DYING.replace(first, first + second)) == [("second",)]
+    assert counted(DYING.replace(first, second)) == [("second",)]
