@@ -158,9 +158,10 @@ def failures():
         what="the forward raised", cause="Traceback\n  line\nError: 5%", help="fix it"
     )
     seeds = (*(replace(failure, seed=seed) for seed in (0, 1)), Failure(what="it hung", seed=2))
+    helped = replace(failure, help="or this")
     return result_of(
         TargetResult(name="src/model.py:Net(3)", failures=seeds),
-        TargetResult(name="package.module", failures=(failure,)),
+        TargetResult(name="package.module", failures=(failure, helped)),
         TargetResult(name="/somewhere/else.py", failures=(failure,)),
         TargetResult(name="nothing at all"),
     )

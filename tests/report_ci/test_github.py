@@ -123,7 +123,7 @@ def test_levels_are_counted_apart():
 
 def test_failures_come_first_and_take_room():
     found = commands(failures())
-    assert len(found) == 5
+    assert len(found) == 6
     _, properties, message = found[0]
     assert properties == {"title": "gradscope"}
     assert message.split("\n") == [

@@ -77,7 +77,7 @@ def test_what_could_not_be_judged_blocks():
     assert {issue["severity"] for issue in found} == {"blocker"}
     assert [issue["location"]["path"] for issue in found][:2] == ["src/model.py"] * 2
     assert found[2]["location"]["path"] == "package.module"
-    assert found[3]["location"]["path"] == "else.py"
+    assert found[4]["location"]["path"] == "else.py"
     assert "Error: 5%" in found[0]["description"]
     assert "(seed 2)" in found[1]["description"]
 

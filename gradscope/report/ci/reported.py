@@ -165,8 +165,9 @@ def _failures(target: TargetResult, key: str) -> Iterator[ReportedFailure]:
 def _failure(
     target: TargetResult, failure: Failure, seeds: Sequence[int], key: str
 ) -> ReportedFailure:
-    shown = ", ".join(map(str, seeds[:_SEEDS_SHOWN])) + (", …" * (len(seeds) > _SEEDS_SHOWN))
-    where = f" (seed{'' if len(seeds) == 1 else 's'} {shown})" if seeds else ""
+    numbers = [*map(str, seeds[:_SEEDS_SHOWN]), *(["…"] if len(seeds) > _SEEDS_SHOWN else [])]
+    noun = "seed" if len(seeds) == 1 else "seeds"
+    where = f" ({noun} {', '.join(numbers)})" if seeds else ""
     what = " ".join(failure.what.split())
     cause = _lines(failure.cause)
     return ReportedFailure(
@@ -177,7 +178,7 @@ def _failure(
             *cause[1:],
             *(f"help: {line}" for line in _lines(failure.help)),
         ),
-        identity=_identity(key, "failure", failure.what, failure.cause or ""),
+        identity=_identity(key, "failure", failure.what, failure.cause or "", failure.help or ""),
     )
 
 
