@@ -107,7 +107,7 @@ def _class_named(name: str) -> type[torch.optim.Optimizer]:
     kinds = _classes()
     wanted = name.rpartition(".")[2].lower()
     if wanted not in kinds:
-        known = sorted(kind.__name__ for kind in kinds.values())
+        known = sorted(one.__name__ for one in kinds.values() if closure_obstacle(one) is None)
         raise GradscopeError(
             f"unknown --optimizer {name!r}",
             cause=f"torch.optim has {', '.join(known)}",
