@@ -55,6 +55,8 @@ class Finding:
     caused_by: tuple[str, ...] = ()
     """Rules whose findings on the same line, or about one of the same parameters, explain this one;
     beside what rules explain in general."""
+    explains: tuple[str, ...] = ()
+    """Rules whose findings are consequences of this one, beside those of its rule in general."""
     consequences: tuple[Consequence, ...] = ()
     fingerprint: str
     """Stays the same from run to run: holds no number. Findings of one line may share it."""

@@ -65,6 +65,7 @@ class Rule(ABC):
         count: int = 1,
         step: int | None = None,
         caused_by: Iterable[str] = (),
+        explains: Iterable[str] = (),
         cause: str | None = None,
     ) -> Finding:
         """Return a finding of this rule.
@@ -84,6 +85,7 @@ class Rule(ABC):
             step: The first step that shows it; by default the judged one.
             caused_by: Rules whose findings explain this one, if there are any on the same line or
                 about one of these parameters.
+            explains: Rules whose findings are consequences of this one, beside those of the class.
             cause: What the finding is known again by, where that is not its line: a limit, say,
                 whose finding points now here and now there. Holds no measured number.
         """
@@ -106,5 +108,6 @@ class Rule(ABC):
             evidence=tuple((evidence or {}).items()),
             remedy=remedy,
             caused_by=tuple(caused_by),
+            explains=tuple(explains),
             fingerprint=fingerprint_of(self.code, case, location, cause),
         )

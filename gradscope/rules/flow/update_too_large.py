@@ -5,10 +5,13 @@ from dataclasses import dataclass
 from math import isfinite
 from typing import ClassVar
 
+from gradscope.recording.evidence.optimizer import OptimizerRecord
 from gradscope.recording.finding import Finding, Severity
 from gradscope.rules.case import Case
+from gradscope.rules.flow.divergence import Divergence
 from gradscope.rules.flow.update_ratios import UpdateRatios
 from gradscope.rules.measure import Measure
+from gradscope.rules.optimizers import Optimizers
 from gradscope.rules.rule import Rule
 
 _IF_LOSS_FALLS: dict[Severity, Severity | None] = {"error": "note", "warning": None, "note": None}
@@ -17,6 +20,8 @@ _IF_NOT_TRIED: dict[Severity, Severity | None] = {
     "warning": "note",
     "note": None,
 }
+_CONSEQUENCES = ("GS101", "GS102", "GS103", "GS104", "GS105", "GS106", "GS204")
+"""What weights that training has driven off look like."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,7 +42,9 @@ class UpdateTooLarge(Rule):
         `adaptive_note`, `adaptive_warning` and `adaptive_error`: their first step is the learning
         rate in every element, whatever the gradient. Where the loss on
         the same batch falls in the probing steps an error is only a note, and all else nothing;
-        without probing steps a finding is one level milder.
+        without probing steps a finding is one level milder. Where the target was trained before
+        the judged step, a step on the way whose weights grew by the limit of an error is one too,
+        if the loss has risen tenfold since the first step or is no number any more.
 
     How to fix it:
         Lower the learning rate until the ratio is about 0.001 to 0.01, or warm it up.
@@ -71,13 +78,19 @@ class UpdateTooLarge(Rule):
 
     def obstacle(self, case: Case) -> str | None:
         """Return why this rule cannot judge the recording."""
+        if Divergence(case).steps:
+            return Optimizers(case).obstacle()
         return UpdateRatios(case).obstacle()
 
     def check(self, case: Case) -> Iterator[Finding]:
-        """Yield a finding if the typical step is too large."""
+        """Yield a finding if the typical step is too large, or one on the way to the judged one."""
         ratios = UpdateRatios(case)
         optimizer = ratios.optimizers.targets
         if optimizer is None:
+            return
+        diverged = self._diverged(case, ratios, optimizer)
+        if diverged is not None or ratios.obstacle() is not None:
+            yield from () if diverged is None else (diverged,)
             return
         limits = self._limits(is_sgd=optimizer.family == "sgd")
         reached = [(level, limit) for level, limit in limits if ratios.typical >= limit]
@@ -106,6 +119,35 @@ class UpdateTooLarge(Rule):
                 "matrices": len(ratios.by_parameter),
                 "loss_falls": falls,
             },
+        )
+
+    def _diverged(
+        self, case: Case, ratios: UpdateRatios, optimizer: OptimizerRecord
+    ) -> Finding | None:
+        """Return the finding for steps on the way that drove the weights off; they come first."""
+        divergence = Divergence(case)
+        limit = self._limits(is_sgd=optimizer.family == "sgd")[0][1]
+        step = divergence.step_beyond(limit)
+        if step is None:
+            return None
+        growth = divergence.growths[step]
+        return self.finding(
+            case,
+            message=(
+                f"step {step + 1} of {optimizer.class_name}{ratios.rates} changes the weights by "
+                f"{_share(growth)} their norm or more; {divergence.loss_words}"
+            ),
+            remedy="lower the learning rate: a ratio of 0.001 to 0.01 is healthy",
+            site=optimizer.site,
+            severity="error",
+            parameters=optimizer.parameters,
+            evidence={
+                "update_ratio": growth,
+                "limit": limit,
+                "learning_rate": max(ratios.learning_rates, default=None),
+                "loss_falls": False,
+            },
+            explains=_CONSEQUENCES,
         )
 
     def _severity(self, level: Severity, falls: bool | None) -> Severity | None:

@@ -1,0 +1,84 @@
+"""Whether training on the way to the judged step has diverged."""
+
+import math
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import pairwise
+from statistics import median
+
+from gradscope.recording.records import StepRecord
+from gradscope.rules.case import Case
+
+_RISE = 10.0
+"""Times its first value to which a loss does not rise while training goes well."""
+
+
+@dataclass(frozen=True)
+class Divergence:
+    """The losses and the weights of the training steps, and of the judged one after them."""
+
+    case: Case
+
+    @cached_property
+    def steps(self) -> tuple[StepRecord, ...]:
+        """The steps, the judged one last; empty where nothing was trained."""
+        judged = self.case.first.step
+        way = [step for step in self.case.recording.steps if step.kind == "training"]
+        return (*way, judged) if way and judged is not None else ()
+
+    @cached_property
+    def growths(self) -> tuple[float, ...]:
+        """By optimizer step: by what share of itself the norm of a typical weight matrix grew.
+
+        The update is at least as large: norms differ by no more than what lies between them.
+        """
+        norms = [self._norms(step) for step in self.steps]
+        return tuple(
+            median([_growth(before[index], after[index]) for index in before] or [0.0])
+            for before, after in pairwise(norms)
+        )
+
+    @property
+    def loss_rose(self) -> bool:
+        """Whether the loss has risen manyfold, or is no number any more."""
+        first, *later = [step.loss for step in self.steps if step.loss is not None] or [0.0]
+        return math.isfinite(first) and any(
+            not math.isfinite(loss) or abs(loss) > _RISE * max(abs(first), 1e-6) for loss in later
+        )
+
+    def step_beyond(self, limit: float) -> int | None:
+        """Return the first optimizer step that moved the weights by more than a share of them.
+
+        Args:
+            limit: The share.
+
+        Returns:
+            Its number, from 0; None where there is none, or where the loss did not rise.
+        """
+        if not self.loss_rose:
+            return None
+        return next((step for step, growth in enumerate(self.growths) if growth >= limit), None)
+
+    @property
+    def loss_words(self) -> str:
+        """From where to where the loss went, and in how many steps."""
+        losses = [step.loss for step in self.steps if step.loss is not None]
+        count = len(self.steps) - 1
+        plural = "" if count == 1 else "s"
+        return f"the loss goes from {losses[0]:.4g} to {losses[-1]:.4g} in {count} step{plural}"
+
+    def _norms(self, step: StepRecord) -> dict[int, float]:
+        """Return the norms of the weight matrices that are not zero, as a step found them."""
+        parameters = self.case.recording.parameters
+        return {
+            stat.parameter: stat.weight_norm
+            for stat in self.case.recording.parameter_stats
+            if stat.step == step.index
+            and stat.weight_norm
+            and len(parameters[stat.parameter].shape.dims) > 1
+            and parameters[stat.parameter].requires_grad
+        }
+
+
+def _growth(before: float, after: float) -> float:
+    return (after - before) / before if math.isfinite(after) else math.inf
