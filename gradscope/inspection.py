@@ -15,7 +15,7 @@ from gradscope.capture.naming import NamedModel, name_model
 from gradscope.capture.written_definitions import written_definitions
 from gradscope.description import environment_of, target_record
 from gradscope.errors import GradscopeError, UserCodeError
-from gradscope.probes.examinations import examine, make_none
+from gradscope.probes.examinations import examine, examine_making, make_none
 from gradscope.probes.optimizer_steps import OptimizerProbe
 from gradscope.probes.scene import Scene
 from gradscope.probes.snapshot import preserved
@@ -112,7 +112,9 @@ class _Watch:
         """Make all steps, and return the target in words."""
         training = self._training
         try:
-            step = training.judged_step(trial.steps)
+            step = training.judged_step(
+                trial.steps, lambda first: examine_making(self._scene(first, trial.probe_steps))
+            )
         except StepFailedError as failed:
             ending = self._end(failed)
         else:
@@ -125,22 +127,8 @@ class _Watch:
     def _judge(self, step: WatchedStep, probe_steps: int) -> None:
         """Examine a step, make the optimizer's part of it, and go on with probing ones."""
         capture, measured, probe = step.capture, step.measured, self._probe
-        examine(
-            Scene(
-                target=self._training.target,
-                named=self._named,
-                assembler=self._assembler,
-                definitions=self._definitions,
-                capture=capture,
-                measured=measured,
-                place=self._assembler.place_of(capture),
-                loss=step.ending.loss,
-                terms=step.ending.terms,
-                opaque=self._opaque,
-                reruns=probe_steps > 0,
-                random_states=step.random_states,
-            )
-        )
+        self._assembler.place_of(capture)  # so that its graph is the recording's first
+        examine(self._scene(step, probe_steps), is_trained=self._training.made > 0)
         wants_steps = probe.is_users or probe_steps > 0
         updates = self._step() if wants_steps else None
         self._assembler.add_step(
@@ -154,6 +142,21 @@ class _Watch:
         capture.close()
         if updates is not None:
             self._go_on(probe_steps)
+
+    def _scene(self, step: WatchedStep, probe_steps: int) -> Scene:
+        return Scene(
+            target=self._training.target,
+            named=self._named,
+            assembler=self._assembler,
+            definitions=self._definitions,
+            capture=step.capture,
+            measured=step.measured,
+            loss=step.ending.loss,
+            terms=step.ending.terms,
+            opaque=self._opaque,
+            reruns=probe_steps > 0,
+            random_states=step.random_states,
+        )
 
     def _end(self, failed: StepFailedError) -> Ending:
         """Keep what was seen of the judged step, which autograd ended."""

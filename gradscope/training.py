@@ -1,6 +1,6 @@
 """Optimizer steps on a target's batches, up to the step that is judged."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from gradscope.capture.assemble import Assembler
@@ -43,8 +43,12 @@ class Training:
         self.made = 0
         """How many optimizer steps were made."""
 
-    def judged_step(self, steps: int) -> WatchedStep:
+    def judged_step(self, steps: int, examine_making: Callable[[WatchedStep], None]) -> WatchedStep:
         """Make optimizer steps, and return the watched step after them.
+
+        Args:
+            steps: How many.
+            examine_making: Is given the first step, before any of them.
 
         Raises:
             StepFailedError: Autograd ended a step, which is the one to be judged.
@@ -62,6 +66,8 @@ class Training:
             if ending is not None:
                 self._skip_rest(ending, steps)
                 return step
+            if not self.made:
+                examine_making(step)
             self._keep(step, gradients)
             with said_after(self.made):
                 self._probe.move()

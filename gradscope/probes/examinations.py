@@ -1,4 +1,4 @@
-"""The examinations of a model after its first backward, in the order in which they are made."""
+"""The examinations of a model after a backward, in the order in which they are made."""
 
 from collections.abc import Callable
 
@@ -50,11 +50,31 @@ EXAMINATIONS: tuple[tuple[str, Examine], ...] = (
 """Name, as rules ask for it, and examination."""
 
 
-def examine(scene: Scene) -> None:
-    """Make every examination, and note which of them could not be made."""
+OF_THE_MAKING = ("twins",)
+"""Those that look at how the model was made, which optimizer steps blur."""
+
+
+def examine_making(scene: Scene) -> None:
+    """Make the examinations that must come before any optimizer step."""
+    _make(scene, {name for name, _ in EXAMINATIONS if name in OF_THE_MAKING})
+
+
+def examine(scene: Scene, *, is_trained: bool) -> None:
+    """Make every examination, and note which of them could not be made.
+
+    Args:
+        scene: A model right after the backward of the judged step.
+        is_trained: Whether optimizer steps came before, and `examine_making` before them.
+    """
+    done = OF_THE_MAKING if is_trained else ()
+    _make(scene, {name for name, _ in EXAMINATIONS if name not in done})
+
+
+def _make(scene: Scene, wanted: set[str]) -> None:
     for name, make in EXAMINATIONS:
-        obstacle = make(scene)
-        scene.assembler.note(ExaminationRecord(name=name, obstacle=obstacle))
+        if name in wanted:
+            obstacle = make(scene)
+            scene.assembler.note(ExaminationRecord(name=name, obstacle=obstacle))
 
 
 def make_none(assembler: Assembler, reason: str) -> None:

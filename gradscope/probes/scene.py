@@ -1,8 +1,9 @@
-"""What an examination finds before it: a model right after its first backward."""
+"""What an examination finds before it: a model right after a backward."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cached_property
 
 import torch
 
@@ -16,9 +17,9 @@ from gradscope.probes.snapshot import RandomStates
 from gradscope.target.target import Outcome, Target
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Scene:
-    """A model right after its first backward, before any optimizer step.
+    """A model right after the backward of the judged step, before the optimizer's part of it.
 
     An examination leaves parameters and their gradients as it finds them; everything else is put
     back when the inspection ends.
@@ -31,10 +32,8 @@ class Scene:
     definitions: Definitions
     """The lines that made modules, parameters and optimizers, as far as they were watched."""
     capture: StepCapture
-    """Of the first step; its graph is alive, its saved tensors are freed."""
+    """Of that step; its graph is alive, its saved tensors are freed."""
     measured: Measurements
-    place: GraphPlace
-    """Where the records of the graph are: node `n` of the capture is `place.first_node + n`."""
     loss: float | None
     terms: int
     """How many scalars were given beside the loss under names of their own."""
@@ -43,11 +42,16 @@ class Scene:
     reruns: bool
     """Whether the forward may be run again."""
     random_states: RandomStates
-    """Those that the first forward began with."""
+    """Those that its forward began with."""
+
+    @cached_property
+    def place(self) -> GraphPlace:
+        """Where the records of the graph are: node `n` of the capture is `place.first_node + n`."""
+        return self.assembler.place_of(self.capture)
 
     @contextmanager
     def as_at_first(self) -> Iterator[None]:
-        """Let the block run with the random states of the first forward, then put them back."""
+        """Let the block run with the random states of that forward, then put them back."""
         before = RandomStates.now()
         self.random_states.restore()
         try:

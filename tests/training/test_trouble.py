@@ -206,3 +206,29 @@ def test_nothing_to_train_ends_training():
     recording = watched(sparse, None, mean, batch=X, steps=4, tell=told.append)
     assert told
     assert [step.kind for step in recording.steps] == ["step"]
+
+
+class Copied(nn.Module):
+    """An output layer that is a copy of the embedding, and drifts apart from it."""
+
+    def __init__(self):
+        super().__init__()
+        self.table, self.head = nn.Embedding(9, 6), nn.Linear(6, 9, bias=False)
+        self.head.weight.data = self.table.weight.data.clone()
+
+    def forward(self, x):
+        return self.head(self.table(x))
+
+
+@pytest.mark.parametrize("steps", [0, 4])
+def test_what_training_blurs_is_examined_before_it(steps):
+    torch.manual_seed(0)
+    batch = torch.arange(8)
+
+    def loss(model, batch):
+        return functional.cross_entropy(model(batch), batch + 1)
+
+    recording = watched(Copied(), None, loss, batch=batch, steps=steps, probe_steps=1)
+    (found,) = found_in(recording, "GS213")
+    assert found.step == steps
+    assert {node.graph for node in recording.nodes} == {0}
