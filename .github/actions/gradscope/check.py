@@ -3,6 +3,7 @@
 The inputs come in the environment, and become elements of a list of arguments: no shell reads them.
 """
 
+import importlib.util
 import os
 import secrets
 import shlex
@@ -20,34 +21,35 @@ def arguments(environment: Mapping[str, str], report: Path) -> list[str]:
 
     Args:
         environment: Has the inputs.
-        report: Gets the text for the log where the format is for annotations.
+        report: Gets the report as text.
 
     Raises:
         ValueError: A quote in the input `args` is not closed.
     """
-    output_format = environment.get("INPUT_OUTPUT_FORMAT") or "github"
-    options = {
-        "--output-format": output_format,
-        "--fail-level": environment.get("INPUT_FAIL_LEVEL"),
-        "--also": f"full={report}" if output_format == "github" else None,
-    }
-    sarif = environment.get("INPUT_SARIF_FILE")
+    sarif, level = environment.get("INPUT_SARIF_FILE"), environment.get("INPUT_FAIL_LEVEL")
     targets = map(str.strip, environment.get("INPUT_TARGETS", "").splitlines())
     return [
         "check",
-        *(f"{name}={value}" for name, value in options.items() if value),
+        f"--output-format={output_format(environment)}",
+        f"--also=full={report}",
         *([f"--also=sarif={sarif}"] if sarif else []),
+        *([f"--fail-level={level}"] if level else []),
         # The name of a file is no option, whatever it begins with.
         *(f"./{target}" if target.startswith("-") else target for target in targets if target),
         *shlex.split(environment.get("INPUT_ARGS", "")),
     ]
 
 
-def state(path: Path) -> tuple[int, ...]:
+def output_format(environment: Mapping[str, str]) -> str:
+    """Return the format of the main report."""
+    return environment.get("INPUT_OUTPUT_FORMAT") or "github"
+
+
+def state(file: str) -> tuple[int, ...]:
     """Return what tells whether a file was written again; nothing where there is none."""
     try:
-        status = path.stat()
-    except (OSError, ValueError):
+        status = Path(file).stat()
+    except OSError:
         return ()
     return status.st_mtime_ns, status.st_ino, status.st_size
 
@@ -68,33 +70,48 @@ def print_report(text: str) -> None:
     print(f"::stop-commands::{token}", text.rstrip("\n"), f"::{token}::", sep="\n", flush=True)
 
 
-def from_workspace(path: Path) -> str:
+def from_workspace(file: str) -> str:
     """Return a path relative to the workspace, as other actions take it."""
-    absolute = path.resolve()
+    absolute = Path(file).resolve()
     workspace = Path(os.environ.get("GITHUB_WORKSPACE", ".")).resolve()
     if absolute.is_relative_to(workspace):
         return absolute.relative_to(workspace).as_posix()
     return str(absolute)
 
 
+def exit_code(report: Path) -> int:
+    """Run the check and return how it ended."""
+    if importlib.util.find_spec("gradscope") is None:
+        return refused(f"{sys.executable} has no gradscope")
+    try:
+        given = arguments(os.environ, report)
+    except ValueError as error:
+        return refused(f"the input `args` cannot be read: {error}")
+    # -P as for the command `gradscope`: modules of the repository hide none of its own.
+    command = [sys.executable, "-P", "-m", "gradscope", *given]
+    environment = {"PYTHONIOENCODING": "utf-8", **os.environ}
+    return subprocess.run(command, env=environment, check=False).returncode
+
+
+def refused(why: str) -> int:
+    """Tell why there is no check, and return the exit code for it."""
+    print(f"error: {why}", file=sys.stderr)
+    return COULD_NOT_JUDGE
+
+
 def run(report: Path) -> int:
     """Check, set the outputs, and return the exit code."""
-    sarif = Path(os.environ.get("INPUT_SARIF_FILE") or os.devnull)
+    sarif = os.environ.get("INPUT_SARIF_FILE", "")
     before = state(sarif)
-    try:
-        # -P as for the command `gradscope`: modules of the repository hide none of its own.
-        command = [sys.executable, "-P", "-m", "gradscope", *arguments(os.environ, report)]
-        environment = {"PYTHONIOENCODING": "utf-8", **os.environ}
-        code = subprocess.run(command, env=environment, check=False).returncode
-    except ValueError as error:
-        print(f"error: the inputs cannot be used: {error}", file=sys.stderr)
+    code = exit_code(report)
+    if not report.stat().st_size:
+        # Whatever ended it, nothing was judged.
         code = COULD_NOT_JUDGE
-    if report.stat().st_size:
-        print_report(report.read_text(encoding="utf-8"))
-    elif code == COULD_NOT_JUDGE:
         print("::error title=gradscope::gradscope could not judge: the log says why")
+    elif output_format(os.environ) == "github":
+        print_report(report.read_text(encoding="utf-8"))
     set_output("exit-code", str(code))
-    if os.environ.get("INPUT_SARIF_FILE") and state(sarif) != before:
+    if sarif and state(sarif) != before:
         set_output("sarif-file", from_workspace(sarif))
     return code
 
