@@ -8,9 +8,10 @@ import typer
 
 from gradscope.cli import options
 from gradscope.cli.option_groups import with_groups
-from gradscope.cli.output import check_destinations, set_verbosity, write_report
+from gradscope.cli.output import check_destinations, set_verbosity, write_report, write_text
 from gradscope.cli.rules import judged, settings_of
 from gradscope.errors import GradscopeError
+from gradscope.report.formats import OutputFormat, is_of_ci
 
 RecordingArguments = Annotated[
     list[Path],
@@ -34,11 +35,16 @@ def report(
     check_count(recordings, output_format, output_file)
     # sqlite3 is loaded for those who read a recording, not for --help.
     from gradscope.recording.store import load_recording
+    from gradscope.report.render import render_ci, together
 
     settings = settings_of(rules)
-    for path in recordings:
+    reports = [judged(load_recording(path), settings) for path in recordings]
+    if is_of_ci(output_format):
+        write_text(render_ci(together(reports), output_format), destination, sys.stdout)
+        return
+    for one in reports:
         write_report(
-            judged(load_recording(path), settings),
+            one,
             output_format,
             view.chosen(),
             destination=destination,
@@ -47,13 +53,13 @@ def report(
         )
 
 
-def check_count(recordings: list[Path], output_format: str, output_file: str) -> None:
+def check_count(recordings: list[Path], output_format: OutputFormat, output_file: str) -> None:
     """Make sure that the output can hold as many reports as there are recordings.
 
     Raises:
         GradscopeError: It holds one, and there are more.
     """
-    if len(recordings) == 1:
+    if len(recordings) == 1 or is_of_ci(output_format):
         return
     if output_file != "-":
         raise GradscopeError(

@@ -1,7 +1,12 @@
 """The formats of a report, by the names that users give."""
 
-from typing import Literal
+from typing import Literal, TypeGuard, get_args
 
 ReportFormat = Literal["full", "concise", "json", "jsonl", "markdown"]
 CIFormat = Literal["github", "gitlab", "junit", "sarif"]
 OutputFormat = Literal[ReportFormat, CIFormat]
+
+
+def is_of_ci(output_format: OutputFormat) -> TypeGuard[CIFormat]:
+    """Return whether a format is read by CI, and holds any number of targets."""
+    return output_format in get_args(CIFormat)

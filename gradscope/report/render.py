@@ -1,5 +1,6 @@
 """A report in one of the output formats."""
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, assert_never
 
 from gradscope.gate.merging import target_result
@@ -48,7 +49,7 @@ def render(
 
             return render_markdown(report, view)
         case _:
-            return render_ci(_alone(report), output_format)
+            return render_ci(together([report]), output_format)
 
 
 def render_ci(result: CheckResult, output_format: CIFormat) -> str:
@@ -73,8 +74,15 @@ def render_ci(result: CheckResult, output_format: CIFormat) -> str:
     assert_never(output_format)
 
 
-def _alone(report: Report) -> CheckResult:
-    """Return a report as the result of a check that gates nothing."""
-    run = Run(recording=report.recording, verdict=report.rules)
-    target = target_result(report.target.name, [run])
-    return CheckResult(version=report.version, command=report.command, targets=(target,))
+def together(reports: Sequence[Report]) -> CheckResult:
+    """Return some reports as the result of a check that gates nothing."""
+    return CheckResult(
+        version=reports[0].version,
+        command=reports[0].command,
+        targets=tuple(
+            target_result(
+                report.target.name, [Run(recording=report.recording, verdict=report.rules)]
+            )
+            for report in reports
+        ),
+    )

@@ -1,6 +1,7 @@
 import json
 import subprocess
 import sys
+from xml.etree import ElementTree
 
 import pytest
 
@@ -114,3 +115,12 @@ def test_saved_recording_renders_as_the_report_it_came_from(judged, tmp_path):
     judged.save(tmp_path / "b.gradscope")
     done = run(tmp_path / "b.gradscope", "--output-format", "json")
     assert done.stdout == judged.to_json() + "\n"
+
+
+def test_formats_of_ci_hold_several_recordings_in_one_document(saved, tmp_path):
+    other = tmp_path / "b.gradscope"
+    other.write_bytes(saved.read_bytes())
+    done = run(saved, other, "--output-format", "junit", "-o", tmp_path / "out.xml")
+    assert done.returncode == 0, done.stderr
+    suites = ElementTree.parse(tmp_path / "out.xml").getroot().findall("testsuite")
+    assert len(suites) == 2
