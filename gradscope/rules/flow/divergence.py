@@ -32,9 +32,10 @@ class Divergence:
 
         The update is at least as large: norms differ by no more than what lies between them.
         """
-        norms = [self._norms(step) for step in self.steps]
+        by_step = self._norms()
+        norms = [by_step[step.index] for step in self.steps]
         return tuple(
-            median([_growth(before[index], after[index]) for index in before] or [0.0])
+            median([_growth(before[index], after.get(index, 0.0)) for index in before] or [0.0])
             for before, after in pairwise(norms)
         )
 
@@ -67,17 +68,16 @@ class Divergence:
         plural = "" if count == 1 else "s"
         return f"the loss goes from {losses[0]:.4g} to {losses[-1]:.4g} in {count} step{plural}"
 
-    def _norms(self, step: StepRecord) -> dict[int, float]:
-        """Return the norms of the weight matrices that are not zero, as a step found them."""
+    def _norms(self) -> dict[int, dict[int, float]]:
+        """Return by step the norms of the weight matrices that are not zero, as it found them."""
         parameters = self.case.recording.parameters
-        return {
-            stat.parameter: stat.weight_norm
-            for stat in self.case.recording.parameter_stats
-            if stat.step == step.index
-            and stat.weight_norm
-            and len(parameters[stat.parameter].shape.dims) > 1
-            and parameters[stat.parameter].requires_grad
-        }
+        found: dict[int, dict[int, float]] = {step.index: {} for step in self.steps}
+        for stat in self.case.recording.parameter_stats:
+            parameter = parameters[stat.parameter]
+            is_trained_matrix = len(parameter.shape.dims) > 1 and parameter.requires_grad
+            if stat.step in found and stat.weight_norm and is_trained_matrix:
+                found[stat.step][stat.parameter] = stat.weight_norm
+        return found
 
 
 def _growth(before: float, after: float) -> float:
