@@ -7,6 +7,7 @@ import sys
 
 import pytest
 from check_jsonschema import main as check_schema
+from ruamel.yaml import YAML
 
 from tests.recipes.workflow_files import ACTION, GITLAB, HOOKS, ROOT, WORKFLOWS, content, scripts
 
@@ -102,3 +103,31 @@ def test_gitlab_job_fails_and_leaves_its_reports(tmp_path, monkeypatch, gradscop
     assert "GS201" in done.stdout
     for report in job["artifacts"]["reports"].values():
         assert "GS201" in (tmp_path / report).read_text()
+
+
+def test_readme_shows_steps_that_are_valid(tmp_path, capsys):
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    yaml = YAML(typ="safe")
+    workflow, *shown, hooks = (
+        yaml.load(block) for block in re.findall(r"```yaml\n(.*?)```", text, re.DOTALL)
+    )
+    steps = workflow["jobs"]["gradients"]["steps"]
+    steps += [step for some in shown for step in some]
+    action = content(ACTION)
+    used = [step for step in steps if "/actions/gradscope@" in step.get("uses", "")]
+    assert used and all(step["with"].keys() <= action["inputs"].keys() for step in used)
+    assert not [step for step in steps if "${{" in step.get("run", "")]
+    path = tmp_path / "workflow.yml"
+    with path.open("w", encoding="utf-8") as file:
+        yaml.dump({"on": "push", **workflow}, file)
+    assert check_schema(
+        ["--builtin-schema", "vendor.github-workflows", str(path)], standalone_mode=False
+    ) in (None, 0), capsys.readouterr().out
+    (repository,) = hooks["repos"]
+    assert [one["id"] for one in repository["hooks"]] == [one["id"] for one in content(HOOKS)]
+
+
+def test_readme_shows_the_line_of_the_gitlab_job():
+    *_, command = content(GITLAB)["gradscope"]["script"]
+    shown = command.removesuffix(" $GRADSCOPE_ARGS")
+    assert f"\n{shown}\n" in (ROOT / "README.md").read_text(encoding="utf-8")
