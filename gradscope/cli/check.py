@@ -98,13 +98,14 @@ def check(  # noqa: PLR0913 - the signature is the list of options
     )
     overrides = {**loading.given(), **trial.given(), **gate.running()}
     subjects = _subjects(configuration, named, {**overrides, **given_arguments(args)})
-    read = tuple(_files_read(subjects))
-    destination = check_destinations(output_file, None, force=False, inputs=read).report
-    further = check_further_reports(also or (), destination, read)
     planned = [subject for subject in subjects if not isinstance(subject, Path)]
     places = {} if save is None else recording_places(save, planned, force=force)
     known = baseline.chosen(configuration.baseline)
     check_baseline(baseline, known)
+    # No report may take the place of anything that the check reads or keeps.
+    kept = (*_files_read(subjects), *places.values(), *((known.file,) if known.file else ()))
+    destination = check_destinations(output_file, None, force=False, inputs=kept).report
+    further = check_further_reports(also or (), destination, kept)
     form = output_format or configuration.output_format or "full"
     with commands_off(is_wanted=form == "github"):
         results = checked(subjects, settings, typed_command())

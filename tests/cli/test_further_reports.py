@@ -2,11 +2,13 @@
 
 import io
 import json
+import sys
 from pathlib import Path
 from typing import get_args
 
 import pytest
 
+from gradscope.cli import main
 from gradscope.cli.console import make_console
 from gradscope.cli.further_reports import check_further_reports, write_further_reports
 from gradscope.cli.output import check_destinations
@@ -69,6 +71,29 @@ def test_nothing_that_is_read_is_overwritten(folder):
     for name in ("model.py", "./model.py", "link.sarif"):
         with pytest.raises(GradscopeError, match="would overwrite what the check reads"):
             wanted(f"sarif={name}")
+
+
+@pytest.mark.parametrize("option", ["-o", "--also"])
+@pytest.mark.parametrize(
+    ("file", "keeps"),
+    [
+        ("known.json", ("--baseline", "known.json", "--write-baseline")),
+        ("run.gradscope", ("--save", "run.gradscope")),
+        ("runs/model.py-seed-1.gradscope", ("--save", "runs", "--seeds", "2")),
+    ],
+)
+def test_no_report_takes_the_place_of_what_the_check_keeps(
+    folder, monkeypatch, capsys, option, file, keeps
+):
+    (folder / "runs").mkdir()
+    wanted = file if option == "-o" else f"full={file}"
+    monkeypatch.setattr(sys, "argv", ["gradscope", "check", "model.py", *keeps, option, wanted])
+    monkeypatch.setattr(sys, "excepthook", sys.excepthook)  # which typer replaces
+    with pytest.raises(SystemExit) as ended:
+        main()
+    assert ended.value.code == 2
+    assert "would overwrite what the c" in capsys.readouterr().err
+    assert not (folder / file).exists()
 
 
 def test_a_missing_folder_is_told_before_anything_runs():
