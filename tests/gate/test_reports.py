@@ -150,3 +150,12 @@ def test_hostile_names_harm_no_report(result_of, name):
         text = rendered(hostile, output_format)
         assert all(sign.isprintable() or sign == "\n" for sign in text)
     assert read(rendered(hostile, "json"))["targets"][0]["name"] == name
+
+
+def test_a_target_that_was_trained_says_so(result_of, run_of):
+    run = run_of("healthy_mlp")
+    way = replace(run.recording.steps[0], kind="training", optimizer="SGD(lr=0.1)")
+    steps = (way, *run.recording.steps)
+    trained = replace(run, recording=replace(run.recording, steps=steps))
+    result = replace(result_of("healthy_mlp"), targets=(target_result("m", [trained]),))
+    assert "trained 1 step with SGD(lr=0.1)" in " ".join(rendered(result).split())

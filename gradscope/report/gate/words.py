@@ -41,6 +41,9 @@ def measured_text(target: TargetResult, signs: Signs = UNICODE) -> str:
         return ""
     recordings = [run.recording for run in target.runs]
     words = [counted(len(recordings[0].parameters), "parameter")]
+    trained = [step for step in recordings[0].steps if step.kind == "training"]
+    if trained:
+        words.append(f"trained {counted(len(trained), 'step')} with {trained[0].optimizer}")
     norms = [norm for norm in map(global_norm, recordings) if norm is not None]
     if norms:
         words.append(f"global gradient norm {_span(norms, signs)}")
