@@ -119,7 +119,7 @@ def run(report: Path) -> int:
 def main() -> int:
     """Check, with a file for the report in the runner's folder for such."""
     sys.stdout.reconfigure(encoding="utf-8")
-    handle, name = tempfile.mkstemp(suffix=".txt", dir=os.environ.get("RUNNER_TEMP"))
+    handle, name = tempfile.mkstemp(".txt", "gradscope-", os.environ.get("RUNNER_TEMP"))
     os.close(handle)
     report = Path(name)
     try:
