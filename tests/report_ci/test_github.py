@@ -1,4 +1,5 @@
 import re
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -32,11 +33,14 @@ def unescaped(text, *, is_property):
 
 
 def commands(result):
-    """Parse the lines as GitHub's runner does; each has to be a command."""
+    """Parse the lines as GitHub's runner does; each but the verdict has to be a command."""
     text = render_github(result)
     text.encode()
     found = []
-    for line in text.split("\n") if text else ():
+    lines = text.split("\n") if text else []
+    if result.policy is not None:
+        assert lines.pop().startswith(("Passed", "Failed", "Could not judge"))
+    for line in lines:
         assert line.isprintable()
         match = COMMAND.fullmatch(line)
         assert match is not None, line
@@ -63,8 +67,9 @@ def test_every_situation_keeps_to_the_limits(situation):
     assert order == sorted(order)
 
 
-def test_nothing_found_is_nothing_said():
-    assert render_github(healthy()) == ""
+def test_nothing_found_is_no_annotation():
+    assert render_github(healthy()) == "Passed: no findings in 1 target."
+    assert render_github(replace(healthy(), policy=None)) == ""
 
 
 def test_real_finding_says_where_what_and_how():

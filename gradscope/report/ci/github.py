@@ -15,6 +15,7 @@ from gradscope.report.ci.reported import (
 )
 from gradscope.report.figures import counted
 from gradscope.report.finding_words import SEVERITIES
+from gradscope.report.gate.words import closing_text
 from gradscope.report.names import printable
 
 _SHOWN = 10
@@ -27,7 +28,7 @@ _COMMANDS: dict[Severity, str] = {"error": "error", "warning": "warning", "note"
 
 
 def render_github(result: CheckResult) -> str:
-    """Return a command a line, the worst first; without findings nothing.
+    """Return a command a line, the worst first, and for a gate the verdict as a line of the log.
 
     Of each level there are no more than GitHub shows: the last one sums up the others. Known
     findings are left out.
@@ -38,6 +39,8 @@ def render_github(result: CheckResult) -> str:
     for level in SEVERITIES:
         of_level = [one for one in found if one.severity == level]
         lines += _annotations(level, list(_announced(level, targets, result)), of_level)
+    if result.policy is not None:
+        lines.append(closing_text(result))
     return "\n".join(lines)
 
 
