@@ -19,9 +19,10 @@ requires grad and belongs to no parameter of the model."""
 CutKind = Literal["detach", "no-grad", "read", "non-differentiable"]
 """How a gradient was cut off. `read`: the numbers were taken out of torch."""
 
-StepKind = Literal["training", "step", "probe"]
+StepKind = Literal["training", "step", "probe", "run"]
 """`training` steps led to the first `step`, which is judged; `probe` steps went on from there. Both
-were made by gradscope on a snapshot that was put back afterwards."""
+were made by gradscope on a snapshot that was put back afterwards. `run` steps are a script's own:
+the calls of its optimizers, and what led to each."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -250,17 +251,19 @@ class InputStat:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepRecord:
-    """One forward and backward."""
+    """One forward and backward; of a run, everything since the optimizer step before it."""
 
     index: int
     kind: StepKind
     graph: int | None
     """The graph of this step's nodes; steps whose graphs are alike share one. None of a training
-    step, and where there is none."""
+    step, of a run's, and where there is none."""
     loss: float | None
-    """None where backward started from a non-scalar."""
+    """Where backward started, of several the last; None where it started from a non-scalar, and
+    where there was none."""
     optimizer: str | None
-    """The optimizer that made the step after this backward, as `AdamW(lr=0.001)`."""
+    """The optimizer that made the step after this backward, as `AdamW(lr=0.001)`. None at the end
+    of a run: what is left there led to no step."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -274,6 +277,12 @@ class EventRecord:
     """Since the recording began."""
     site: int | None
     numbers: tuple[tuple[str, float], ...]
+    """By name; what is not known is left out."""
+    optimizer: int | None = None
+    """Its place among the `TrainedOptimizer` records of a run; None where none has a part in it."""
+    subject: str = ""
+    """What it happened to or by what, as the user knows it: a model, an optimizer, a loss or a
+    function by name. Empty where that cannot be told."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -58,11 +58,13 @@ def _write_event(record: EventRecord) -> Cells:
         write_float(record.seconds),
         record.site,
         write_numbers(record.numbers),
+        record.optimizer,
+        write_text(record.subject),
     )
 
 
 def _read_event(row: Row) -> EventRecord:
-    _, step, order, kind, seconds, site, numbers = row
+    _, step, order, kind, seconds, site, numbers, optimizer, subject = row
     return EventRecord(
         step=step,
         order=order,
@@ -70,6 +72,8 @@ def _read_event(row: Row) -> EventRecord:
         seconds=read_float(seconds),
         site=site,
         numbers=read_numbers(numbers),
+        optimizer=optimizer,
+        subject=subject or "",  # files of earlier versions have no such column
     )
 
 
@@ -82,9 +86,12 @@ EVENTS: Table[EventRecord] = Table(
         "seconds REAL",
         "site INTEGER",
         "numbers TEXT",
+        "optimizer INTEGER",
+        "subject TEXT",
     ),
     write=_write_event,
     read=_read_event,
+    later=frozenset({"optimizer", "subject"}),
 )
 
 

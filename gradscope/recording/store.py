@@ -127,7 +127,8 @@ def _read(base: sqlite3.Connection) -> Recording:
     header = read_header(dict(base.execute("SELECT name, value FROM meta")))
 
     def records(table: Table[Record]) -> tuple[Record, ...]:
-        return tuple(map(table.read, base.execute(table.selection)))
+        present = {name for _, name, *_ in base.execute(f"PRAGMA table_info({table.name})")}
+        return tuple(map(table.read, base.execute(table.selection(table.later - present))))
 
     present = {name for (name,) in base.execute("SELECT name FROM sqlite_master")}
     tables = [table for table in evidence_tables().values() if table.name in present]

@@ -1,6 +1,6 @@
 """A table of a recording's file: how records become rows and come back."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
@@ -22,6 +22,8 @@ class Table(Generic[Record]):
     write: Callable[[Record], Cells]
     """Gives the cells of a record, without its place."""
     read: Callable[[Row], Record]
+    later: frozenset[str] = frozenset()
+    """Names of columns that files of earlier versions lack; read as NULL from these."""
 
     @property
     def definition(self) -> str:
@@ -34,7 +36,12 @@ class Table(Generic[Record]):
         return f"INSERT INTO {self.name} VALUES (?{', ?' * len(self.columns)})"
 
     @property
-    def selection(self) -> str:
-        """The statement that reads every row."""
-        names = ", ".join(column.split()[0] for column in self.columns)
-        return f"SELECT id, {names} FROM {self.name} ORDER BY id"
+    def replacement(self) -> str:
+        """The statement that writes a row again."""
+        return self.insertion.replace("INSERT", "REPLACE", 1)
+
+    def selection(self, lacking: Container[str] = ()) -> str:
+        """Return the statement that reads every row, NULL in place of columns that are lacking."""
+        names = (column.split()[0] for column in self.columns)
+        read = ", ".join("NULL" if name in lacking else name for name in names)
+        return f"SELECT id, {read} FROM {self.name} ORDER BY id"

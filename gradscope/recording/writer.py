@@ -121,6 +121,10 @@ class RecordingWriter:
         cursor = self._connection.executemany(table.insertion, rows)
         self._places[table.name] = start + max(cursor.rowcount, 0)
 
+    def replace(self, table: Table[Record], place: int, record: Record) -> None:
+        """Write a record again that has become another; inside a transaction."""
+        self._connection.execute(table.replacement, (place, *table.write(record)))
+
     def close(self) -> None:
         """Finish the file: nothing but the one file is left, unless somebody is reading it."""
         with closing(self._connection), suppress(sqlite3.OperationalError):

@@ -106,7 +106,7 @@ def through_table(kind, records):
         base.execute(table.definition)
         rows = [(place, *table.write(record)) for place, record in enumerate(records)]
         base.executemany(table.insertion, rows)
-        return tuple(map(table.read, base.execute(table.selection)))
+        return tuple(map(table.read, base.execute(table.selection())))
 
 
 @each_kind

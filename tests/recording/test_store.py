@@ -142,7 +142,7 @@ RECORDINGS = st.builds(
     steps=listed(
         StepRecord,
         index=COUNTS,
-        kind=st.sampled_from(["step", "probe"]),
+        kind=st.sampled_from(["step", "probe", "run"]),
         graph=MAYBE_COUNTS,
         loss=st.none() | NUMBERS,
         optimizer=st.none() | TEXTS,
@@ -155,6 +155,8 @@ RECORDINGS = st.builds(
         seconds=NUMBERS,
         site=MAYBE_COUNTS,
         numbers=st.dictionaries(st.text(), NUMBERS, max_size=3).map(lambda d: tuple(d.items())),
+        optimizer=MAYBE_COUNTS,
+        subject=TEXTS,
     ),
     parameter_stats=listed(
         ParameterStat,
@@ -355,6 +357,20 @@ def test_tables_have_the_names_of_the_interface(tmp_path):
         "meta", "parameter", "module", "module_call", "site", "node", "edge", "step", "event",
         "parameter_stat", "tensor_stat", "skipped",
     }  # fmt: skip
+
+
+def test_events_of_an_earlier_version_belong_to_no_optimizer(tmp_path):
+    path = tmp_path / "old.gradscope"
+    event = EventRecord(step=0, order=0, kind="backward", seconds=0.5, site=None, numbers=())
+    named = dataclasses.replace(event, optimizer=1, subject="opt")
+    save_recording(dataclasses.replace(small(), events=(named,)), path)
+    assert load_recording(path).events == (named,)
+    base = sqlite3.connect(path)
+    base.execute("ALTER TABLE event DROP COLUMN optimizer")
+    base.execute("ALTER TABLE event DROP COLUMN subject")
+    base.commit()
+    base.close()
+    assert load_recording(path).events == (event,)
 
 
 def test_existing_file_is_kept_without_force(tmp_path):

@@ -156,6 +156,17 @@ def test_log_of_a_killed_process_does_not_leak_into_a_new_file(tmp_path):
     assert load_recording(path).steps == (step(9),)
 
 
+def test_a_record_is_written_again(tmp_path):
+    path = tmp_path / "run.gradscope"
+    with RecordingWriter(path, HEADER) as writer:
+        with writer.transaction():
+            writer.add(STEPS, [step(0), step(1)])
+        with writer.transaction():
+            writer.replace(STEPS, 0, step(7))
+            writer.add(STEPS, [step(2)])
+    assert load_recording(path).steps == (step(7), step(1), step(2))
+
+
 def test_writer_refuses_to_write_over_a_file(tmp_path):
     path = tmp_path / "run.gradscope"
     path.write_text("precious")

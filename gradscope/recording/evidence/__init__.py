@@ -27,6 +27,7 @@ from gradscope.recording.evidence.softmax import SoftmaxRecord
 from gradscope.recording.evidence.source import SourceRecord
 from gradscope.recording.evidence.statement import StatementRecord
 from gradscope.recording.evidence.symmetry import SymmetryRecord
+from gradscope.recording.evidence.trained_optimizer import TrainedOptimizer
 from gradscope.recording.evidence.twin import TwinRecord
 from gradscope.recording.evidence.unit import UnitRecord
 
@@ -56,6 +57,7 @@ EVIDENCE: tuple[type, ...] = (
     StatementRecord,
     SymmetryRecord,
     TermPairRecord,
+    TrainedOptimizer,
     TwinRecord,
     UnitRecord,
 )
