@@ -7,6 +7,7 @@ tensor references, and tuples or dataclasses of these; the recording's file gets
 from gradscope.recording.evidence.attribute import AttributeRecord
 from gradscope.recording.evidence.autograd_error import AutogradErrorRecord
 from gradscope.recording.evidence.batch import BatchRecord
+from gradscope.recording.evidence.clip_scope import ClipScope
 from gradscope.recording.evidence.comparison import ComparisonRecord
 from gradscope.recording.evidence.custom_function import CustomFunctionRecord
 from gradscope.recording.evidence.dropped import DroppedRecord
@@ -22,6 +23,7 @@ from gradscope.recording.evidence.loss_term import LossTermRecord, TermPairRecor
 from gradscope.recording.evidence.nonfinite import NonfiniteRecord
 from gradscope.recording.evidence.optimizer import OptimizerRecord
 from gradscope.recording.evidence.redraw import RedrawRecord
+from gradscope.recording.evidence.rounded_update import RoundedUpdate
 from gradscope.recording.evidence.saturation import SaturationRecord
 from gradscope.recording.evidence.softmax import SoftmaxRecord
 from gradscope.recording.evidence.source import SourceRecord
@@ -35,6 +37,7 @@ EVIDENCE: tuple[type, ...] = (
     AttributeRecord,
     AutogradErrorRecord,
     BatchRecord,
+    ClipScope,
     ComparisonRecord,
     CustomFunctionRecord,
     DroppedRecord,
@@ -51,6 +54,7 @@ EVIDENCE: tuple[type, ...] = (
     OptimizerRecord,
     RedrawRecord,
     ReplacementRecord,
+    RoundedUpdate,
     SaturationRecord,
     SoftmaxRecord,
     SourceRecord,

@@ -1,0 +1,1 @@
+"""Rules on clipping gradients, judged from a run."""
