@@ -1,0 +1,1 @@
+"""Rules on the order of a training loop, and on how gradients add up between its steps."""
