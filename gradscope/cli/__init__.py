@@ -13,7 +13,7 @@ from gradscope.cli.graph import graph
 from gradscope.cli.inspect import inspect
 from gradscope.cli.report import report
 from gradscope.cli.rule import rule
-from gradscope.cli.streams import seal_stdout
+from gradscope.cli.streams import open_streams, seal_stdout
 from gradscope.errors import ExitCode, GradscopeError
 
 COMMANDS = (
@@ -54,6 +54,7 @@ def root(
 
 def main() -> None:
     """Run the command line and exit."""
+    open_streams()
     with BugReport():
         try:
             app()

@@ -12,8 +12,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from types import FrameType
 
-from gradscope.cli.errors import show_error
-from gradscope.cli.job import Job, read_failure, recording_in, stacks_in
+from gradscope.cli.errors import show_error, show_note
+from gradscope.cli.job import Job, failure_in, read_failure, recording_in, stacks_in
 from gradscope.errors import ExitCode, GradscopeError
 from gradscope.gate.results import Failure
 from gradscope.recording.records import Recording
@@ -21,6 +21,10 @@ from gradscope.recording.store import load_recording
 
 _OWN_FOLDER = str(Path(__file__).resolve().parents[1])
 _FRAME = re.compile(r'  File "(?P<file>.+)", line (?P<line>\d+) in (?P<function>.+)')
+_ENDING = tuple(
+    getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)
+)
+"""What a user, a CI system and a closed terminal end a command with."""
 _GRACE = 1.0
 """Seconds that a process has to say where it is before it is ended."""
 
@@ -35,20 +39,32 @@ def run_apart(job: Job, folder: Path, timeout: float | None) -> Recording | Fail
         folder: The working directory in which it runs.
         timeout: Seconds after which it is ended.
     """
-    seed = job.options.seed
-    with TemporaryDirectory(prefix="gradscope-") as shared:
+    with _leaving_when_ended(), TemporaryDirectory(prefix="gradscope-") as shared:
         place = Path(shared)
         job.write(place)
         with _child(place, folder, is_apart=timeout is not None) as child:
             try:
                 code = child.wait(timeout)
             except subprocess.TimeoutExpired:
-                return _told(_too_slow(job, place, child, timeout or 0.0))
-        if code == ExitCode.INTERRUPTED:
-            raise KeyboardInterrupt
-        if code == ExitCode.OK and recording_in(place).exists():
-            return load_recording(recording_in(place))
-        return read_failure(place, seed) or _told(_crash(job, code))
+                # A process that does not end has all the same been seen, where it got so far.
+                if not recording_in(place).exists():
+                    return _told(_too_slow(job, place, child, timeout or 0.0))
+                code = None
+        return _seen(job, place, code)
+
+
+def _seen(job: Job, shared: Path, code: int | None) -> Recording | Failure:
+    """Return what a child saw that has ended with an exit code; None where it had to be ended."""
+    recording = recording_in(shared)
+    if recording.exists():
+        if code != ExitCode.OK:
+            how = "did not end" if code is None else _ending(code)
+            show_note(f"{job.name} {how} after its gradients were recorded; they are judged")
+        try:
+            return load_recording(recording)
+        except GradscopeError as error:
+            return _told(Failure(what=error.what, cause=error.cause, seed=job.options.seed))
+    return read_failure(shared, job.options.seed) or _told(_crash(job, shared, code or 0))
 
 
 @contextmanager
@@ -78,25 +94,31 @@ def _child(shared: Path, folder: Path, *, is_apart: bool) -> Iterator[subprocess
         )
     except OSError as error:
         raise GradscopeError(f"cannot run in {str(folder)!r}", cause=error.strerror) from None
-    with _ending_on_sigterm():
-        try:
-            yield child
-        finally:
-            _end(child, is_apart=is_apart)
+    try:
+        yield child
+    finally:
+        _end(child, is_apart=is_apart)
 
 
 @contextmanager
-def _ending_on_sigterm() -> Iterator[None]:
-    """Leave by an exception when a CI system ends the command, so that its child is ended too."""
+def _leaving_when_ended() -> Iterator[None]:
+    """Leave by an exception when the command is ended: its child is to end, its files are to go."""
+    before = {number: signal.getsignal(number) for number in _ENDING}
 
     def leave(number: int, frame: FrameType | None) -> None:
+        for one in _ENDING:  # a second one, as `timeout` sends it, does not disturb that
+            signal.signal(one, signal.SIG_IGN)
         raise SystemExit(128 + number)
 
-    before = signal.signal(signal.SIGTERM, leave)
+    for number, handler in before.items():
+        if handler is not signal.SIG_IGN:  # which is what `nohup` wants
+            signal.signal(number, leave)
     try:
         yield
     finally:
-        signal.signal(signal.SIGTERM, before)
+        for number, handler in before.items():
+            if signal.getsignal(number) is leave:
+                signal.signal(number, handler)
 
 
 def _end(child: subprocess.Popen[bytes], *, is_apart: bool) -> None:
@@ -147,16 +169,28 @@ def _is_users(file: str) -> bool:
     return not file.startswith((*installed, "<"))
 
 
-def _crash(job: Job, code: int) -> Failure:
+def _crash(job: Job, shared: Path, code: int) -> Failure:
     """Return the failure of a run that ended without a word."""
-    name, seed = job.name, job.options.seed
+    cause = help_ = None
+    if not shared.is_dir():
+        cause = f"its code removed the temporary folder {str(shared)!r}"
+    elif failure_in(shared).exists():
+        cause = f"its reason, told on stderr, could not be written into {str(shared)!r}"
+        help_ = "make room there, or name another folder in TMPDIR"
+    elif code == ExitCode.INTERRUPTED:
+        cause = "its code raised KeyboardInterrupt, or sent itself SIGINT"
+    elif code >= 0:
+        cause = "its code, or a library's, calls os._exit"
+    elif code == -signal.SIGKILL:
+        help_ = "is there enough memory?"
+    return Failure(
+        what=f"{job.name} {_ending(code)}", cause=cause, help=help_, seed=job.options.seed
+    )
+
+
+def _ending(code: int) -> str:
+    """Return how a process ended that has an exit code."""
     if code >= 0:
-        return Failure(
-            what=f"{name} ended its process with exit code {code}",
-            cause="its code, or a library's, calls os._exit",
-            seed=seed,
-        )
+        return f"ended its process with exit code {code}"
     known = {number.value: number.name for number in signal.Signals}
-    sign = known.get(-code, f"signal {-code}")
-    help_ = "is there enough memory?" if sign == "SIGKILL" else None
-    return Failure(what=f"{name} was ended by {sign}", help=help_, seed=seed)
+    return f"was ended by {known.get(-code, f'signal {-code}')}"

@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
@@ -49,21 +50,27 @@ def stacks_in(folder: Path) -> Path:
     return folder / "stacks.txt"
 
 
+def failure_in(folder: Path) -> Path:
+    """Return where the child writes why it saw nothing."""
+    return folder / "failure.json"
+
+
 def write_failure(folder: Path, error: GradscopeError) -> None:
-    """Write into a folder why a job could not be done."""
+    """Write into a folder why a job could not be done, as far as there is room for it."""
     raised = error.__cause__
     cause = error.cause
     if cause is None and raised is not None and not isinstance(raised, GradscopeError):
         told = f"{type(raised).__name__}: {raised}".partition("\n")[0]
         cause = None if told in error.what else told
     text = json.dumps({"what": error.what, "cause": cause, "help": error.help})
-    (folder / "failure.json").write_text(text, encoding="utf-8")
+    with suppress(OSError):
+        failure_in(folder).write_text(text, encoding="utf-8")
 
 
 def read_failure(folder: Path, seed: int | None) -> Failure | None:
-    """Return why the job of a folder could not be done, None where nothing says so."""
+    """Return why the job of a folder could not be done, None where nothing readable says so."""
     try:
-        values = json.loads((folder / "failure.json").read_text(encoding="utf-8"))
-    except (FileNotFoundError, ValueError):
+        values = json.loads(failure_in(folder).read_text(encoding="utf-8"))
+        return Failure(**values, seed=seed)
+    except (OSError, ValueError, TypeError):
         return None
-    return Failure(**values, seed=seed)

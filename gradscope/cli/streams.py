@@ -12,6 +12,25 @@ _STDOUT = 1
 _STDERR = 2
 
 
+def open_streams() -> None:
+    """Open on nothing what the caller has closed of stdin, stdout and stderr.
+
+    Otherwise the next file that is opened would take the place, and get what is printed.
+    """
+    for descriptor, name, mode in (
+        (0, "stdin", "r"),
+        (_STDOUT, "stdout", "w"),
+        (_STDERR, "stderr", "w"),
+    ):
+        if not _is_open(descriptor):
+            nothing = os.open(os.devnull, os.O_RDWR)  # the lowest number is free: it is this one
+            os.set_inheritable(nothing, True)
+        if getattr(sys, name) is None:
+            stream = open(descriptor, mode, encoding="utf-8", closefd=False)  # noqa: SIM115
+            setattr(sys, name, stream)
+            setattr(sys, f"__{name}__", stream)
+
+
 @contextmanager
 def reserved_stdout() -> Iterator[TextIO]:
     """Yield a stream to the real stdout; everything else written to stdout goes to stderr.

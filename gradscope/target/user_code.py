@@ -39,7 +39,7 @@ class UserCode:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        if not isinstance(error, Exception | SystemExit) or isinstance(error, GradscopeError):
+        if error is None or isinstance(error, KeyboardInterrupt | GradscopeError):
             return
         advice = self._explain(error) if self._explain is not None else Advice()
         raise UserCodeError(
