@@ -39,6 +39,11 @@ class Case:
         return cast("Index", self._shared[kind])
 
     @cached_property
+    def is_run(self) -> bool:
+        """Whether the recording is of a script's own training steps."""
+        return any(step.kind == "run" for step in self.recording.steps)
+
+    @cached_property
     def first(self) -> StepView:
         """The step that is judged: neither on the way to it nor a probe."""
         return first_step(self.recording)
@@ -47,6 +52,11 @@ class Case:
     def judged(self) -> int:
         """The index of that step, which is how many optimizer steps were made before it."""
         return 0 if self.first.step is None else self.first.step.index
+
+    @cached_property
+    def is_run(self) -> bool:
+        """Whether the recording is that of a script which trained."""
+        return any(step.kind == "run" for step in self.recording.steps)
 
     @cached_property
     def probes(self) -> tuple[StepView, ...]:

@@ -67,6 +67,11 @@ def reason_left_out(rule: type[Rule], settings: Settings) -> str | None:
     return IGNORED if ignored >= selected else None
 
 
+def is_named(rule: type[Rule], settings: Settings) -> bool:
+    """Return whether the settings ask for a rule, rather than for all that fit."""
+    return _specificity(rule, (*settings.select, *settings.extend_select)) > 0
+
+
 def _specificity(rule: type[Rule], selectors: Iterable[str]) -> int:
     """Return how narrowly the selectors name a rule; 0 where they do not."""
     counts = [len(named) for s in selectors if rule in (named := rules_named(s))]
