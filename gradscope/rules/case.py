@@ -54,11 +54,6 @@ class Case:
         return 0 if self.first.step is None else self.first.step.index
 
     @cached_property
-    def is_run(self) -> bool:
-        """Whether the recording is that of a script which trained."""
-        return any(step.kind == "run" for step in self.recording.steps)
-
-    @cached_property
     def probes(self) -> tuple[StepView, ...]:
         """The steps made on a snapshot: number `i` is the backward after `i + 1` more steps."""
         return tuple(

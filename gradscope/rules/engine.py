@@ -10,13 +10,9 @@ from gradscope.rules.case import Case
 from gradscope.rules.catalogue import RULES
 from gradscope.rules.patterns import matches
 from gradscope.rules.rule import Rule
-from gradscope.rules.rule import Rule
 from gradscope.rules.selection import is_named, reason_left_out, rules_named, suggestion
 from gradscope.rules.settings import DEFAULT_SETTINGS, Settings
 from gradscope.rules.verdict import NOT_SELECTED, SkippedRule, Verdict
-
-NO_RUN = "the recording is no training run"
-NO_STEP = "no step of the run was looked into"
 
 _ORDER: dict[Severity, int] = {"error": 0, "warning": 1, "note": 2}
 
@@ -59,18 +55,6 @@ def _unfit(rule: type[Rule], case: Case) -> str | None:
     if rule.needs_run == case.is_run:
         return None
     return "the recording is a training run" if case.is_run else "the recording is no training run"
-
-
-def _is_beside_the_point(kind: type[Rule], case: Case, settings: Settings) -> bool:
-    """Return whether a rule on runs is not worth a word, as nobody asked for it by name."""
-    return kind.needs_run and not case.is_run and not (settings.select or settings.extend_select)
-
-
-def _mismatch(kind: type[Rule], case: Case) -> str | None:
-    """Return why the recording is not of the kind that a rule judges, None where it is."""
-    if kind.needs_run:
-        return None if case.is_run else NO_RUN
-    return NO_STEP if case.is_run and case.first.step is None else None
 
 
 def check_settings(settings: Settings) -> None:

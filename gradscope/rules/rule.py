@@ -32,8 +32,6 @@ class Rule(ABC):
     """Whether it judges the steps of a training run, and not one step that was captured in full."""
     explains: ClassVar[tuple[str, ...]] = ()
     """Codes, or prefixes of codes, of rules whose findings are consequences of this one's."""
-    needs_run: ClassVar[bool] = False
-    """Whether it judges the steps of a training run, rather than one step that was looked into."""
     measures: ClassVar[tuple[Measure, ...]] = ()
     """What tells how bad a finding is, beside its level and its count: the first whose number and
     limit its evidence has. Empty where the mistake is there or not."""
