@@ -13,6 +13,7 @@ from gradscope.cli.graph import graph
 from gradscope.cli.inspect import inspect
 from gradscope.cli.report import report
 from gradscope.cli.rule import rule
+from gradscope.cli.run import PlannedRun, RunPlanned, run
 from gradscope.cli.streams import open_streams, seal_stdout
 from gradscope.errors import ExitCode, GradscopeError
 
@@ -34,6 +35,8 @@ app = typer.Typer(
 )
 for _name, _command, _needs_arguments in COMMANDS:
     app.command(_name, no_args_is_help=_needs_arguments)(_command)
+# What follows the script is its own, options too.
+app.command("run", no_args_is_help=True, context_settings={"allow_interspersed_args": False})(run)
 
 
 def _show_version(wanted: bool) -> None:
@@ -55,11 +58,27 @@ def root(
 def main() -> None:
     """Run the command line and exit."""
     open_streams()
+    show_exception = sys.excepthook
+    planned = _parsed()
+    sys.excepthook = show_exception  # typer has put its own in the place
+    from gradscope.cli.launching import launch
+
+    launch(planned)
+
+
+def _parsed() -> PlannedRun:
+    """Run the command line, and exit unless it leaves a script to be run."""
+    is_left = True
     with BugReport():
         try:
             app()
+        except RunPlanned as parsed:
+            is_left = False
+            return parsed.run
         except GradscopeError as error:
             show_error(error)
             sys.exit(ExitCode.CANNOT_JUDGE)
         finally:
-            seal_stdout()
+            if is_left:
+                seal_stdout()
+    raise AssertionError  # app() exits

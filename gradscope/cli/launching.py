@@ -1,0 +1,119 @@
+"""Runs a planned run under watch, has it reported, and ends this process as the program would."""
+
+import sys
+from contextlib import redirect_stderr, suppress
+from pathlib import Path
+from traceback import print_exception
+from typing import NoReturn
+
+from gradscope.cli.errors import LOGGER, show_error, show_note, write_line
+from gradscope.cli.run import PlannedRun
+
+# Before the script runs, which may put modules of the same names in the way, or go elsewhere.
+from gradscope.cli.run_report import failing, report_run
+from gradscope.errors import ExitCode, GradscopeError
+from gradscope.launch.execution import Ending, ScriptStopped, leave
+from gradscope.launch.program import CannotRunError
+from gradscope.launch.session import Outcome, Watch, run_watched
+from gradscope.recording.store import load_recording
+
+_CLOSELY, _THEN_EVERY = 20, 50
+"""How often `--fail-fast` judges: after each of the first steps, and then now and again."""
+
+
+class WatchedRun:
+    """A planned run, and what is known of it by now."""
+
+    def __init__(self, planned: PlannedRun) -> None:
+        self.planned = planned
+        self.recording: Path | None = None
+        """Where it is being recorded; None before torch is imported."""
+        self.trouble: Exception | None = None
+        """Why it could not be watched."""
+        self.stopped_after: int | None = None
+        """After how many steps the script was stopped, where it was."""
+
+    def make_watch(self) -> Watch:
+        """Return what watches the training: torch has been imported."""
+        from gradscope.capture.training.watch import TrainingWatch
+
+        planned, watch = self.planned, self.planned.watch
+        self.recording = planned.place.clear()
+        return TrainingWatch(
+            self.recording,
+            planned.command,
+            every=watch.every,
+            max_steps=watch.max_steps,
+            on_step=self._on_step if planned.fails_fast or watch.stop_after else None,
+        )
+
+    def tell(self, error: Exception) -> None:
+        """Tell why the script runs on without being watched."""
+        self.trouble = error
+        if isinstance(error, GradscopeError):
+            show_error(error)
+        else:
+            _show_bug(error)
+        show_note(f"{self.planned.program.name} runs on without being watched")
+
+    def _on_step(self, count: int) -> None:
+        """Stop the script where that is asked for, after a step of an optimizer."""
+        stop_after = self.planned.watch.stop_after
+        is_over = stop_after is not None and count >= stop_after
+        if is_over or (self.planned.fails_fast and self._is_failing(count)):
+            self.stopped_after = count
+            raise ScriptStopped
+
+    def _is_failing(self, count: int) -> bool:
+        if self.recording is None or (count > _CLOSELY and count % _THEN_EVERY):
+            return False
+        return failing(self.planned, load_recording(self.recording))
+
+
+def launch(planned: PlannedRun) -> NoReturn:
+    """Run a program to its end, report on it, and end this process as the program would."""
+    run = WatchedRun(planned)
+    stderr = sys.stderr
+    try:
+        outcome = run_watched(planned.program, run.make_watch, run.tell)
+    except CannotRunError as error:
+        show_error(error)
+        raise SystemExit(ExitCode.CANNOT_JUDGE) from None
+    ending = outcome.ending
+    if outcome.is_copy:
+        leave(ending, ending.code)
+    with suppress(OSError, ValueError, AttributeError):
+        sys.stdout.flush()
+    code = ExitCode.INTERRUPTED
+    try:
+        # The script may have replaced the stream, and switched off the loggers that it found.
+        with redirect_stderr(sys.stderr if stderr.closed else stderr):
+            LOGGER.disabled = False
+            code = _reported(run, outcome)
+    except KeyboardInterrupt:
+        ending = Ending(code=1, is_interrupted=True)
+    leave(ending, ending.code or code)
+
+
+def _reported(run: WatchedRun, outcome: Outcome) -> ExitCode:
+    """Report on a run, and return the exit code for where the script has none of its own."""
+    cannot = ExitCode.OK if run.planned.policy is None else ExitCode.CANNOT_JUDGE
+    try:
+        return report_run(
+            run.planned,
+            None if outcome.watch is None or run.recording is None else run.recording,
+            trouble=run.trouble,
+            stopped_after=run.stopped_after,
+        )
+    except GradscopeError as error:
+        show_error(error)
+    except BrokenPipeError:
+        pass  # nobody reads what is told on stderr
+    except Exception as error:  # noqa: BLE001 - the script's exit code is not to suffer from it
+        _show_bug(error)
+    return cannot
+
+
+def _show_bug(error: Exception) -> None:
+    write_line("error: this is a bug in gradscope; please report it with the lines below")
+    print_exception(error, file=sys.stderr)

@@ -1,0 +1,115 @@
+"""`gradscope run`: what is to be run, and how. It runs after the parser has been left."""
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from gradscope.cli import options
+from gradscope.cli.console import ColorChoice
+from gradscope.cli.option_groups import with_groups
+from gradscope.cli.output import Destination, check_destinations, set_verbosity
+from gradscope.cli.rules import settings_of
+from gradscope.cli.run_options import (
+    ModuleOption,
+    RunFileOption,
+    RunGateGroup,
+    SaveRunOption,
+    ScriptArgument,
+    ScriptArguments,
+    WatchGroup,
+)
+from gradscope.cli.running import typed_command
+from gradscope.gate.options import Policy
+from gradscope.launch.program import Program, check_program
+from gradscope.report.formats import OutputFormat
+
+if TYPE_CHECKING:
+    from gradscope.cli.run_recording import RecordingPlace
+    from gradscope.rules.settings import Settings
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlannedRun:
+    """A program to run, and what to do with what is seen of it."""
+
+    program: Program
+    command: str
+    """As typed, for the record."""
+    watch: WatchGroup
+    place: "RecordingPlace"
+    settings: "Settings"
+    policy: Policy | None
+    """None where nothing is gated."""
+    fails_fast: bool
+    output_format: OutputFormat
+    report: Destination | None
+    """Where the report is to be written; None is the stream that `on_stdout` names."""
+    on_stdout: bool
+    rank: int | None
+    """Among the processes of a distributed training, None where it is the only one."""
+    is_quiet: bool
+    color: ColorChoice
+
+
+class RunPlanned(Exception):  # noqa: N818 - it is no error
+    """Carries a planned run out of the parser, which would swallow what the script may raise."""
+
+    def __init__(self, run: PlannedRun) -> None:
+        super().__init__("run")
+        self.run = run
+
+
+@with_groups
+def run(  # noqa: PLR0913 - the signature is the list of options
+    script: ScriptArgument,
+    watch: WatchGroup,
+    gate: RunGateGroup,
+    rules: options.RulesGroup,
+    args: ScriptArguments = None,
+    module: ModuleOption = False,
+    output_format: options.CheckFormatOption = None,
+    output_file: RunFileOption = None,
+    save: SaveRunOption = None,
+    force: options.ForceOption = False,
+    quiet: options.QuietOption = False,
+    color: options.ColorOption = "auto",
+) -> None:
+    """Run a training script as it is, watch every step of it, and report on stderr.
+
+    The exit code is the script's; with --check 1 for findings, and 2 where no gradient was seen.
+    """
+    set_verbosity(quiet=quiet, verbose=False)
+    from gradscope.cli.run_recording import recording_place
+    from gradscope.configuration import read_configuration
+
+    program = Program(name=script, arguments=tuple(args or ()), is_module=module)
+    check_program(program)
+    configuration = read_configuration(rules.config)
+    rank = _rank()
+    # Nothing that is written may take the place of the script.
+    inputs = () if module else (Path(script),)
+    written = check_destinations(output_file or "-", save, force=force, inputs=inputs)
+    raise RunPlanned(
+        PlannedRun(
+            program=program,
+            command=typed_command(),
+            watch=watch,
+            place=recording_place(program, save, rank=rank, force=force),
+            settings=settings_of(rules, configuration.settings),
+            policy=gate.policy(configuration.policy),
+            fails_fast=gate.fail_fast,
+            output_format=output_format or configuration.output_format or "full",
+            report=written.report,
+            on_stdout=output_file == "-",
+            rank=rank,
+            is_quiet=quiet,
+            color=color,
+        )
+    )
+
+
+def _rank() -> int | None:
+    """Return the process's place in a distributed training, as torchrun and its like say it."""
+    text = os.environ.get("RANK", "")
+    return int(text) if text.isdecimal() else None

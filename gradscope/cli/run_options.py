@@ -1,0 +1,149 @@
+"""The options that `gradscope run` alone has, in groups."""
+
+import dataclasses
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from gradscope.errors import GradscopeError
+from gradscope.gate.options import Policy
+from gradscope.recording.finding import Severity
+
+_WATCH = "Watching"
+_GATE = "Gate"
+_OUTPUT = "Output"
+
+ModuleOption = Annotated[
+    bool, typer.Option("-m", help="SCRIPT is the dotted name of a module, as for python -m.")
+]
+ScriptArgument = Annotated[
+    str,
+    typer.Argument(
+        metavar="SCRIPT",
+        help="What to run: a file, or with -m a module. Options of gradscope go before it.",
+        show_default=False,
+    ),
+]
+ScriptArguments = Annotated[
+    list[str] | None,
+    typer.Argument(
+        metavar="ARGS", help="What it sees as sys.argv, options too.", show_default=False
+    ),
+]
+RunFileOption = Annotated[
+    str | None,
+    typer.Option(
+        "-o",
+        "--output-file",
+        envvar="GRADSCOPE_OUTPUT_FILE",
+        metavar="PATH",
+        help="Where to write the report, - for stdout; stderr if not given.",
+        rich_help_panel=_OUTPUT,
+    ),
+]
+SaveRunOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--save",
+        metavar="RECORDING",
+        help="Where to keep the recording; SCRIPT.gradscope here, or with a number, if not given.",
+        rich_help_panel=_OUTPUT,
+    ),
+]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WatchGroup:
+    """How much of the training is recorded, and how much of it runs."""
+
+    every: Annotated[
+        int,
+        typer.Option(
+            "--every",
+            min=1,
+            metavar="N",
+            help="Measure the gradients of every N-th step; the order of events is always seen.",
+            rich_help_panel=_WATCH,
+        ),
+    ] = 1
+    max_steps: Annotated[
+        int | None,
+        typer.Option(
+            "--max-steps",
+            min=1,
+            metavar="N",
+            help="Stop recording after N steps of the optimizer; the script goes on.",
+            rich_help_panel=_WATCH,
+        ),
+    ] = None
+    stop_after: Annotated[
+        int | None,
+        typer.Option(
+            "--stop-after",
+            min=1,
+            metavar="N",
+            help="End the script after N steps of the optimizer.",
+            rich_help_panel=_WATCH,
+        ),
+    ] = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunGateGroup:
+    """Whether findings show in the exit code, and which."""
+
+    check: Annotated[
+        bool,
+        typer.Option(
+            "--check",
+            help="Exit with 1 where gradients are broken, and with 2 where none were seen.",
+            rich_help_panel=_GATE,
+        ),
+    ] = False
+    fail_fast: Annotated[
+        bool,
+        typer.Option(
+            "--fail-fast",
+            help="With --check, end the script as soon as there is something to fail for.",
+            rich_help_panel=_GATE,
+        ),
+    ] = False
+    fail_level: Annotated[
+        Severity | None,
+        typer.Option(
+            "--fail-level",
+            help="With --check, the mildest level that fails; error if not given.",
+            rich_help_panel=_GATE,
+        ),
+    ] = None
+    max_warnings: Annotated[
+        int | None,
+        typer.Option(
+            "--max-warnings",
+            min=0,
+            metavar="N",
+            help="With --check, fail from more warnings than these on.",
+            rich_help_panel=_GATE,
+        ),
+    ] = None
+
+    def policy(self, configured: Policy) -> Policy | None:
+        """Return the configured policy as the options change it; None where nothing is gated.
+
+        Raises:
+            GradscopeError: An option says how to gate, and `--check` is not given.
+        """
+        given = {
+            field.name: getattr(self, field.name)
+            for field in dataclasses.fields(self)
+            if getattr(self, field.name) not in (None, False)
+        }
+        if given and not self.check:
+            name = f"--{next(iter(given)).replace('_', '-')}"
+            raise GradscopeError(f"{name} says what --check fails for", help=f"--check {name}")
+        if not self.check:
+            return None
+        changes = {key: given[key] for key in ("fail_level", "max_warnings") if key in given}
+        return replace(configured, **changes)

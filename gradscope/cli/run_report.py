@@ -1,0 +1,133 @@
+"""Judges the recording of a run, and reports on it."""
+
+import io
+import sys
+from pathlib import Path
+
+from rich.console import Console
+from rich.text import Text
+
+from gradscope import __version__
+from gradscope.cli.console import make_console
+from gradscope.cli.errors import show_error, show_note
+from gradscope.cli.output import write_text
+from gradscope.cli.run import PlannedRun
+from gradscope.errors import ExitCode, GradscopeError
+from gradscope.gate.decision import exit_code, fails
+from gradscope.gate.merging import target_result
+from gradscope.gate.options import Policy
+from gradscope.gate.results import CheckResult, Run
+from gradscope.recording.records import Recording
+from gradscope.recording.store import load_recording
+from gradscope.recording.writer import remove_logs
+from gradscope.report.figures import counted
+from gradscope.report.gate.render import render_check
+from gradscope.report.gate.words import closing_text
+from gradscope.report.model import Report
+from gradscope.report.render import render
+from gradscope.report.view import ViewOptions
+from gradscope.rules.engine import judge
+
+
+def report_run(
+    planned: PlannedRun,
+    path: Path | None,
+    *,
+    trouble: Exception | None,
+    stopped_after: int | None,
+) -> ExitCode:
+    """Report on a run that has ended, and return what its gate says.
+
+    Args:
+        planned: The run.
+        path: Of its recording, None where there is none.
+        trouble: Why there is none, where that has been told.
+        stopped_after: After how many steps the script was stopped, where it was.
+
+    Raises:
+        GradscopeError: The recording cannot be read, or the report not be written.
+    """
+    if stopped_after is not None:
+        show_note(f"ended {planned.program.name} after {counted(stopped_after, 'step')}")
+    if path is None:
+        return _unseen(planned, "never imported torch" if trouble is None else None)
+    recording = load_recording(path)
+    if not (recording.steps or recording.events):
+        path.unlink()
+        remove_logs(path)
+        return _unseen(planned, "never called backward")
+    result = _checked(planned, recording)
+    code = ExitCode.OK if planned.policy is None else exit_code(result)
+    if planned.rank in (None, 0):
+        _write(planned, result, is_wanted=not planned.is_quiet or code is not ExitCode.OK)
+    elif code is not ExitCode.OK:
+        show_error(GradscopeError(f"rank {planned.rank}: {closing_text(result)}"))
+    show_note(f"wrote {_shown(path)}")
+    return code
+
+
+def failing(planned: PlannedRun, recording: Recording) -> bool:
+    """Return whether a recording, of which there is more to come, fails its gate already."""
+    level = (planned.policy or Policy()).fail_level
+    (target,) = _checked(planned, recording).targets
+    return any(fails(item, level) for item in target.findings)
+
+
+def _checked(planned: PlannedRun, recording: Recording) -> CheckResult:
+    run = Run(recording=recording, verdict=judge(recording, planned.settings))
+    return CheckResult(
+        version=__version__,
+        command=planned.command,
+        targets=(target_result(planned.program.name, [run]),),
+        policy=planned.policy,
+    )
+
+
+def _unseen(planned: PlannedRun, why: str | None) -> ExitCode:
+    """Tell that there was nothing to see, where that has not been told; return the exit code."""
+    error = GradscopeError(
+        f"{planned.program.name} {why}: there is nothing to report",
+        help="processes that it starts are not watched: start each with gradscope run,"
+        " as torchrun -m gradscope run does",
+    )
+    if planned.policy is None:
+        if why is not None:
+            show_note(error.what)
+        return ExitCode.OK
+    if why is not None:
+        show_error(error)
+    return ExitCode.CANNOT_JUDGE
+
+
+def _write(planned: PlannedRun, result: CheckResult, *, is_wanted: bool) -> None:
+    """Write the report to its file, or to a stream where it is wanted there."""
+    stream = sys.stdout if planned.on_stdout else sys.stderr
+    if planned.report is not None:
+        stream = io.StringIO()
+    elif not is_wanted:
+        return
+    console = make_console(stream, planned.color)
+    text = _rendered(planned, result, console)
+    if stream is sys.stderr:
+        text = f"\n{text}"  # apart from what the script has printed
+    write_text(text, planned.report, stream)
+
+
+def _rendered(planned: PlannedRun, result: CheckResult, console: Console) -> str:
+    form = planned.output_format
+    if planned.policy is not None and form != "full":
+        return render_check(result, form, console, is_brief=planned.is_quiet)
+    (run,) = result.targets[0].runs
+    report = Report.from_recording(run.recording, run.verdict)
+    text = render(report, form, ViewOptions(), console)
+    if planned.policy is None:
+        return text
+    style = "bold green" if exit_code(result) is ExitCode.OK else "bold red"
+    with console.capture() as capture:
+        console.print(Text(closing_text(result), style=style), end="")
+    return f"{text}\n{capture.get()}"
+
+
+def _shown(path: Path) -> str:
+    """Return a path as it is shorter to read: by name where it is in the working directory."""
+    return path.name if path.parent == Path.cwd() else str(path)

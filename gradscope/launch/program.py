@@ -1,0 +1,196 @@
+"""What is run: a script, a folder or archive with a `__main__.py`, or a module as with `-m`."""
+
+import difflib
+import importlib.util
+import os
+import sys
+import zipfile
+from dataclasses import dataclass
+from importlib.abc import InspectLoader
+from importlib.machinery import ModuleSpec, PathFinder, SourceFileLoader
+from pathlib import Path
+from types import CodeType, ModuleType
+
+from gradscope.errors import GradscopeError
+
+
+class CannotRunError(GradscopeError):
+    """There is nothing that could be run: not one line of the user's main module ran."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Program:
+    """What to run, and what it is given."""
+
+    name: str
+    """A path, or the dotted name of a module, as the user wrote it."""
+    arguments: tuple[str, ...] = ()
+    """What it sees as `sys.argv[1:]`."""
+    is_module: bool = False
+
+    @property
+    def stem(self) -> str:
+        """What to name files after it."""
+        if self.is_module:
+            return self.name
+        path = Path(self.name).resolve()
+        return path.parent.name if path.stem == "__main__" else path.stem
+
+
+def check_program(program: Program) -> None:
+    """Make sure that a program is there, as far as that can be told without running any of it.
+
+    Raises:
+        CannotRunError: It is not.
+    """
+    if program.is_module:
+        return
+    path = Path(program.name)
+    if path.suffix == ".ipynb":
+        raise CannotRunError(
+            f"{program.name!r} is a notebook, and no script",
+            help=f"jupyter nbconvert --to script {program.name}",
+        )
+    if _is_main_folder(program.name):
+        return
+    try:
+        with path.open("rb"):
+            pass
+    except IsADirectoryError:
+        raise CannotRunError(
+            f"cannot run {program.name!r}", cause="it is a folder without a __main__.py"
+        ) from None
+    except OSError as error:
+        raise CannotRunError(
+            f"cannot open {program.name!r}", cause=error.strerror, help=_help_for(path)
+        ) from None
+
+
+def _help_for(path: Path) -> str | None:
+    module = Path(*path.name.split("."))
+    if module.with_suffix(".py").exists() or (module / "__main__.py").exists():
+        return f"a module is run with -m: gradscope run -m {path}"
+    folder = path.parent
+    names = [one.name for one in folder.glob("*.py")] if folder.is_dir() else []
+    close = difflib.get_close_matches(path.name, names, n=1)
+    return f"did you mean {str(folder / close[0])!r}?" if close else None
+
+
+def enter(program: Program) -> CodeType:
+    """Make this process that of the program, up to where its first line runs; return its code.
+
+    `sys.argv`, `sys.path[0]` and `sys.modules["__main__"]` are as python makes them, and stay so.
+
+    Raises:
+        CannotRunError: There is no such program.
+        SyntaxError: It is not Python.
+    """
+    if program.is_module:
+        return _enter_module(program)
+    if _is_main_folder(program.name):
+        return _enter_folder(program)
+    return _enter_script(program)
+
+
+def _enter_script(program: Program) -> CodeType:
+    sys.argv = [program.name, *program.arguments]
+    _put_first(str(Path(program.name).resolve().parent))
+    # Not normalised, as python leaves it.
+    file = os.path.join(Path.cwd(), program.name)  # noqa: PTH118
+    main = _new_main()
+    main.__file__ = file
+    main.__loader__ = SourceFileLoader("__main__", file)
+    main.__dict__["__cached__"] = None
+    try:
+        source = Path(file).read_bytes()
+    except OSError as error:
+        raise CannotRunError(f"cannot open {program.name!r}", cause=error.strerror) from None
+    return compile(source, file, "exec", dont_inherit=True)
+
+
+def _enter_folder(program: Program) -> CodeType:
+    sys.argv = [program.name, *program.arguments]
+    folder = os.path.join(Path.cwd(), program.name)  # noqa: PTH118
+    _put_first(folder, is_always=True)
+    spec = PathFinder.find_spec("__main__", [folder])
+    return _enter_spec(spec, program)
+
+
+def _enter_module(program: Program) -> CodeType:
+    # What the packages above it see while they are imported.
+    sys.argv = ["-m", *program.arguments]
+    _put_first(str(Path.cwd()))
+    spec = _find(program.name, program)
+    if spec is not None and spec.submodule_search_locations is not None:
+        spec = _find(f"{program.name}.__main__", program)
+        if spec is None:
+            raise CannotRunError(
+                f"cannot run {program.name!r}", cause="it is a package without a __main__.py"
+            )
+    code = _enter_spec(spec, program)
+    sys.argv[0] = sys.modules["__main__"].__file__ or program.name
+    return code
+
+
+def _find(name: str, program: Program) -> ModuleSpec | None:
+    """Return where a module is; the packages above it are imported."""
+    try:
+        return importlib.util.find_spec(name)
+    except ModuleNotFoundError as error:
+        # An import inside of one of those packages that fails is the program's own failure.
+        if error.name is None or not f"{name}.".startswith(f"{error.name}."):
+            raise
+        raise _no_module(program) from None
+    except ValueError:
+        raise _no_module(program) from None
+
+
+def _no_module(program: Program) -> CannotRunError:
+    is_path = program.name.endswith(".py") or os.sep in program.name
+    return CannotRunError(
+        f"no module named {program.name!r}",
+        help="-m takes the dotted name of a module; leave it out to run a file"
+        if is_path
+        else f"install it in this environment: {sys.executable} -m pip install"
+        f" {program.name.partition('.')[0]}",
+    )
+
+
+def _enter_spec(spec: ModuleSpec | None, program: Program) -> CodeType:
+    if spec is None or not isinstance(spec.loader, InspectLoader):
+        raise _no_module(program)
+    code = spec.loader.get_code(spec.name)
+    if code is None:
+        raise CannotRunError(f"cannot run {program.name!r}", cause="there is no code of it")
+    main = _new_main()
+    main.__spec__, main.__package__, main.__loader__ = spec, spec.parent, spec.loader
+    main.__file__ = spec.origin
+    main.__dict__["__cached__"] = spec.cached
+    return code
+
+
+def _is_main_folder(name: str) -> bool:
+    path = Path(name)
+    if path.is_dir():
+        return (path / "__main__.py").exists()
+    return path.is_file() and zipfile.is_zipfile(path)
+
+
+def _new_main() -> ModuleType:
+    main = ModuleType("__main__")
+    main.__dict__["__builtins__"] = sys.modules["builtins"]
+    if sys.version_info < (3, 14):
+        main.__annotations__ = {}
+    sys.modules["__main__"] = main
+    return main
+
+
+def _put_first(entry: str, *, is_always: bool = False) -> None:
+    """Set the first place where modules are looked for, which python has set to gradscope's own.
+
+    With `-P` and `-I` python sets none, but for a folder that is itself run.
+    """
+    if not sys.flags.safe_path:
+        sys.path[0] = entry
+    elif is_always:
+        sys.path.insert(0, entry)
