@@ -1,6 +1,6 @@
 """One step of a recording, indexed for joining."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from gradscope.recording.evidence.autograd_error import AutogradErrorRecord
 from gradscope.recording.records import (
@@ -43,6 +43,24 @@ def first_step(recording: Recording) -> StepView:
     It is the first that neither led up to it nor probed on from there.
     """
     return step_view(recording, next((s for s in recording.steps if s.kind == "step"), None))
+
+
+def last_run_step(recording: Recording) -> StepView:
+    """Return the last step of a training run, with what was measured last of each parameter.
+
+    Optimizers take turns, and not every step is measured.
+    """
+    steps = [step for step in recording.steps if step.kind == "run"]
+    finished = [step for step in steps if step.optimizer is not None] or steps
+    view = step_view(recording, finished[-1] if finished else None)
+    run = {step.index for step in steps}
+    return replace(
+        view,
+        parameter_stats={
+            stat.parameter: stat for stat in recording.parameter_stats if stat.step in run
+        },
+        nodes=view.nodes if view.step and view.step.graph is not None else (),
+    )
 
 
 def ended_by(recording: Recording) -> AutogradErrorRecord | None:

@@ -16,7 +16,7 @@ from gradscope.recording.records import (
     Skipped,
     TargetRecord,
 )
-from gradscope.recording.step_view import first_step
+from gradscope.recording.step_view import first_step, last_run_step
 from gradscope.report import assembly
 from gradscope.report.module_rows import module_rows
 from gradscope.report.names import printable
@@ -28,6 +28,7 @@ from gradscope.report.rows import (
     Summary,
     TensorRow,
 )
+from gradscope.report.run.training_run import TrainingRun, training_run
 from gradscope.rules.verdict import UNJUDGED, Verdict
 
 
@@ -41,7 +42,8 @@ class Report:
         print(parameter.name, parameter.grad.norm if parameter.grad else parameter.reason)
     ```
 
-    Of a recording with many steps, the rows show the judged one.
+    Of a recording with many steps, the rows show the judged one; of a training run, what was
+    measured last.
     """
 
     version: str
@@ -59,6 +61,8 @@ class Report:
     """The steps on the way to the judged one."""
     probes: tuple[OtherStep, ...]
     """The steps on from there."""
+    training_run: TrainingRun | None
+    """How a script trained, step by step; None where gradscope made the steps."""
     events: tuple[EventRecord, ...]
     findings: tuple[Finding, ...]
     """The worst first."""
@@ -72,7 +76,8 @@ class Report:
     @classmethod
     def from_recording(cls, recording: Recording, verdict: Verdict = UNJUDGED) -> Self:
         """Join the judged step's records with what the rules make of the recording."""
-        view = first_step(recording)
+        run = training_run(recording)
+        view = first_step(recording) if run is None else last_run_step(recording)
         parameters = assembly.parameter_rows(view)
         tensors = assembly.tensor_rows(view)
         graph = assembly.graph_summary(view)
@@ -88,6 +93,7 @@ class Report:
             graph=graph,
             training=assembly.other_steps(recording, "training"),
             probes=assembly.other_steps(recording, "probe"),
+            training_run=run,
             events=recording.events,
             findings=verdict.findings,
             rules=verdict,

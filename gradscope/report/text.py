@@ -11,6 +11,9 @@ from gradscope.report.figures import counted, figure
 from gradscope.report.finding_words import found_text
 from gradscope.report.model import Report
 from gradscope.report.page import Page, Trimmed
+from gradscope.report.run.text import run_closing, run_header, steps_section
+from gradscope.report.run.text_strips import strips_sections
+from gradscope.report.run.training_run import TrainingRun
 from gradscope.report.text_findings import findings_section, unjudged_section
 from gradscope.report.text_modules import module_section
 from gradscope.report.text_parameters import parameter_section
@@ -33,9 +36,12 @@ def render_text(report: Report, view: ViewOptions, console: Console) -> None:
 
 
 def _blocks(report: Report, view: ViewOptions, page: Page) -> Iterator[list[RenderableType]]:
-    yield list(header(report, page))
+    run = report.training_run
+    yield list(header(report, page) if run is None else run_header(report, run, page))
     yield list(findings_section(report, page))
-    if _is_measured(report):
+    if run is not None:
+        yield from _of_run(report, run, view, page)
+    elif _is_measured(report):
         yield from _measured(report, view, page)
     yield list(_skipped(report, page))
     yield list(unjudged_section(report, page))
@@ -52,6 +58,14 @@ def _measured(report: Report, view: ViewOptions, page: Page) -> Iterator[list[Re
     # What is non-finite began in a tensor.
     yield from reversed(lists) if report.summary.nonfinite_tensors else lists
     yield list(probe_line(report, page))
+
+
+def _of_run(
+    report: Report, run: TrainingRun, view: ViewOptions, page: Page
+) -> Iterator[list[RenderableType]]:
+    yield list(steps_section(run, page))
+    yield from strips_sections(report, run, view, page)
+    yield list(parameter_section(report, view, page))
 
 
 def _is_measured(report: Report) -> bool:
@@ -71,6 +85,8 @@ def _skipped(report: Report, page: Page) -> Iterator[RenderableType]:
 
 
 def _closing(report: Report, view: ViewOptions, page: Page) -> Text:
+    if report.training_run is not None:
+        return run_closing(report, report.training_run, view, page)
     summary = report.summary
     found = found_text(report)
     counts = [

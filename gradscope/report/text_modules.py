@@ -104,7 +104,7 @@ def _table(lines: list[_Line], page: Page) -> Table:
     scale = LogScale.over([line.module.grad_norm for line in lines], layout.bar)
     for line, norm, gain in zip(lines, norms, gains, strict=True):
         cells = {
-            "module": _label(line, layout.label, page),
+            "module": module_label(line.module, line.level, layout.label, page),
             "params": Text(short_count(line.module.rows[0].numel)),
             "norm": norm,
             "bar": bar(line.module.grad_norm, scale, page.signs) if scale else Text(),
@@ -170,11 +170,11 @@ def _norm(line: _Line, page: Page) -> Text:
     return Text(text, style="magenta" if norm.high == 0.0 else "")
 
 
-def _label(line: _Line, width: int, page: Page) -> Text:
-    module = line.module
+def module_label(module: FoldedModule, level: int, width: int, page: Page) -> Text:
+    """Return a module's name, how many it stands for, and its class, in a column of that width."""
     class_name = page.spell(module.rows[0].class_name)
     # Names of deep modules keep half of the column.
-    indent = min(2 * line.level, width // 2)
+    indent = min(2 * level, width // 2)
     if not module.name:
         return Text(class_name, style="bold", overflow="fold")
     text = page.path(module.name, width - indent, indent=indent)

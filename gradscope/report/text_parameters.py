@@ -33,7 +33,10 @@ def parameter_section(
     groups = select_parameters(report, view)
     if not groups:
         return
-    yield Text("Parameters worth looking at", style="bold")
+    title = Text("Parameters worth looking at", style="bold")
+    yield (
+        title if report.training_run is None else title.append("  as last measured", "not bold dim")
+    )
     for group in groups:
         if _is_list(group):
             yield from _list(group, page)

@@ -20,7 +20,7 @@ def header(report: Report, page: Page) -> Iterator[RenderableType]:
     loss = f"{figure(report.summary.loss, page.signs)} from {page.spell(target.loss)}"
     seed = "" if target.seed is None else f"seed {target.seed}"
     run = [seed, page.spell(report.environment.device), f"torch {report.environment.torch}"]
-    yield _grid(
+    yield grid(
         [
             ("model", Text(f"{page.spell(target.model)} in {target.mode} mode")),
             ("batch", page.text(target.batch)),
@@ -41,7 +41,7 @@ def header(report: Report, page: Page) -> Iterator[RenderableType]:
 
 def summary_table(report: Report, page: Page) -> Table:
     """Return the report in numbers, a line a subject."""
-    return _grid(
+    return grid(
         [
             ("parameters", _parameters(report)),
             ("gradient", _gradient(report, page)),
@@ -125,7 +125,8 @@ def _graph(report: Report) -> Text:
     return Text(", ".join(words))
 
 
-def _grid(lines: Iterable[tuple[str, Text]]) -> Table:
+def grid(lines: Iterable[tuple[str, Text]]) -> Table:
+    """Return lines that begin with what each is about."""
     grid = Table.grid(padding=(0, 2, 0, 0))
     grid.add_column(style="dim", no_wrap=True, min_width=10)
     grid.add_column(overflow="fold")

@@ -1,0 +1,121 @@
+"""Many steps in a few columns, from left to right."""
+
+import math
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from statistics import fmean
+from typing import Self
+
+from gradscope.report.run.training_run import TrainingRun
+
+Cells = tuple[float | None, ...]
+"""A number a column; None where nothing was measured."""
+
+
+class Columns:
+    """Which column a step is drawn in; a column holds neighbouring steps."""
+
+    def __init__(self, steps: Sequence[int], count: int) -> None:
+        self.count = min(count, len(steps))
+        self.steps = steps
+        self._places = {step: turn * self.count // len(steps) for turn, step in enumerate(steps)}
+
+    @classmethod
+    def over(cls, run: TrainingRun, width: int) -> Self:
+        """Return at most so many columns for the steps of a run.
+
+        Where optimizers take turns, each column has room for a step of every one.
+        """
+        turns = Counter(step.optimizer for step in run.steps)
+        return cls([step.step for step in run.steps], min(width, max(turns.values(), default=0)))
+
+    @property
+    def widest(self) -> int:
+        """The most steps that a column stands for."""
+        return math.ceil(len(self.steps) / self.count) if self.count else 0
+
+    def place(self, step: int) -> int | None:
+        """Return the column of a step, counted from 0; None of a step that is not among these."""
+        return self._places.get(step)
+
+    def largest(self, measured: Iterable[tuple[int, float]]) -> Cells:
+        """Return the largest number of each column; NaN where one is."""
+        cells: list[float | None] = [None] * self.count
+        for step, value in measured:
+            place = self._places.get(step)
+            if place is None:
+                continue
+            known = cells[place]
+            # A NaN is neither larger nor smaller, and stays.
+            if known is None or not value <= known:
+                cells[place] = value if known is None or known == known else known
+        return held(cells)
+
+    def mean(self, measured: Iterable[tuple[int, float]]) -> Cells:
+        """Return the mean of each column's numbers; NaN or infinite where one is."""
+        values: list[list[float]] = [[] for _ in range(self.count)]
+        for step, value in measured:
+            place = self._places.get(step)
+            if place is not None:
+                values[place].append(value)
+        return held([_mean(column) if column else None for column in values])
+
+
+def _mean(values: list[float]) -> float:
+    # An infinity and its opposite have no mean, and raise in `fmean`.
+    return fmean(values) if all(map(math.isfinite, values)) else math.nan
+
+
+def held(cells: Sequence[float | None]) -> Cells:
+    """Return the cells with each gap between two numbers filled with the one before it.
+
+    Not every step is measured; after the last number nothing is known.
+    """
+    filled = list(cells)
+    last = max((place for place, value in enumerate(cells) if value is not None), default=0)
+    for place in range(1, last):
+        if filled[place] is None:
+            filled[place] = filled[place - 1]
+    return tuple(filled)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Extreme:
+    """The largest or smallest number, and its step."""
+
+    value: float
+    step: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Course:
+    """How a number went over the steps."""
+
+    cells: Cells
+    first: float | None
+    last: float | None
+    lowest: Extreme | None
+    """Of the finite ones; the first of several."""
+    highest: Extreme | None
+    nonfinite: int
+    """Steps in which it was NaN or infinite."""
+    first_nonfinite: int | None
+    """The first such step."""
+
+
+def course(measured: Sequence[tuple[int, float]], cells: Cells) -> Course:
+    """Return the course of numbers that were measured at steps, which the cells show."""
+    finite = [item for item in measured if math.isfinite(item[1])]
+    broken = [step for step, value in measured if not math.isfinite(value)]
+    lowest = min(finite, key=lambda item: item[1], default=None)
+    highest = max(finite, key=lambda item: item[1], default=None)
+    return Course(
+        cells=cells,
+        first=measured[0][1] if measured else None,
+        last=measured[-1][1] if measured else None,
+        lowest=None if lowest is None else Extreme(step=lowest[0], value=lowest[1]),
+        highest=None if highest is None else Extreme(step=highest[0], value=highest[1]),
+        nonfinite=len(broken),
+        first_nonfinite=broken[0] if broken else None,
+    )

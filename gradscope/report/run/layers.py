@@ -1,0 +1,127 @@
+"""Gradient norms of the layers over the steps of a run, repeated modules as one."""
+
+import math
+from collections.abc import Callable, Hashable, Iterator, Sequence
+from dataclasses import dataclass
+
+from gradscope.recording.records import Recording
+from gradscope.report.folding import (
+    FoldedModule,
+    cut_below,
+    fitting_depth,
+    fold_modules,
+    merge_containers,
+    without_plain,
+)
+from gradscope.report.model import Report
+from gradscope.report.norms import total_norm
+from gradscope.report.rows import ModuleRow
+from gradscope.report.run.columns import Cells, Columns
+from gradscope.report.selection import modules_below
+from gradscope.report.view import ViewOptions
+
+ROWS = 20
+"""As many rows as the tree is cut to, unless the reader says how deep."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Layer:
+    """A module or several that repeat, and the norm of their gradients in each column."""
+
+    module: FoldedModule
+    level: int
+    """How deep it lies in the tree that is shown."""
+    cells: Cells
+    """The root of the sum of squares over a module's parameters, each with its largest norm of the
+    column; of several modules, that of the largest."""
+
+
+def layers(report: Report, view: ViewOptions, columns: Columns, rows: int = ROWS) -> list[Layer]:
+    """Return a row for each module with parameters, as deep as fits."""
+    norms = _Norms(report.recording, columns)
+    chosen = modules_below(report, view)
+    # Modules that repeat each other are told apart where there is room.
+    trees = _trees(chosen, lambda row: row.index)
+    if sum(merge_containers(tree).size() for tree in trees) > rows:
+        trees = _trees(chosen, norms.mark)
+    depth = _depth(chosen, trees, view, rows)
+    return [
+        line
+        for tree in trees
+        for line in _lines(merge_containers(cut_below(tree, depth)), 0, norms)
+    ]
+
+
+def _trees(rows: Sequence[ModuleRow], mark: Callable[[ModuleRow], Hashable]) -> list[FoldedModule]:
+    folded = fold_modules(rows, mark)
+    return [tree for root in folded if (tree := without_plain(root)) is not None]
+
+
+def _depth(
+    rows: Sequence[ModuleRow], trees: Sequence[FoldedModule], view: ViewOptions, most: int
+) -> int:
+    if view.depth is not None and rows:
+        return min(row.depth for row in rows) + view.depth
+    return fitting_depth(trees, most)
+
+
+def _lines(module: FoldedModule, level: int, norms: "_Norms") -> Iterator[Layer]:
+    yield Layer(module=module, level=level, cells=norms.largest(module))
+    for child in module.children:
+        yield from _lines(child, level + 1, norms)
+
+
+class _Norms:
+    """The gradient norms of modules, by column."""
+
+    def __init__(self, recording: Recording, columns: Columns) -> None:
+        self._columns = columns
+        self._below = _parameters_below(recording)
+        self._known: dict[int, Cells] = {}
+        measured: dict[int, list[tuple[int, float]]] = {}
+        for stat in recording.parameter_stats:
+            if stat.gradient is not None:
+                measured.setdefault(stat.parameter, []).append((stat.step, stat.gradient.norm))
+        self._cells = {parameter: columns.largest(norms) for parameter, norms in measured.items()}
+
+    def mark(self, row: ModuleRow) -> Hashable:
+        """Return what modules have to agree in to be one row: their size, and their fate."""
+        cells = self.of(row)
+        known = [value for value in cells if value is not None]
+        gaps = tuple(value is None for value in cells)
+        return (row.own_numel, row.trainable_parameters, gaps, all(map(math.isfinite, known)))
+
+    def of(self, row: ModuleRow) -> Cells:
+        """Return the norms of one module."""
+        known = self._known.get(row.index)
+        if known is None:
+            held = [self._cells[place] for place in self._below[row.index] if place in self._cells]
+            nothing: Cells = (None,) * self._columns.count
+            known = self._known[row.index] = tuple(
+                total_norm(value for value in column if value is not None)
+                for column in zip(nothing, *held, strict=True)
+            )
+        return known
+
+    def largest(self, module: FoldedModule) -> Cells:
+        """Return, column by column, the norm of the module that has the largest."""
+        columns = zip(*(self.of(row) for row in module.rows), strict=True)
+        return tuple(
+            _largest([value for value in column if value is not None]) for column in columns
+        )
+
+
+def _largest(values: Sequence[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return math.nan if any(map(math.isnan, known)) else max(known, default=None)
+
+
+def _parameters_below(recording: Recording) -> list[list[int]]:
+    """Return, by module, the parameters in it and below it."""
+    below: list[list[int]] = [[] for _ in recording.modules]
+    for parameter in recording.parameters:
+        module: int | None = parameter.module
+        while module is not None:
+            below[module].append(parameter.index)
+            module = recording.modules[module].parent
+    return below

@@ -1,0 +1,143 @@
+"""The parts of the text report that only a training run has."""
+
+from collections.abc import Iterator
+
+from rich.console import RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from gradscope.report.figures import counted, figure, short_count
+from gradscope.report.finding_words import found_text
+from gradscope.report.model import Report
+from gradscope.report.page import Page
+from gradscope.report.paths import shown_site
+from gradscope.report.run.optimizers import OptimizerRow
+from gradscope.report.run.timeline import Picture
+from gradscope.report.run.training_run import TrainingRun
+from gradscope.report.run.words import INCOMPLETE, length_text, optimizer_text, picture_text
+from gradscope.report.text_findings import hanging
+from gradscope.report.text_summary import grid
+from gradscope.report.view import ViewOptions
+
+OPTIMIZERS_SHOWN = 4
+_PICTURES_SHOWN = 5
+
+
+def run_header(report: Report, run: TrainingRun, page: Page) -> Iterator[RenderableType]:
+    """Yield what was run: script, models, optimizers, steps and time."""
+    title = Text("gradscope run", style="bold cyan")
+    yield title.append(" ").append_text(page.text(report.target.name, "bold"))
+    speed = f"{len(run.steps) / run.seconds:.3g} steps/s" if run.steps and run.seconds else ""
+    words = [
+        length_text(run),
+        speed,
+        page.spell(report.environment.device),
+        f"torch {report.environment.torch}",
+    ]
+    yield grid(
+        [
+            *([("model", models)] if (models := _models(report, page)) else []),
+            *(("optimizer", line) for line in _optimizers(run, page)),
+            ("run", Text(page.signs.separator.join(word for word in words if word))),
+            *([("ended by", page.text(run.ending, "bold red"))] if run.ending else []),
+        ]
+    )
+    if not run.is_complete:
+        text = hanging(INCOMPLETE, page)
+        text.stylize("bold red", 0, INCOMPLETE.index(":"))
+        yield text
+
+
+def _models(report: Report, page: Page) -> Text:
+    roots = [row for row in report.modules if row.parent is None and row.parameters]
+    names = [
+        f"{row.path} {row.class_name}" if row.path not in ("", row.class_name) else row.class_name
+        for row in roots[:OPTIMIZERS_SHOWN]
+    ]
+    if (more := len(roots) - OPTIMIZERS_SHOWN) > 0:
+        names.append(f"{more:,} more")
+    summary = report.summary
+    size = f"{short_count(summary.numel)} elements in {counted(summary.parameters, 'parameter')}"
+    frozen = f", {summary.frozen:,} frozen" if summary.frozen else ""
+    text = page.text(", ".join(names))
+    return text.append(f"{': ' if names else ''}{size}{frozen}") if summary.parameters else text
+
+
+def _optimizers(run: TrainingRun, page: Page) -> Iterator[Text]:
+    for row in run.optimizers[:OPTIMIZERS_SHOWN]:
+        text = page.text(optimizer_text(row, run))
+        if row.site is not None:
+            text.append(f", {page.spell(shown_site(row.site, page.root))}", style="dim")
+        yield text.append(_share_of(row, run))
+    if (more := len(run.optimizers) - OPTIMIZERS_SHOWN) > 0:
+        steps = sum(row.steps for row in run.optimizers[OPTIMIZERS_SHOWN:])
+        yield Text(f"{more:,} more with {counted(steps, 'step')} together", style="dim")
+
+
+def _share_of(row: OptimizerRow, run: TrainingRun) -> str:
+    """Return how many steps an optimizer made on what, where it is not the only one."""
+    if len(run.optimizers) == 1 and row.steps:
+        return ""
+    held = "" if row.parameters is None else f" on {counted(row.parameters, 'parameter')}"
+    return f": {counted(row.steps, 'step') if row.steps else 'no step'}{held}"
+
+
+def steps_section(run: TrainingRun, page: Page) -> Iterator[RenderableType]:
+    """Yield what steps are made of: what is usual, and what is not."""
+    if not run.pictures:
+        return
+    yield Text("Steps", style="bold").append("  what led to them, and how often", "not bold dim")
+    places = list(dict.fromkeys(picture.optimizer for picture in run.pictures))
+    shown = [
+        *places[:OPTIMIZERS_SHOWN],
+        *(place for place in places[OPTIMIZERS_SHOWN:] if place is None),
+    ]
+    for place in shown:
+        several = len(places) > 1
+        if several:
+            yield _heading(run, place, page)
+        drawn = [picture for picture in run.pictures if picture.optimizer == place]
+        yield _pictures(drawn, page, indent=4 if several else 2)
+        if (more := len(drawn) - _PICTURES_SHOWN) > 0:
+            count = sum(picture.count for picture in drawn[_PICTURES_SHOWN:])
+            words = f"{more:,} more kinds of {counted(count, 'step')}: --output-format json"
+            yield Text(f"  {page.signs.ellipsis} {words}", style="dim")
+    if (more := len(places) - len(shown)) > 0:
+        yield Text(f"  {page.signs.ellipsis} of {more:,} more optimizers", style="dim")
+
+
+def _heading(run: TrainingRun, place: int | None, page: Page) -> Text:
+    text = Text("  ")
+    if place is None:
+        return text.append("after the last step")
+    return text.append_text(page.text(optimizer_text(run.optimizers[place], run)))
+
+
+def _pictures(drawn: list[Picture], page: Page, indent: int) -> Table:
+    table = Table.grid(padding=(0, 2, 0, 0))
+    table.add_column(justify="right", no_wrap=True, min_width=indent)
+    table.add_column(overflow="fold")
+    for picture in drawn[:_PICTURES_SHOWN]:
+        text = page.text(picture_text(picture, page.signs))
+        if not picture.is_typical:
+            place = shown_site(picture.site, page.root)
+            at = f" at {page.spell(place)}" if place else ""
+            text.stylize("magenta")
+            text.append(f"  first step {picture.first:,}{at}", style="dim not magenta")
+        table.add_row(f"{' ' * indent}{picture.count:,} {page.signs.times}", text)
+    return table
+
+
+def run_closing(report: Report, run: TrainingRun, view: ViewOptions, page: Page) -> Text:
+    """Return the last line: findings, steps, and where the loss went."""
+    found = found_text(report)
+    losses = [step.loss for step in run.steps if step.loss is not None]
+    ends = [figure(loss, page.signs) for loss in (losses[:1] + losses[-1:])]
+    words = [
+        *([f"{found} above"] if found else []),
+        length_text(run),
+        *([f"loss {f' {page.signs.arrow} '.join(ends)}"] if ends else []),
+        *([] if run.is_complete else ["run incomplete"]),
+    ]
+    text = Text(f"{', '.join(words)}.", overflow="fold")
+    return text.append(" --save FILE keeps the recording." if view.can_save else "", style="dim")

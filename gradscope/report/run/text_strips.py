@@ -1,0 +1,202 @@
+"""Curves and layers of a run in the text report, their columns below each other."""
+
+import math
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Self
+
+from rich.console import RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from gradscope.report.figures import counted, figure
+from gradscope.report.folding import last_name
+from gradscope.report.model import Report
+from gradscope.report.page import Page
+from gradscope.report.rows import ModuleRow
+from gradscope.report.run.columns import Cells, Columns
+from gradscope.report.run.curves import Curve, CurveKind, curves
+from gradscope.report.run.layers import layers
+from gradscope.report.run.strips import BROKEN, ZERO, Scale, strip
+from gradscope.report.run.text import OPTIMIZERS_SHOWN
+from gradscope.report.run.training_run import TrainingRun
+from gradscope.report.run.words import course_text, extreme_text, layer_ends, optimizer_text
+from gradscope.report.text_findings import hanging
+from gradscope.report.text_modules import module_label
+from gradscope.report.view import ViewOptions
+
+_GAP = 2
+_WIDE = 112
+_LABEL = 17
+_COURSE, _EXTREME = 17, 26
+_LONGEST = 84
+_NAMES: dict[CurveKind, str] = {
+    "loss": "loss",
+    "norm": "gradient norm",
+    "update": "update / weight",
+}
+_STYLES = {BROKEN: "bold red", ZERO: "magenta"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StripLayout:
+    """The columns of a page for strips; 0 is a column that it has no room for."""
+
+    label: int
+    strip: int
+    course: int
+    extreme: int
+
+    @classmethod
+    def of(cls, page: Page, modules: Iterable[ModuleRow]) -> Self:
+        """Return the layout for a page and the names of modules that may stand on it."""
+        names = (2 * row.depth + len(f"{last_name(row)} {row.class_name}") for row in modules)
+        widest = max(names, default=0)
+        label = max(min(page.width * 3 // 10, 30, max(widest, _LABEL)), 10)
+        extreme = _EXTREME + _GAP if page.width >= _WIDE else 0
+        room = page.width - label - _GAP - _COURSE - _GAP - extreme
+        return cls(
+            label=label,
+            strip=max(min(room, _LONGEST), 8),
+            course=_COURSE,
+            extreme=max(extreme - _GAP, 0),
+        )
+
+
+def strips_sections(
+    report: Report, run: TrainingRun, view: ViewOptions, page: Page
+) -> Iterator[list[RenderableType]]:
+    """Yield the curves, then the layers."""
+    if not run.steps:
+        return
+    layout = StripLayout.of(page, report.modules)
+    columns = Columns.over(run, layout.strip)
+    yield list(_curves(run, columns, layout, page))
+    yield list(_layers(report, view, columns, layout, page))
+
+
+def _curves(
+    run: TrainingRun, columns: Columns, layout: StripLayout, page: Page
+) -> Iterator[RenderableType]:
+    drawn = curves(run, columns, OPTIMIZERS_SHOWN)
+    if not drawn:
+        return
+    share = f", up to {columns.widest:,} in a column" if columns.widest > 1 else ""
+    title = f"  {counted(len(run.steps), 'step')} from left to right{share}"
+    yield Text("Curves", style="bold").append(title, "not bold dim")
+    for place in dict.fromkeys(curve.optimizer for curve in drawn):
+        if len(run.optimizers) > 1:
+            yield Text("  ").append_text(page.text(optimizer_text(run.optimizers[place], run)))
+        of_one = [curve for curve in drawn if curve.optimizer == place]
+        table = _table(layout)
+        for curve in of_one:
+            _add(table, _curve_row(curve, page), layout, page)
+        _add_axis(table, columns, layout)
+        yield table
+        if not layout.extreme:
+            yield from _extremes(of_one, page)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Row:
+    """A strip, and what stands before and behind it."""
+
+    label: Text
+    cells: Cells
+    scale: Scale
+    course: str
+    extreme: str
+
+
+def _curve_row(curve: Curve, page: Page) -> _Row:
+    cells = curve.course.cells
+    is_loss = curve.kind == "loss"
+    return _Row(
+        label=Text(f"  {_NAMES[curve.kind]}"),
+        cells=cells,
+        scale=Scale.of_loss(cells) if is_loss else Scale.decades([cells]),
+        course=course_text(curve.course, page.signs),
+        extreme=extreme_text(curve.course, page.signs, is_loss=is_loss),
+    )
+
+
+def _extremes(drawn: Iterable[Curve], page: Page) -> Iterator[Text]:
+    """Yield in a line of its own what a narrow page has no column for."""
+    words = [
+        f"{_NAMES[curve.kind]} {text}"
+        for curve in drawn
+        if (text := extreme_text(curve.course, page.signs, is_loss=curve.kind == "loss"))
+    ]
+    if words:
+        yield hanging("; ".join(words), page, indent=_GAP)
+
+
+def _layers(
+    report: Report, view: ViewOptions, columns: Columns, layout: StripLayout, page: Page
+) -> Iterator[RenderableType]:
+    rows = layers(report, view, columns)
+    if not any(cell is not None for row in rows for cell in row.cells):
+        return
+    scale = Scale.decades(row.cells for row in rows)
+    low, high = figure(scale.low, page.signs), figure(scale.high, page.signs)
+    levels = page.signs.levels
+    title = f"  gradient norms, logarithmic from {levels[0]} {low} to {levels[-1]} {high}"
+    yield Text("Layers", style="bold").append(title, "not bold dim")
+    if legend := _legend([row.cells for row in rows]):
+        yield Text(f"  {legend}", style="dim")
+    table = _table(layout)
+    for row in rows:
+        label = module_label(row.module, row.level, layout.label - _GAP, page)
+        _add(
+            table,
+            _Row(
+                label=label,
+                cells=row.cells,
+                scale=scale,
+                course=layer_ends(row.cells, page.signs),
+                extreme="",
+            ),
+            layout,
+            page,
+        )
+    _add_axis(table, columns, layout)
+    yield table
+
+
+def _legend(strips: Iterable[Cells]) -> str:
+    """Return what the signs mean that are no levels, those that occur."""
+    known = [cell for cells in strips for cell in cells]
+    words = []
+    if any(cell is not None and not math.isfinite(cell) for cell in known):
+        words.append(f"{BROKEN} NaN or infinite")
+    if any(cell == 0.0 for cell in known):
+        words.append(f"{ZERO} exactly zero")
+    if any(cell is None for cell in known):
+        words.append("blank: no gradient")
+    return ", ".join(words)
+
+
+def _table(layout: StripLayout) -> Table:
+    table = Table.grid(padding=(0, _GAP, 0, 0))
+    table.add_column(width=layout.label, overflow="fold")
+    table.add_column(width=layout.strip, no_wrap=True)
+    table.add_column(width=layout.course, no_wrap=True)
+    if layout.extreme:
+        table.add_column(width=layout.extreme, style="dim")
+    return table
+
+
+def _add(table: Table, row: _Row, layout: StripLayout, page: Page) -> None:
+    text = Text()
+    for sign in strip(row.cells, row.scale, page.signs):
+        text.append(sign, _STYLES.get(sign, "cyan"))
+    cells = [row.label, text, Text(row.course)]
+    table.add_row(*cells, *([Text(row.extreme)] if layout.extreme else []))
+
+
+def _add_axis(table: Table, columns: Columns, layout: StripLayout) -> None:
+    """Add the first and the last step below the strips' ends."""
+    first, last = f"{columns.steps[0]:,}", f"{columns.steps[-1]:,}"
+    gap = columns.count - len(first) - len(last)
+    if gap > 0:
+        table.add_row("", Text(f"{first}{' ' * gap}{last}", style="dim"), "")

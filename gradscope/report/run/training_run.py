@@ -1,0 +1,133 @@
+"""A training run, step by step: what a report of it shows beside findings."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from gradscope.recording.evidence.run_ending import RunEnding
+from gradscope.recording.records import EventRecord, Recording
+from gradscope.report.norms import total_norm
+from gradscope.report.run.optimizers import OptimizerRow, Optimizers
+from gradscope.report.run.timeline import Picture, pictures
+from gradscope.report.run.windows import Window, windows
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunStep:
+    """A step of an optimizer."""
+
+    step: int
+    """Its place among the steps of all optimizers, from 0."""
+    optimizer: int
+    """Its place among the run's optimizers."""
+    seconds: float | None
+    """Since the recording began."""
+    loss: float | None
+    grad_norm: float | None
+    """Global norm over the parameters of this step, as the optimizer saw their gradients."""
+    update_ratio: float | None
+    """Norm of the change over norm of the weights, over the parameters of which both were
+    measured."""
+    learning_rate: float | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrainingRun:
+    """What was run, and how it went."""
+
+    optimizers: tuple[OptimizerRow, ...]
+    """Those that made steps first."""
+    steps: tuple[RunStep, ...]
+    pictures: tuple[Picture, ...]
+    """What led to the steps: by optimizer, the most frequent first; at the end what led to none."""
+    seconds: float
+    """Until the end, or the last that is known."""
+    is_complete: bool
+    """Whether the recording goes on to the end of the run."""
+    ending: str
+    """Why it ended before the script did; empty where the script came to its end, and where that
+    is not known."""
+
+
+def training_run(recording: Recording) -> TrainingRun | None:
+    """Return the run of a recording; None where it is of no run."""
+    found = windows(recording)
+    if not any(step.kind == "run" for step in recording.steps):
+        return None
+    optimizers = Optimizers(recording, found)
+    endings = recording.evidence_of(RunEnding)
+    last = max((event.seconds for event in recording.events), default=0.0)
+    return TrainingRun(
+        optimizers=optimizers.rows,
+        steps=_steps(recording, found, optimizers),
+        pictures=pictures(found, optimizers, recording.sites),
+        seconds=endings[-1].seconds if endings else last,
+        is_complete=bool(endings),
+        ending=endings[-1].reason if endings else "",
+    )
+
+
+def _steps(
+    recording: Recording, found: Iterable[Window], optimizers: Optimizers
+) -> tuple[RunStep, ...]:
+    measured = _measured(recording)
+    rows: list[RunStep] = []
+    for window in found:
+        place = optimizers.place(window)
+        if place is None:
+            continue
+        step = window.step.index
+        event = next((event for event in window.events if event.kind == "step"), None)
+        numbers = {} if event is None else dict(event.numbers)
+        norms = measured.get(step, _NOTHING)
+        rows.append(
+            RunStep(
+                step=step,
+                optimizer=place,
+                seconds=_seconds(window, event),
+                loss=window.step.loss,
+                grad_norm=numbers.get("norm", total_norm(norms.gradients)),
+                update_ratio=norms.update_ratio,
+                learning_rate=numbers.get("lr"),
+            )
+        )
+    return tuple(rows)
+
+
+def _seconds(window: Window, event: EventRecord | None) -> float | None:
+    if event is not None:
+        return event.seconds
+    return window.last.seconds if window.last else None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Norms:
+    """The norms of one step's parameters."""
+
+    gradients: list[float]
+    updates: list[float]
+    weights: list[float]
+    """Of the parameters with an update."""
+
+    @property
+    def update_ratio(self) -> float | None:
+        """Norm of all updates over that of these parameters; None without one or the other."""
+        updates, weights = total_norm(self.updates), total_norm(self.weights)
+        return updates / weights if updates is not None and weights else None
+
+
+_NOTHING = _Norms(gradients=[], updates=[], weights=[])
+
+
+def _measured(recording: Recording) -> dict[int, _Norms]:
+    """Return the norms of parameters, by step."""
+    by_step: dict[int, _Norms] = {}
+    for stat in recording.parameter_stats:
+        norms = by_step.get(stat.step)
+        if norms is None:
+            norms = by_step[stat.step] = _Norms(gradients=[], updates=[], weights=[])
+        if stat.gradient is not None:
+            norms.gradients.append(stat.gradient.norm)
+        if stat.update_norm is not None:
+            norms.updates.append(stat.update_norm)
+            norms.weights.append(stat.weight_norm)
+    return by_step

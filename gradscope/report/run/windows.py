@@ -1,0 +1,104 @@
+"""A run in windows: what happened on the way to each optimizer step, in the order of the loop.
+
+A recording counts an event to the step after it. What a loop does behind its step, as a scheduler
+or a `zero_grad` at the end, is counted to the step before it here: the first window of a run would
+look unlike all others otherwise.
+"""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+
+from gradscope.recording.records import EventRecord, Recording, StepRecord
+
+_UNSEEN = frozenset({"mode", "epoch"})
+"""Kinds of events that are no part of a step."""
+
+_Key = tuple[str, int | None, int | None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Window:
+    """What led to an optimizer step, that step, and what the loop did behind it."""
+
+    step: StepRecord
+    optimizer: int | None
+    """Its place among the `TrainedOptimizer` records; None where that is not known, and of what
+    led to no step."""
+    events: tuple[EventRecord, ...]
+
+    @property
+    def is_finished(self) -> bool:
+        """Whether it came to a step of an optimizer."""
+        return self.step.optimizer is not None
+
+    @property
+    def last(self) -> EventRecord | None:
+        """The event of the step itself; where it came to none, the last one."""
+        steps = [event for event in self.events if event.kind == "step"]
+        return steps[-1] if steps else self.events[-1] if self.events else None
+
+
+def windows(recording: Recording) -> tuple[Window, ...]:
+    """Return the windows of a run, in order; none of a recording that is no run."""
+    events: dict[int, list[EventRecord]] = {
+        step.index: [] for step in recording.steps if step.kind == "run"
+    }
+    for event in recording.events:
+        if event.step in events and event.kind not in _UNSEEN:
+            events[event.step].append(event)
+    return _in_loop_order(
+        _window(step, events[step.index]) for step in recording.steps if step.index in events
+    )
+
+
+def _window(step: StepRecord, events: list[EventRecord]) -> Window:
+    events.sort(key=lambda event: event.order)
+    steps = [event for event in events if event.kind == "step"]
+    optimizer = steps[-1].optimizer if steps else None
+    return Window(step=step, optimizer=optimizer, events=tuple(events))
+
+
+def _in_loop_order(found: Iterable[Window]) -> tuple[Window, ...]:
+    """Move what the loop does behind a step to that step's window."""
+    ordered: list[Window] = []
+    starts: dict[int | None, set[_Key]] = {}
+    for window in found:
+        lead = tuple(_lead(window))
+        if not ordered or (window.is_finished and window.optimizer not in starts):
+            starts[window.optimizer] = {_key(event) for event in lead}
+        before = ordered[-1] if ordered else None
+        known = _starts(window, starts)
+        behind = 0
+        for place, event in enumerate(lead, 1):
+            if before is not None and (_key(event) not in known or _is_of(event, before, window)):
+                behind = place
+        if before is not None and behind:
+            ordered[-1] = replace(before, events=before.events + lead[:behind])
+            window = replace(window, events=window.events[behind:])
+        if window.is_finished or window.events:
+            ordered.append(window)
+    return tuple(ordered)
+
+
+def _starts(window: Window, starts: dict[int | None, set[_Key]]) -> set[_Key]:
+    """Return what windows of this optimizer start with; of every one where it led to no step."""
+    if window.is_finished:
+        return starts[window.optimizer]
+    return set().union(*starts.values())
+
+
+def _lead(window: Window) -> Iterator[EventRecord]:
+    """Yield the events before the first that has to do with a new gradient or with a step."""
+    for event in window.events:
+        if event.kind not in ("zero", "scheduler", "scaler-step", "scaler-update"):
+            return
+        yield event
+
+
+def _key(event: EventRecord) -> _Key:
+    return (event.kind, event.site, event.optimizer)
+
+
+def _is_of(event: EventRecord, before: Window, window: Window) -> bool:
+    """Whether an event has to do with the optimizer before alone, and not with this window's."""
+    return event.optimizer is not None and event.optimizer == before.optimizer != window.optimizer

@@ -1,0 +1,98 @@
+"""What reports of a run say in words, whatever the format."""
+
+import math
+from collections.abc import Callable, Iterator
+
+from gradscope.report.figures import counted, figure
+from gradscope.report.page import Signs
+from gradscope.report.run.columns import Cells, Course
+from gradscope.report.run.optimizers import OptimizerRow
+from gradscope.report.run.repeats import Fold, Folds
+from gradscope.report.run.timeline import Picture
+from gradscope.report.run.training_run import TrainingRun
+
+INCOMPLETE = "run incomplete: the recording ends before the run did, as when the process was killed"
+_MOMENTS_SHOWN = 16
+_MINUTE, _HOUR = 60, 3600
+
+
+def duration(seconds: float) -> str:
+    """Return `0.42 s`, `12.3 s`, `3 min 12 s`, `2 h 05 min`."""
+    if seconds < _MINUTE - 0.05:
+        return f"{seconds:.3g} s"
+    whole = round(seconds)
+    if whole < _HOUR:
+        return f"{whole // 60} min {whole % 60:02} s"
+    minutes = round(seconds / 60)
+    return f"{minutes // 60:,} h {minutes % 60:02} min"
+
+
+def length_text(run: TrainingRun) -> str:
+    """Return `10,000 steps in 3 min 12 s`."""
+    count = counted(len(run.steps), "step") if run.steps else "no optimizer step"
+    return f"{count} in {duration(run.seconds)}"
+
+
+def optimizer_text(row: OptimizerRow, run: TrainingRun) -> str:
+    """Return `opt_d SGD(lr=0.1)`; without the name where there is no other."""
+    has_others = len(run.optimizers) > 1
+    return f"{row.name} {row.title}" if row.name and has_others else row.title
+
+
+def picture_text(picture: Picture, signs: Signs) -> str:
+    """Return `zero → forward → backward → clip 1.0 (norm 3.20) → step`."""
+    notes = dict(_notes(picture, signs))
+    return _sequence(picture.folds, signs, lambda word: f"{word}{notes.get(word, '')}")
+
+
+def _notes(picture: Picture, signs: Signs) -> Iterator[tuple[str, str]]:
+    for word, norms in picture.norms:
+        words = [] if norms.median is None else [f"norm {figure(norms.median, signs)}"]
+        if norms.nonfinite:
+            broken = "non-finite"
+            words.append(f"{norms.nonfinite:,} {broken}" if words else f"norm {broken}")
+        yield word, f" ({', '.join(words)})"
+
+
+def _sequence(folds: Folds, signs: Signs, told: Callable[[str], str]) -> str:
+    parts = [_fold(fold, signs, told) for fold in folds]
+    if len(parts) > _MOMENTS_SHOWN:
+        hidden = len(parts) - _MOMENTS_SHOWN + 1
+        parts = [*parts[: _MOMENTS_SHOWN - 2], f"{signs.ellipsis} {hidden:,} more", parts[-1]]
+    return f" {signs.arrow} ".join(parts)
+
+
+def _fold(fold: Fold, signs: Signs, told: Callable[[str], str]) -> str:
+    text = f"({_sequence(fold.group, signs, told)})" if fold.group else told(fold.word)
+    if fold.most == 1:
+        return text
+    most = "" if fold.least == fold.most else f"{signs.ellipsis}{fold.most:,}"
+    return f"{text} {signs.times}{fold.least:,}{most}"
+
+
+def course_text(course: Course, signs: Signs) -> str:
+    """Return `2.31 → 0.0420`."""
+    first, last = figure(course.first, signs), figure(course.last, signs)
+    return f"{first} {signs.arrow} {last}"
+
+
+def extreme_text(course: Course, signs: Signs, *, is_loss: bool) -> str:
+    """Return `lowest 0.0400 at step 9,870`; of what is no loss, the largest, unless at an end."""
+    if course.first_nonfinite is not None:
+        steps = counted(course.nonfinite, "step")
+        return f"non-finite in {steps}, first {course.first_nonfinite:,}"
+    extreme = course.lowest if is_loss else course.highest
+    if extreme is None or not math.isfinite(extreme.value):
+        return ""
+    if extreme.value in (course.first, course.last):
+        return ""
+    word = "lowest" if is_loss else "largest"
+    return f"{word} {figure(extreme.value, signs)} at step {extreme.step:,}"
+
+
+def layer_ends(cells: Cells, signs: Signs) -> str:
+    """Return `0.120 → 0.0034`: the first and the last number of a strip."""
+    known = [cell for cell in cells if cell is not None]
+    if not known:
+        return signs.dash
+    return f"{figure(known[0], signs)} {signs.arrow} {figure(known[-1], signs)}"
