@@ -99,11 +99,12 @@ def check(  # noqa: PLR0913 - the signature is the list of options
     overrides = {**loading.given(), **trial.given(), **gate.running()}
     subjects = _subjects(configuration, named, {**overrides, **given_arguments(args)})
     planned = [subject for subject in subjects if not isinstance(subject, Path)]
-    places = {} if save is None else recording_places(save, planned, force=force)
     known = baseline.chosen(configuration.baseline)
     check_baseline(baseline, known)
-    # No report may take the place of anything that the check reads or keeps.
-    kept = (*_files_read(subjects), *places.values(), *((known.file,) if known.file else ()))
+    # Nothing may take the place of anything that the check reads or keeps.
+    read = (*_files_read(subjects), *((known.file,) if known.file else ()))
+    places = {} if save is None else recording_places(save, planned, read, force=force)
+    kept = (*read, *places.values())
     destination = check_destinations(output_file, None, force=False, inputs=kept).report
     further = check_further_reports(also or (), destination, kept)
     form = output_format or configuration.output_format or "full"
@@ -144,7 +145,7 @@ def _subjects(
                 f"--{next(iter(overrides))} says how to run a target, and a recording has been run",
                 help="leave it out, or name the target",
             )
-        return [Path(name) for name in named]
+        return [Path(name) for name in dict.fromkeys(named)]
     planned = {target.name: target for target in plan_targets(configuration, targets, overrides)}
     names = dict.fromkeys(named or planned)
     return [planned[name] if name in planned else Path(name) for name in names]

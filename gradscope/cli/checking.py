@@ -9,6 +9,7 @@ from gradscope.cli.check_options import BaselineGroup
 from gradscope.cli.errors import LOGGER, show_error, show_note, write_line
 from gradscope.cli.isolation import run_apart
 from gradscope.cli.job import Job
+from gradscope.cli.output import check_destinations
 from gradscope.errors import GradscopeError
 from gradscope.gate.baseline import applied, prune_baseline, read_baseline, write_baseline
 from gradscope.gate.merging import target_result
@@ -116,6 +117,8 @@ def check_baseline(group: BaselineGroup, options: BaselineOptions) -> None:
                 )
     elif options.file.exists() or not group.write_baseline:
         read_baseline(options.file)
+    else:
+        check_destinations(_shown(options.file), None, force=False)
 
 
 def baseline_applied(

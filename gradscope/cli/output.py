@@ -85,7 +85,7 @@ def files_of_target(planned: "PlannedTarget") -> tuple[Path, ...]:
 
     location = parse_target(planned.spec).location
     module = Path(*location.split("."))
-    files = (Path(location), module.with_suffix(".py"), module / "__init__.py")
+    files = (Path(location), Path(f"{module}.py"), module / "__init__.py")
     return tuple(planned.folder / file for file in files)
 
 

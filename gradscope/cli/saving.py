@@ -1,7 +1,7 @@
 """Where the recordings of a check's runs are kept."""
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 
 from gradscope.cli.errors import show_note
@@ -14,8 +14,16 @@ Places = Mapping[tuple[str, int | None], Path]
 """By target's name and seed."""
 
 
-def recording_places(save: Path, planned: Sequence[PlannedTarget], *, force: bool) -> Places:
+def recording_places(
+    save: Path, planned: Sequence[PlannedTarget], inputs: Collection[Path], *, force: bool
+) -> Places:
     """Return the file of each run: the one that is named, or files of their own in that folder.
+
+    Args:
+        save: What is named.
+        planned: The targets that will run.
+        inputs: What the check reads, which is never overwritten.
+        force: Whether other files may be.
 
     Raises:
         GradscopeError: They cannot be written, or something is there and `force` is not set.
@@ -28,7 +36,7 @@ def recording_places(save: Path, planned: Sequence[PlannedTarget], *, force: boo
     if not runs:
         raise GradscopeError("--save has nothing to keep: recordings are saved already")
     if len(runs) == 1 and not save.is_dir():
-        found = check_destinations("-", save, force=force).recording
+        found = check_destinations("-", save, force=force, inputs=inputs).recording
         assert found is not None
         return {runs[0]: found.path}
     if save.exists() and not save.is_dir():
@@ -40,12 +48,24 @@ def recording_places(save: Path, planned: Sequence[PlannedTarget], *, force: boo
     places: dict[tuple[str, int | None], Path] = {}
     for name, seed in runs:
         places[name, seed] = _free(folder, name, seed, {*places.values()})
+    _make(folder)
+    for place in places.values():
+        check_destinations("-", place, force=True, inputs=inputs)
     taken = next((place for place in places.values() if place.exists()), None)
     if taken is not None and not force:
         raise GradscopeError(
             f"'{save / taken.name}' exists already", help="add --force to overwrite it"
         )
     return places
+
+
+def _make(folder: Path) -> None:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise GradscopeError(
+            f"cannot make the folder '{folder}' for --save", cause=error.strerror
+        ) from None
 
 
 def _free(folder: Path, name: str, seed: int, taken: set[Path]) -> Path:
@@ -67,7 +87,6 @@ def save_runs(result: CheckResult, places: Places, *, force: bool) -> None:
         for run in target.runs:
             place = places.get((target.name, run.recording.target.seed))
             if place is not None:
-                place.parent.mkdir(parents=True, exist_ok=True)
                 save_recording(run.recording, place, force=force)
                 saved.append(place)
     if len(saved) == 1:

@@ -47,6 +47,7 @@ def judge(recording: Recording, settings: Settings = DEFAULT_SETTINGS) -> Verdic
         findings=tuple(sorted(with_consequences(counted), key=rank_of)),
         ran=tuple(ran),
         skipped=tuple(skipped),
+        ignored=len(findings) - len(counted),
     )
 
 

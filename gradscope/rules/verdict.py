@@ -29,6 +29,8 @@ class Verdict:
     ran: tuple[str, ...] = ()
     """Codes of the rules that could judge."""
     skipped: tuple[SkippedRule, ...] = ()
+    ignored: int = 0
+    """How many findings lie in modules where their rule is ignored."""
 
 
 UNJUDGED = Verdict()

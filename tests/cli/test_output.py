@@ -6,6 +6,11 @@ import pytest
 
 from gradscope.cli.output import check_destinations, files_of_target
 from gradscope.errors import GradscopeError
+from gradscope.gate.options import PlannedTarget
+
+
+def read_by(target):
+    return files_of_target(PlannedTarget(name=target, spec=target, folder=Path.cwd()))
 
 
 @pytest.fixture
@@ -25,21 +30,24 @@ def test_targets_file_is_never_written(folder, target, option):
     wanted = ("../" + folder.name + "/model.py", None) if option == "-o" else ("-", "model.py")
     save = None if wanted[1] is None else Path(wanted[1])
     with pytest.raises(GradscopeError, match="would overwrite what the command reads") as caught:
-        check_destinations(wanted[0], save, force=True, inputs=files_of_target(target))
+        check_destinations(wanted[0], save, force=True, inputs=read_by(target))
     assert option in caught.value.what
 
 
 def test_module_in_a_package_is_never_written(folder):
     with pytest.raises(GradscopeError, match="would overwrite"):
-        check_destinations(
-            "package/net.py", None, force=False, inputs=files_of_target("package.net:model")
-        )
+        check_destinations("package/net.py", None, force=False, inputs=read_by("package.net:model"))
+
+
+@pytest.mark.parametrize("target", ["", ".", "..", "/", "./", ":", "a.", "~", "*", "ø"])
+def test_what_is_no_target_stands_in_nobodys_way(folder, target):
+    assert check_destinations("report.txt", None, force=False, inputs=read_by(target)).report
 
 
 def test_link_to_an_input_is_never_written(folder):
     (folder / "report.txt").symlink_to("model.py")
     with pytest.raises(GradscopeError, match="would overwrite"):
-        check_destinations("report.txt", None, force=False, inputs=files_of_target("model.py"))
+        check_destinations("report.txt", None, force=False, inputs=read_by("model.py"))
 
 
 def test_report_and_recording_need_two_files(folder):

@@ -130,6 +130,12 @@ def test_known_findings_are_counted_and_not_shown(result_of):
     assert "In the baseline, and found no more: GS201 in a.py." in text
 
 
+def test_findings_ignored_by_module_are_counted_and_not_shown(result_of):
+    text = rendered(result_of("exploding_stack", per_module_ignores={"*": ("ALL",)}))
+    assert "GS101" not in text
+    assert "1 finding hidden by per-module-ignores, not counted." in text
+
+
 def test_findings_say_under_which_seeds_they_show(result_of, run_of):
     sick, healthy = run_of("gradient_cut", 3), run_of("gradient_cut", 4, ignore=("GS201",))
     result = result_of("healthy_mlp")

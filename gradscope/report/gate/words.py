@@ -78,6 +78,13 @@ def known_count(result: CheckResult) -> int:
     return sum(item.is_known for target in result.targets for item in target.findings)
 
 
+def ignored_count(result: CheckResult) -> int:
+    """Return how many findings the configuration hides by module, of the run that has most."""
+    return sum(
+        max((run.verdict.ignored for run in target.runs), default=0) for target in result.targets
+    )
+
+
 def closing_text(result: CheckResult) -> str:
     """Return whether the check passes, and why not, in a sentence."""
     targets = result.targets
@@ -100,6 +107,9 @@ def remarks(result: CheckResult) -> Iterator[str]:
     known = known_count(result)
     if known:
         yield f"{counted(known, 'known finding')} in the baseline, not counted."
+    ignored = ignored_count(result)
+    if ignored:
+        yield f"{counted(ignored, 'finding')} hidden by per-module-ignores, not counted."
     for pattern in result.unmatched:
         yield f"No module matches `{pattern}`, for which a limit of gradient norms is set."
     for entry in result.stale:
