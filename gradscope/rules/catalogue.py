@@ -1,5 +1,8 @@
 """Every rule, ascending by code."""
 
+from gradscope.rules.accumulation.gradient_erased_before_step import GradientErasedBeforeStep
+from gradscope.rules.accumulation.missing_zero_grad import MissingZeroGrad
+from gradscope.rules.accumulation.step_without_gradient import StepWithoutGradient
 from gradscope.rules.autograd.backward_error import BackwardError
 from gradscope.rules.autograd.backward_twice import BackwardTwice
 from gradscope.rules.autograd.in_place_modification import InPlaceModification
@@ -68,6 +71,9 @@ RULES: tuple[type[Rule], ...] = (
     TiedWeightsApart,
     FrozenHead,
     DuplicateInOptimizer,
+    MissingZeroGrad,
+    GradientErasedBeforeStep,
+    StepWithoutGradient,
     NoGraph,
     BackwardTwice,
     InPlaceModification,

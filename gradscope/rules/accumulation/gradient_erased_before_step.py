@@ -1,0 +1,145 @@
+"""GS302: gradients that are zeroed before a step could use them."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+from gradscope.recording.finding import Finding, Severity
+from gradscope.rules.accumulation.erasures import Overwriting, last_erasure, overwriting
+from gradscope.rules.accumulation.windows import (
+    RunEvent,
+    Series,
+    Sighting,
+    Window,
+    Windows,
+    by_line,
+)
+from gradscope.rules.case import Case
+from gradscope.rules.rule import Rule
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GradientErasedBeforeStep(Rule):
+    """Gradients are zeroed between backward and the step that was to use them.
+
+    What it finds:
+        A `zero_grad()` behind `backward()` and before `step()`, so that the step has nothing to go
+        by; and one inside a loop over micro-batches, so that of all of them only the last counts.
+
+    Why it matters:
+        In the first case the weights never move, or by momentum and weight decay alone. In the
+        second the work on all other micro-batches is lost, and the batch is smaller than it seems.
+
+    How it is measured:
+        A step counts where gradients that no step had used were zeroed behind the last backward
+        before it, and it got none. For the second case it counts where passes of one line of code
+        were zeroed whole, one by one, and by one line. From `error_share` of an optimizer's steps
+        on the finding is an error, from `warning_share` on a warning; the second case is an error
+        only where the loss was divided by the number of passes.
+
+    How to fix it:
+        Zero before the first backward of a step, or right after the step.
+
+    When it may be wrong:
+        Passes whose gradients are only looked at, as those of an attack in adversarial training,
+        are told from training by their line: where both share one, the second case is reported.
+
+    Source:
+        torch documentation, `torch.optim.Optimizer.zero_grad`; patrickloeber/pytorchTutorial issue
+        19; yunjey/pytorch-tutorial issue 238.
+    """
+
+    code: ClassVar[str] = "GS302"
+    name: ClassVar[str] = "gradient-erased-before-step"
+    level: ClassVar[Severity] = "error"
+    needs_run: ClassVar[bool] = True
+    explains: ClassVar[tuple[str, ...]] = ("GS306", "GS313")
+
+    error_share: float = 0.9
+    """Share of an optimizer's steps. Chosen: nearly all; a few are zeroed on purpose, as where a
+    batch is given up because its loss is no number."""
+    warning_share: float = 0.5
+    """Share as above. Chosen: the most."""
+
+    def check(self, case: Case) -> Iterator[Finding]:
+        """Yield a finding for every line that erases gradients."""
+        series = case.shared(Windows).series
+        yield from self._emptied(case, series)
+        yield from self._overwritten(case, series)
+
+    def _emptied(self, case: Case, all_series: Sequence[Series]) -> Iterator[Finding]:
+        erasures: dict[int, RunEvent] = {}
+        sightings = []
+        for series in all_series:
+            found = {window.step.place: last_erasure(series, window) for window in series.windows}
+            erasures |= {place: event for place, event in found.items() if event is not None}
+            sightings += self._sightings(series, [w for w in series.windows if found[w.step.place]])
+        for group in by_line(sightings, lambda window: erasures[window.step.place].site):
+            is_error = len(group.windows) >= self.error_share * group.judged
+            passes = [event for event in group.first.events if event.kind == "backward"]
+            yield self.finding(
+                case,
+                message=(
+                    f"zero_grad() comes between backward() and step(): {group.words} "
+                    f"{'gets' if group.judged == 1 else 'get'} no gradient"
+                ),
+                remedy="call zero_grad() before backward(), or after step()",
+                site=group.site,
+                related=(
+                    case.related(passes[-1].site, "the backward whose gradients it erases")
+                    if passes
+                    else None,
+                    case.related(group.first.step.site, "the step that gets none"),
+                ),
+                severity="error" if is_error else "warning",
+                parameters=group.parameters,
+                evidence={
+                    "steps_without_gradient": len(group.windows),
+                    "steps": group.judged,
+                    "share_limit": self.error_share if is_error else self.warning_share,
+                },
+                count=len(group.windows),
+                step=group.first.step.step,
+            )
+
+    def _overwritten(self, case: Case, all_series: Sequence[Series]) -> Iterator[Finding]:
+        losses: dict[int, Overwriting] = {}
+        sightings = []
+        for series in all_series:
+            found = {window.step.place: overwriting(series, window) for window in series.windows}
+            losses |= {place: one for place, one in found.items() if one is not None}
+            sightings += self._sightings(series, [w for w in series.windows if found[w.step.place]])
+        for group in by_line(sightings, lambda window: losses[window.step.place].zero.site):
+            first = losses[group.first.step.place]
+            passes = len(first.erased) + len(first.kept)
+            is_divided = round(first.divisor) in (passes, len(first.erased)) and passes > 1
+            is_nearly_all = len(group.windows) >= self.error_share * group.judged
+            yield self.finding(
+                case,
+                message=(
+                    f"zero_grad() is called for each of {passes} micro-batches: only the gradients "
+                    f"of the last one reach the step, in {group.words}"
+                ),
+                remedy="call zero_grad() once for each step, outside the loop over micro-batches",
+                site=group.site,
+                related=(
+                    case.related(first.kept[-1].site, "the backward whose gradients it erases"),
+                    case.related(group.first.step.site, "the step that gets the last ones"),
+                ),
+                severity="error" if is_divided and is_nearly_all else "warning",
+                parameters=group.parameters,
+                evidence={
+                    "passes": passes,
+                    "passes_erased": len(first.erased),
+                    "loss_divided_by": first.divisor,
+                    "steps_concerned": len(group.windows),
+                    "steps": group.judged,
+                },
+                count=len(group.windows),
+                step=group.first.step.step,
+            )
+
+    def _sightings(self, series: Series, sick: Sequence[Window]) -> list[Sighting]:
+        if not sick or len(sick) < self.warning_share * len(series.windows):
+            return []
+        return [Sighting(series=series, windows=tuple(sick), judged=len(series.windows))]

@@ -1,0 +1,162 @@
+"""GS306: optimizer steps that have no gradient to go by."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+from gradscope.recording.finding import Finding, RelatedLocation, Severity
+from gradscope.rules.accumulation.windows import Group, Series, Sighting, Window, Windows, by_line
+from gradscope.rules.case import Case
+from gradscope.rules.rule import Rule
+
+_STEP_LAST = "the order is zero_grad(), backward(), step()"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepWithoutGradient(Rule):
+    """The optimizer steps without a gradient.
+
+    What it finds:
+        Steps of an optimizer all whose gradients are None or zero, steps that use the gradients of
+        the step before once more, and loops that step before their first backward.
+
+    Why it matters:
+        A step without gradients moves nothing, or by momentum and weight decay alone: the model
+        does not train. A step with used gradients takes them twice. A loop that steps first always
+        follows the gradients of the batch before.
+
+    How it is measured:
+        By line of the step: the share of its steps without any gradient, from `share` on, at least
+        two of them and the last one too, is an error. The share whose gradients are all used and to which nothing was
+        added since is a warning, and so is a line whose first step comes before any backward and
+        whose others have gradients. Optimizers of frozen parameters are left out.
+
+    How to fix it:
+        Check that the optimizer holds the parameters of the model that is trained, and that every
+        step has a backward before it.
+
+    When it may be wrong:
+        Where a part of the model is trained later than what was watched, with its optimizer
+        stepping from the start. A single step without gradients before training, as some make it
+        against a warning of the scheduler, is not reported.
+
+    Source:
+        torch source, `torch.optim`: parameters without a gradient are passed over in silence.
+    """
+
+    code: ClassVar[str] = "GS306"
+    name: ClassVar[str] = "step-without-gradient"
+    level: ClassVar[Severity] = "error"
+    needs_run: ClassVar[bool] = True
+
+    share: float = 0.9
+    """Of the steps at a line, 0 to 1. Chosen: nearly all, as parts that are frozen for some time
+    have steps without gradients too."""
+
+    def check(self, case: Case) -> Iterator[Finding]:
+        """Yield a finding for every line whose steps lack a gradient of their own."""
+        windows = case.shared(Windows)
+        lines = [line for one in windows.series for line in _by_step_line(windows, one)]
+        for group in self._groups(lines, lambda window: window.is_empty):
+            yield self._found(
+                case,
+                group,
+                message=f"{group.words} have no gradient to use: nothing is trained",
+                severity="error",
+                remedy=(
+                    "check that the optimizer holds the parameters of the trained model, and that "
+                    f"they have gradients by then: {_STEP_LAST}"
+                ),
+            )
+        for group in self._groups(lines, _repeats):
+            yield self._found(
+                case,
+                group,
+                message=f"{group.words} use the gradients of the step before once more",
+                severity="warning",
+                remedy="call step() once for each backward()",
+            )
+        yield from self._ahead(case, windows, lines)
+
+    def _groups(self, lines: list[Series], is_sick: Callable[[Window], bool]) -> tuple[Group, ...]:
+        sightings = []
+        for line in lines:
+            sick = tuple(window for window in line.windows if is_sick(window))
+            is_lasting = line.windows[-1] in sick[-1:]  # a part may be frozen at first
+            if len(sick) > 1 and is_lasting and len(sick) >= self.share * len(line.windows):
+                sightings.append(Sighting(series=line, windows=sick, judged=len(line.windows)))
+        return by_line(sightings, lambda window: window.step.site)
+
+    def _ahead(self, case: Case, windows: Windows, lines: list[Series]) -> Iterator[Finding]:
+        """Yield a finding for every loop that steps before its first backward."""
+        for line in lines:
+            first, *others = line.windows
+            comes_first = windows.first_pass is None or first.step.place < windows.first_pass
+            if not comes_first or len(others) < 2 or any(window.is_empty for window in others):
+                continue
+            sighting = Sighting(series=line, windows=(first,), judged=len(line.windows))
+            yield self._found(
+                case,
+                Group(site=first.step.site, sightings=(sighting,)),
+                message=(
+                    "step() comes before the first backward(): the first step does nothing, and "
+                    f"the other {len(others):,} use the gradients of the batch before"
+                ),
+                severity="warning",
+                remedy=_STEP_LAST,
+                related=case.related(_pass_of(others[0]), "the backward whose step comes too late"),
+            )
+
+    def _found(
+        self,
+        case: Case,
+        group: Group,
+        *,
+        message: str,
+        severity: Severity,
+        remedy: str,
+        related: RelatedLocation | None = None,
+    ) -> Finding:
+        step = group.first.step
+        record = group.sightings[0].series.record
+        return self.finding(
+            case,
+            message=message,
+            remedy=remedy,
+            site=group.site,
+            related=(
+                related,
+                case.related(None if record is None else record.site, "the optimizer"),
+            ),
+            severity=severity,
+            parameters=group.parameters,
+            evidence={
+                "steps_concerned": len(group.windows),
+                "steps": group.judged,
+                "share_limit": self.share,
+                "parameters": step.count("parameters"),
+                "parameters_without_gradient": step.count("none"),
+            },
+            count=len(group.windows),
+            step=step.step,
+        )
+
+
+def _by_step_line(windows: Windows, series: Series) -> Iterator[Series]:
+    """Yield the steps of an optimizer by the line that makes them."""
+    if not windows.requires_grad(series):
+        return
+    for site in dict.fromkeys(window.step.site for window in series.windows):
+        here = tuple(window for window in series.windows if window.step.site == site)
+        yield replace(series, windows=here)
+
+
+def _repeats(window: Window) -> bool:
+    """Return whether a step has nothing but what an earlier one has used."""
+    step = window.step
+    is_used = step.count("stale") and step.count("stale") == step.count("with_gradient")
+    return bool(is_used) and not any(event.kind == "backward" for event in window.events)
+
+
+def _pass_of(window: Window) -> int | None:
+    return window.passes[-1].site if window.passes else None

@@ -1,0 +1,145 @@
+"""GS302, judged from loops as users write them."""
+
+import pytest
+
+from gradscope.rules.engine import judge
+from tests.rules.accumulation.runs import Run
+
+
+def only_erasure(run: Run):
+    """The one finding: that a step has no gradient is explained by it."""
+    (found,) = judge(run.recording()).findings
+    assert found.rule == "GS302"
+    return found
+
+
+def loop(steps: int = 10, *, set_to_none: bool = True, erased_every: int = 1) -> Run:
+    """A loop that zeroes behind its backward, in every so many steps."""
+    run = Run()
+    weights = run.model("model", 4)
+    adam = run.optimizer(weights, "Adam")
+    for step in range(steps):
+        if step % erased_every:
+            run.zero(adam, line=10)
+        run.backward(weights, line=11)
+        if step % erased_every == 0:
+            run.zero(adam, line=12, set_to_none=set_to_none)
+        run.step(adam, line=13)
+    return run
+
+
+@pytest.mark.parametrize("set_to_none", [True, False])
+def test_zeroing_between_backward_and_step_is_an_error_at_the_zero_grad(set_to_none):
+    found = only_erasure(loop(set_to_none=set_to_none))
+    assert (found.severity, found.location.line) == ("error", 12)
+    assert [place.line for place in found.related] == [11, 13]
+    assert (found.step, found.count, len(found.parameters)) == (0, 10, 4)
+
+
+def test_a_single_step_is_enough():
+    assert only_erasure(loop(1)).severity == "error"
+
+
+def test_every_second_step_is_a_warning():
+    assert only_erasure(loop(10, erased_every=2)).severity == "warning"
+
+
+def test_a_batch_given_up_now_and_then_is_fine():
+    assert not loop(10, erased_every=3).findings("GS302")
+
+
+def test_the_zero_grad_of_a_module_counts_too():
+    run = Run()
+    weights = run.model("model", 4)
+    sgd = run.optimizer(weights)
+    for _ in range(5):
+        run.backward(weights, line=11)
+        run.zero(weights, line=12, subject="model")
+        run.step(sgd, line=13)
+    assert only_erasure(run).location.line == 12
+
+
+def test_a_gan_with_both_losses_before_both_steps_is_fine():
+    """The generator's pass reaches the critic too, whose own zero_grad comes behind it."""
+    run = Run()
+    generator, critic = run.model("netG", 4), run.model("netD", 4)
+    adam_g, adam_d = run.optimizer(generator, line=3), run.optimizer(critic, line=4)
+    for _ in range(10):
+        run.zero(adam_g, line=10)
+        run.backward((*generator, *critic), line=11)
+        run.zero(adam_d, line=12)
+        run.backward(critic, line=13)
+        run.step(adam_g, line=14)
+        run.step(adam_d, line=15)
+    assert not run.findings("GS302")
+
+
+def test_an_attack_before_the_training_on_its_result_is_fine():
+    run = Run()
+    weights = run.model("model", 4)
+    sgd = run.optimizer(weights)
+    for _ in range(10):
+        for _ in range(3):
+            run.backward(weights, line=10)
+            run.zero(weights, line=11, subject="model")
+        run.backward(weights, line=12)
+        run.step(sgd, line=13)
+        run.zero(sgd, line=14)
+    assert not run.findings("GS302")
+
+
+def test_a_first_step_that_only_looks_ahead_is_fine():
+    """As in sharpness-aware minimization, which zeroes what it climbed by."""
+    run = Run()
+    weights = run.model("model", 4)
+    sgd = run.optimizer(weights)
+    for _ in range(10):
+        run.backward(weights, line=10)
+        run.zero(sgd, line=20)
+        run.backward(weights, line=11)
+        run.step(sgd, line=21)
+        run.zero(sgd, line=22)
+    assert not run.findings("GS302")
+
+
+def micro_batches(passes: int, divided: float, *, windows: int = 6) -> Run:
+    """A loop that zeroes before each micro-batch, and steps after so many."""
+    run = Run()
+    weights = run.model("model", 4)
+    sgd = run.optimizer(weights)
+    for _ in range(windows):
+        for _ in range(passes):
+            run.zero(sgd, line=10)
+            run.backward(weights, line=11, divided=divided)
+        run.step(sgd, line=12)
+    return run
+
+
+def test_zeroing_before_each_micro_batch_of_a_divided_loss_is_an_error():
+    (found,) = micro_batches(4, 4).findings("GS302")
+    assert (found.severity, found.location.line) == ("error", 10)
+    assert [place.line for place in found.related] == [11, 12]
+    evidence = dict(found.evidence)
+    assert (evidence["passes"], evidence["passes_erased"]) == (4, 3)
+
+
+def test_the_same_of_an_undivided_loss_is_a_warning():
+    (found,) = micro_batches(4, 1).findings("GS302")
+    assert found.severity == "warning"
+
+
+def test_one_pass_a_step_erases_nothing():
+    assert not micro_batches(1, 1).findings("GS302")
+
+
+def test_gradients_that_are_put_together_from_erased_ones_are_fine():
+    """Projections of several gradients zero after each, and hand the step one of their own."""
+    run = Run()
+    weights = run.model("model", 4)
+    sgd = run.optimizer(weights)
+    for _ in range(6):
+        for _ in range(3):
+            run.zero(sgd, line=10)
+            run.backward(weights, line=11)
+        run.step(sgd, line=12, backwards=0)
+    assert not run.findings("GS302")

@@ -1,0 +1,126 @@
+"""GS306, judged from loops as users write them."""
+
+import pytest
+
+from tests.rules.accumulation.runs import Run
+
+
+def test_an_optimizer_of_other_parameters_is_an_error_at_its_step():
+    run = Run()
+    model, copy = run.model("model", 4), run.model("copy", 4)
+    sgd = run.optimizer(copy, line=3)
+    for _ in range(5):
+        run.zero(model, line=10, subject="model")
+        run.backward(model, line=11)
+        run.step(sgd, line=12)
+    (found,) = run.findings("GS306")
+    assert (found.severity, found.location.line, found.count) == ("error", 12, 5)
+    assert [place.line for place in found.related] == [3]
+    assert all(name.startswith("copy.") for name in found.parameters)
+
+
+def test_gradients_that_are_all_zero_are_none_either():
+    run = Run()
+    weights = run.model("model", 4)
+    sgd = run.optimizer(weights)
+    run.backward(weights, line=11)
+    run.step(sgd, line=9)
+    for _ in range(30):
+        run.zero(sgd, line=10, set_to_none=False)
+        run.step(sgd, line=12)
+    (found,) = run.findings("GS306")
+    assert (found.location.line, found.count) == (12, 30)
+
+
+def trained(steps: int, empty: int) -> Run:
+    """A loop whose first steps find everything frozen."""
+    run = Run()
+    weights, head = run.model("model", 4), run.model("head", 2)
+    backbone, sgd = run.optimizer(weights), run.optimizer(head)
+    for step in range(steps):
+        reached = (*weights, *head) if step >= empty else head
+        run.backward(reached, line=11)
+        run.step(backbone, line=12)
+        run.step(sgd, line=13)
+        run.zero(backbone, line=14)
+        run.zero(sgd, line=15)
+    return run
+
+
+@pytest.mark.parametrize(("empty", "severities"), [(0, []), (1, []), (9, []), (10, ["error"])])
+def test_a_backbone_that_is_trained_later_is_fine(empty, severities):
+    assert [one.severity for one in trained(10, empty).findings("GS306")] == severities
+
+
+def test_a_step_against_the_warning_of_the_scheduler_is_fine():
+    run = Run()
+    weights = run.model("model", 4)
+    sgd = run.optimizer(weights)
+    run.step(sgd, line=5)
+    for _ in range(5):
+        run.zero(sgd, line=10)
+        run.backward(weights, line=11)
+        run.step(sgd, line=12)
+    assert not run.findings("GS306")
+
+
+def test_an_optimizer_of_frozen_parameters_is_no_business_of_this_rule():
+    run = Run()
+    weights = run.model("model", 4, requires_grad=False)
+    head = run.model("head", 2)
+    frozen, sgd = run.optimizer(weights), run.optimizer(head)
+    for _ in range(5):
+        run.zero(sgd, line=10)
+        run.backward(head, line=11)
+        run.step(sgd, line=12)
+        run.step(frozen, line=13)
+    assert not run.findings("GS306")
+
+
+def test_stepping_twice_for_each_backward_is_a_warning_at_the_second_step():
+    run = Run()
+    weights = run.model("model", 4)
+    sgd = run.optimizer(weights)
+    for _ in range(5):
+        run.zero(sgd, line=10)
+        run.backward(weights, line=11)
+        run.step(sgd, line=12)
+        run.step(sgd, line=13)
+    (found,) = run.findings("GS306")
+    assert (found.severity, found.location.line) == ("warning", 13)
+
+
+def test_two_optimizers_that_share_an_encoder_are_fine():
+    run = Run()
+    encoder, one, two = run.model("encoder", 4), run.model("one", 1), run.model("two", 1)
+    first, second = run.optimizer((*encoder, *one), line=3), run.optimizer((*encoder, *two), line=4)
+    for _ in range(5):
+        run.zero(first, line=9)
+        run.zero(second, line=10)
+        run.backward((*encoder, *one, *two), line=11)
+        run.step(first, line=12)
+        run.step(second, line=13)
+    assert not run.findings("GS306")
+
+
+def test_a_loop_that_steps_first_is_a_warning():
+    run = Run()
+    weights = run.model("model", 4)
+    sgd = run.optimizer(weights)
+    for _ in range(6):
+        run.step(sgd, line=10)
+        run.zero(sgd, line=11)
+        run.backward(weights, line=12)
+    (found,) = run.findings("GS306")
+    assert (found.severity, found.location.line, found.count) == ("warning", 10, 1)
+    assert [place.line for place in found.related] == [12, 3]
+
+
+def test_two_empty_steps_are_the_least():
+    run = Run()
+    weights = run.model("model", 4)
+    sgd = run.optimizer(weights)
+    run.step(sgd, line=12)
+    assert not run.findings("GS306")
+    run.step(sgd, line=12)
+    assert len(run.findings("GS306")) == 1
