@@ -17,6 +17,8 @@ class Header:
     command: str
     environment: Environment
     target: TargetRecord
+    finished: bool = True
+    """False while a run goes on, and for ever where it was killed."""
 
 
 def header_of(recording: Recording) -> Header:
@@ -26,6 +28,7 @@ def header_of(recording: Recording) -> Header:
         command=recording.command,
         environment=recording.environment,
         target=recording.target,
+        finished=recording.finished,
     )
 
 
@@ -51,6 +54,7 @@ def write_header(header: Header) -> Texts:
         "target.synthetic_loss": "true" if target.synthetic_loss else "false",
         "target.root": target.root,
         "target.repository": target.repository,
+        "finished": "true" if header.finished else "false",
     }
     return {name: None if text is None else write_text(text) for name, text in texts.items()}
 
@@ -93,4 +97,5 @@ def read_header(texts: Texts) -> Header:
             # Recordings of earlier versions do not know it.
             repository=text("target.root") if repository is None else repository,
         ),
+        finished=texts.get("finished") != "false",
     )

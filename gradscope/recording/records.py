@@ -352,6 +352,8 @@ class Recording:
     cuts: tuple[CutRecord, ...] = ()
     evidence: tuple[object, ...] = ()
     """What the examinations found: records of the kinds in `gradscope.recording.evidence`."""
+    finished: bool = True
+    """False of a run that goes on still, or was killed: what it did last may be missing."""
 
     def evidence_of(self, kind: type[Evidence]) -> tuple[Evidence, ...]:
         """Return the evidence of one kind, in the order in which it was found."""

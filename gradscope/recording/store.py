@@ -138,6 +138,7 @@ def _read(base: sqlite3.Connection) -> Recording:
         command=header.command,
         environment=header.environment,
         target=header.target,
+        finished=header.finished,
         parameters=records(PARAMETERS),
         modules=records(MODULES),
         calls=records(CALLS),

@@ -121,9 +121,15 @@ class RecordingWriter:
         cursor = self._connection.executemany(table.insertion, rows)
         self._places[table.name] = start + max(cursor.rowcount, 0)
 
-    def replace(self, table: Table[Record], place: int, record: Record) -> None:
-        """Write a record again that has become another; inside a transaction."""
+    def put(self, table: Table[Record], place: int, record: Record) -> None:
+        """Write the record of a place: a new one, or what has become of it; in a transaction."""
         self._connection.execute(table.replacement, (place, *table.write(record)))
+        self._places[table.name] = max(place + 1, self._places.get(table.name, 0))
+
+    def describe(self, header: Header) -> None:
+        """Write the header again; inside a transaction."""
+        rows = write_header(header).items()
+        self._connection.executemany("REPLACE INTO meta VALUES (?, ?)", rows)
 
     def close(self) -> None:
         """Finish the file: nothing but the one file is left, unless somebody is reading it."""

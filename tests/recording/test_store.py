@@ -189,6 +189,7 @@ RECORDINGS = st.builds(
         joins=st.lists(COUNTS, max_size=3).map(tuple),
         count=COUNTS,
     ),
+    finished=st.booleans(),
     input_stats=listed(InputStat, step=COUNTS, call=COUNTS, place=COUNTS, norm=st.none() | NUMBERS),
 )
 

@@ -162,9 +162,10 @@ def test_a_record_is_written_again(tmp_path):
         with writer.transaction():
             writer.add(STEPS, [step(0), step(1)])
         with writer.transaction():
-            writer.replace(STEPS, 0, step(7))
-            writer.add(STEPS, [step(2)])
-    assert load_recording(path).steps == (step(7), step(1), step(2))
+            writer.put(STEPS, 0, step(7))
+            writer.put(STEPS, 2, step(2))
+            writer.add(STEPS, [step(3)])
+    assert load_recording(path).steps == (step(7), step(1), step(2), step(3))
 
 
 def test_writer_refuses_to_write_over_a_file(tmp_path):

@@ -20,6 +20,11 @@ from gradscope.recording.evidence.influence import InfluenceRecord
 from gradscope.recording.evidence.initialisation import InitialisationRecord
 from gradscope.recording.evidence.leaf import LeafRecord
 from gradscope.recording.evidence.loss_term import LossTermRecord, TermPairRecord
+from gradscope.recording.evidence.micro_batch import (
+    AccumulatedGradient,
+    AccumulationRecord,
+    MicroBatchRecord,
+)
 from gradscope.recording.evidence.nonfinite import NonfiniteRecord
 from gradscope.recording.evidence.optimizer import OptimizerRecord
 from gradscope.recording.evidence.redraw import RedrawRecord
@@ -35,6 +40,8 @@ from gradscope.recording.evidence.twin import TwinRecord
 from gradscope.recording.evidence.unit import UnitRecord
 
 EVIDENCE: tuple[type, ...] = (
+    AccumulatedGradient,
+    AccumulationRecord,
     AttributeRecord,
     AutogradErrorRecord,
     BatchRecord,
@@ -51,6 +58,7 @@ EVIDENCE: tuple[type, ...] = (
     InitialisationRecord,
     LeafRecord,
     LossTermRecord,
+    MicroBatchRecord,
     NonfiniteRecord,
     OptimizerRecord,
     RedrawRecord,

@@ -1,0 +1,107 @@
+"""Writes the recording of a run while it goes on, one transaction a step."""
+
+import dataclasses
+from dataclasses import dataclass
+from pathlib import Path
+
+from gradscope.errors import GradscopeError
+from gradscope.recording.evidence.source import SourceRecord
+from gradscope.recording.evidence.statement import StatementRecord
+from gradscope.recording.evidence.trained_optimizer import TrainedOptimizer
+from gradscope.recording.evidence_tables import evidence_tables
+from gradscope.recording.meta import Header
+from gradscope.recording.records import (
+    EventRecord,
+    ModuleRecord,
+    ParameterRecord,
+    ParameterStat,
+    Site,
+    Skipped,
+    StepRecord,
+)
+from gradscope.recording.step_tables import EVENTS, PARAMETER_STATS, SKIPPED, STEPS
+from gradscope.recording.structure_tables import MODULES, PARAMETERS, SITES
+from gradscope.recording.writer import RecordingWriter
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunStep:
+    """What one step adds to the recording; records carry the places that they will have in it."""
+
+    step: StepRecord | None = None
+    events: tuple[EventRecord, ...] = ()
+    stats: tuple[ParameterStat, ...] = ()
+    parameters: tuple[ParameterRecord, ...] = ()
+    modules: tuple[ModuleRecord, ...] = ()
+    sites: tuple[Site, ...] = ()
+    sources: tuple[SourceRecord, ...] = ()
+    statements: tuple[StatementRecord, ...] = ()
+    optimizers: tuple[tuple[int, TrainedOptimizer], ...] = ()
+    """With their places: new ones, and those that have become others."""
+    skipped: tuple[Skipped, ...] = ()
+
+
+class RunRecorder:
+    """The file of a run that goes on.
+
+    What it holds is whole after every step, whatever becomes of the process.
+
+    Args:
+        path: The file, made anew.
+        header: What is recorded; `describe` can tell more later.
+
+    Raises:
+        GradscopeError: The file exists, or cannot be written.
+    """
+
+    def __init__(self, path: Path, header: Header) -> None:
+        self._header = dataclasses.replace(header, finished=False)
+        self._writer = RecordingWriter(path, self._header)
+
+    def add(self, one: RunStep) -> None:
+        """Add a step.
+
+        Raises:
+            GradscopeError: The file cannot be written any more, as on a full disk; it holds the
+                steps before.
+        """
+        evidence = evidence_tables()
+        with self._writer.transaction():
+            add = self._writer.add
+            add(SITES, one.sites)
+            add(evidence[SourceRecord], one.sources)
+            add(evidence[StatementRecord], one.statements)
+            add(MODULES, one.modules)
+            add(PARAMETERS, one.parameters)
+            for place, optimizer in one.optimizers:
+                self._writer.put(evidence[TrainedOptimizer], place, optimizer)
+            add(SKIPPED, one.skipped)
+            add(EVENTS, one.events)
+            add(PARAMETER_STATS, one.stats)
+            if one.step is not None:
+                add(STEPS, [one.step])
+
+    def describe(self, *, model: str, batch: str, optimizer: str | None) -> None:
+        """Say what is trained, once it is known."""
+        target = dataclasses.replace(
+            self._header.target, model=model, batch=batch, optimizer=optimizer
+        )
+        self._write(dataclasses.replace(self._header, target=target))
+
+    def close(self) -> None:
+        """Finish the file."""
+        try:
+            self._write(dataclasses.replace(self._header, finished=True))
+        except GradscopeError:
+            pass  # the disk is full: the recording stays one of an unfinished run
+        finally:
+            self._writer.close()
+
+    def abandon(self) -> None:
+        """Close the file as that of a run whose end it does not hold."""
+        self._writer.close()
+
+    def _write(self, header: Header) -> None:
+        with self._writer.transaction():
+            self._writer.describe(header)
+        self._header = header
