@@ -15,6 +15,7 @@ from gradscope.capture.naming import NamedModel, name_model
 from gradscope.capture.written_definitions import written_definitions
 from gradscope.description import environment_of, target_record
 from gradscope.errors import GradscopeError, UserCodeError
+from gradscope.probes.batch_division import divide
 from gradscope.probes.examinations import examine, examine_making, make_none
 from gradscope.probes.optimizer_steps import OptimizerProbe
 from gradscope.probes.scene import Scene
@@ -47,6 +48,8 @@ def record(
         tell: Is given the exception, where autograd ended the step: the recording then holds what
             was seen by then.
     """
+    if trial.micro_batches is not None:
+        divide(target.batch, trial.micro_batches)  # which is said before anything runs
     tried = with_trial_optimizer(target, trial)
     # Which parameters the user trains is told by the user's own optimizer alone.
     named = name_model(target.model, target.optimizer)
@@ -113,22 +116,23 @@ class _Watch:
         training = self._training
         try:
             step = training.judged_step(
-                trial.steps, lambda first: examine_making(self._scene(first, trial.probe_steps))
+                trial.steps, lambda first: examine_making(self._scene(first, trial))
             )
         except StepFailedError as failed:
             ending = self._end(failed)
         else:
             ending = step.ending
-            self._judge(step, trial.probe_steps)
+            self._judge(step, trial)
         return target_record(
             training.target, loss=ending.description, synthetic_loss=ending.synthetic
         )
 
-    def _judge(self, step: WatchedStep, probe_steps: int) -> None:
+    def _judge(self, step: WatchedStep, trial: Trial) -> None:
         """Examine a step, make the optimizer's part of it, and go on with probing ones."""
         capture, measured, probe = step.capture, step.measured, self._probe
+        probe_steps = trial.probe_steps
         self._assembler.place_of(capture)  # so that its graph is the recording's first
-        examine(self._scene(step, probe_steps), is_trained=self._training.made > 0)
+        examine(self._scene(step, trial), is_trained=self._training.made > 0)
         wants_steps = probe.is_users or probe_steps > 0
         updates = self._step() if wants_steps else None
         self._assembler.add_step(
@@ -143,7 +147,7 @@ class _Watch:
         if updates is not None:
             self._go_on(probe_steps)
 
-    def _scene(self, step: WatchedStep, probe_steps: int) -> Scene:
+    def _scene(self, step: WatchedStep, trial: Trial) -> Scene:
         return Scene(
             target=self._training.target,
             named=self._named,
@@ -154,8 +158,9 @@ class _Watch:
             loss=step.ending.loss,
             terms=step.ending.terms,
             opaque=self._opaque,
-            reruns=probe_steps > 0,
+            reruns=trial.probe_steps > 0,
             random_states=step.random_states,
+            micro_batches=trial.micro_batches,
         )
 
     def _end(self, failed: StepFailedError) -> Ending:

@@ -1,6 +1,7 @@
 """`gradscope graph`."""
 
 import io
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -92,7 +93,8 @@ def _planned(target: str, loading: options.TargetGroup, args: list[str] | None) 
     from gradscope.configuration import read_configuration
 
     overrides = {**loading.given(), **given_arguments(args), "probe-steps": 0, "steps": 0}
-    return planned_target(target, read_configuration(), overrides)
+    planned = planned_target(target, read_configuration(), overrides)
+    return replace(planned, trial=replace(planned.trial, micro_batches=None))
 
 
 def _check_cap(output_format: str, max_nodes: int | None) -> None:

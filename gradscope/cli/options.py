@@ -181,6 +181,17 @@ class TrialGroup:
             rich_help_panel=_TRIAL,
         ),
     ] = None
+    micro_batches: Annotated[
+        int | None,
+        typer.Option(
+            "--micro-batches",
+            min=2,
+            metavar="K",
+            help="Divide its batch into so many parts, and compare their accumulated gradients "
+            "with the whole batch's.",
+            rich_help_panel=_TRIAL,
+        ),
+    ] = None
 
     def given(self) -> Mapping[str, Value]:
         """Return the options that were given, under their names in the configuration."""

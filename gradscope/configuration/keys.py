@@ -50,6 +50,7 @@ RUNNING: Mapping[str, Key] = {
     "optimizer": Key(check=values.class_name, default=_TRIAL.optimizer),
     "lr": Key(check=values.number(0), default=_TRIAL.lr),
     "probe-steps": Key(check=values.whole_number(0), default=_TRIAL.probe_steps),
+    "micro-batches": Key(check=values.whole_number(2)),
     "timeout": Key(check=values.seconds),
     "device": Key(check=values.device, default=_OPTIONS.device),
     "dtype": Key(check=values.floating_type, default=_OPTIONS.dtype),

@@ -15,6 +15,7 @@ from gradscope.probes.influence import examine_influence
 from gradscope.probes.initialisations import examine_initialisations
 from gradscope.probes.leaves import examine_leaves
 from gradscope.probes.loss_terms import examine_loss_terms
+from gradscope.probes.micro_batches import examine_micro_batches
 from gradscope.probes.nonfinite_origins import examine_nonfinite
 from gradscope.probes.optimizers import examine_optimizers
 from gradscope.probes.redraws import examine_redraws
@@ -41,6 +42,7 @@ EXAMINATIONS: tuple[tuple[str, Examine], ...] = (
     ("initialisations", examine_initialisations),
     ("leaves", examine_leaves),
     ("loss terms", examine_loss_terms),
+    ("micro-batches", examine_micro_batches),
     ("non-finite", examine_nonfinite),
     ("optimizers", examine_optimizers),
     ("redraws", examine_redraws),

@@ -43,6 +43,8 @@ class Scene:
     """Whether the forward may be run again."""
     random_states: RandomStates
     """Those that its forward began with."""
+    micro_batches: int | None = None
+    """Into how many parts to divide the batch, None for not at all."""
 
     @cached_property
     def place(self) -> GraphPlace:

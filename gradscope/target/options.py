@@ -50,3 +50,6 @@ class Trial:
     """Learning rate of that optimizer, or of the target's own."""
     probe_steps: int = 3
     """Optimizer steps tried on a snapshot after the judged one."""
+    micro_batches: int | None = None
+    """Into so many parts the judged step's batch is divided, to see what accumulating their
+    gradients gives."""

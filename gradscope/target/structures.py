@@ -30,28 +30,38 @@ def map_tensors(structure: object, function: TensorFunction) -> object:
 
 
 def _rebuild(value: object, function: TensorFunction) -> object:
+    if isinstance(value, torch.Tensor):
+        return function(value)
+    return map_items(value, lambda item: _rebuild(item, function))
+
+
+def map_items(value: object, function: Callable[[object], object]) -> object:
+    """Return a new container of the same type with the function applied to every item in it.
+
+    What is no container is handed on as it is.
+    """
     match value:
-        case torch.Tensor():
-            return function(value)
         case PackedSequence():
             # Its other tensors are lengths and orders, which have to stay as they are.
-            return value._replace(data=function(value.data))
+            return value._replace(data=function(value.data))  # type: ignore[arg-type]
         case Mapping():
-            return _rebuild_mapping(value, function)
+            return _map_mapping(value, function)
         case tuple() if not isinstance(value, torch.Size):
-            items = [_rebuild(item, function) for item in value]
+            items = [function(item) for item in value]
             make = getattr(value, "_make", tuple)  # a namedtuple's constructor takes no iterable
             return make(items)
         case list():
-            return [_rebuild(item, function) for item in value]
+            return [function(item) for item in value]
         case _ if is_dataclass(value) and not isinstance(value, type):
-            return _rebuild_dataclass(value, function)
+            return _map_dataclass(value, function)
         case _:
             return value
 
 
-def _rebuild_mapping(value: Mapping[object, object], function: TensorFunction) -> object:
-    items = {key: _rebuild(item, function) for key, item in value.items()}
+def _map_mapping(
+    value: Mapping[object, object], function: Callable[[object], object]
+) -> Mapping[object, object]:
+    items = {key: function(item) for key, item in value.items()}
     if type(value) is dict or not isinstance(value, MutableMapping):
         return items
     # A shallow copy keeps what a `BatchEncoding` or a `defaultdict` holds beside its items.
@@ -61,10 +71,10 @@ def _rebuild_mapping(value: Mapping[object, object], function: TensorFunction) -
     return rebuilt
 
 
-def _rebuild_dataclass(value: object, function: TensorFunction) -> object:
+def _map_dataclass(value: object, function: Callable[[object], object]) -> object:
     rebuilt = copy.copy(value)
     for field in fields(value):  # type: ignore[arg-type]  # the caller has checked
-        item = _rebuild(getattr(value, field.name), function)
+        item = function(getattr(value, field.name))
         # Frozen dataclasses refuse setattr, and replace() refuses fields that are not in __init__.
         object.__setattr__(rebuilt, field.name, item)
     return rebuilt

@@ -1,0 +1,203 @@
+"""Divides a batch into micro-batches of examples."""
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import TypeGuard
+
+import torch
+from torch import Tensor
+from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_sequence
+
+from gradscope.errors import GradscopeError
+from gradscope.target.structures import describe, map_items, named_tensors
+
+Sequence = list[object] | tuple[object, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Division:
+    """A batch in parts."""
+
+    rows: int
+    """Examples in the whole batch."""
+    parts: tuple[object, ...]
+    sizes: tuple[int, ...]
+    """Examples in each part; they differ by one at most."""
+    repeated: tuple[str, ...]
+    """Tensors without a batch dimension, which every part holds whole."""
+
+
+def divide(batch: object, count: int) -> Division:
+    """Divide a batch into so many parts along its batch dimension.
+
+    That is the first dimension of most tensors; where the tensors share none, the second one that
+    they do share (sequences before examples); in lists of examples it is their length. A tensor
+    that holds the examples' elements one after another, as flattened targets, is divided with
+    them. Everything else is repeated.
+
+    Raises:
+        GradscopeError: There is no batch dimension, or it has fewer examples than that.
+    """
+    shape = _BatchShape.of(batch)
+    option = f"--micro-batches {count}"
+    if shape is None:
+        raise GradscopeError(
+            f"{option}: the batch has no dimension to divide",
+            cause=f"it is {describe(batch)}",
+            help="give a batch of tensors whose first dimension counts the examples",
+        )
+    if shape.rows < count:
+        plural = "s" if shape.rows > 1 else ""
+        raise GradscopeError(
+            f"{option}: the batch has {shape.rows} example{plural} only",
+            cause=f"it is {describe(batch)}",
+            help=f"give a batch of {count} or more, or fewer micro-batches",
+        )
+    sizes = tuple(shape.rows // count + (place < shape.rows % count) for place in range(count))
+    starts = [sum(sizes[:place]) for place in range(count)]
+    return Division(
+        rows=shape.rows,
+        parts=tuple(
+            shape.part(batch, start, start + size)
+            for start, size in zip(starts, sizes, strict=True)
+        ),
+        sizes=sizes,
+        repeated=tuple(shape.repeated(batch)),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _BatchShape:
+    """Where a batch's examples are."""
+
+    rows: int
+    width: int | None
+    """Elements of an example along the second dimension; None where examples are in lists."""
+    is_second: bool
+    """Whether examples are along the second dimension of tensors that have two."""
+    in_lists: bool
+
+    @classmethod
+    def of(cls, batch: object) -> "_BatchShape | None":
+        tensors = list(_counted_tensors(batch))
+        length = _length_of_lists(batch, tensors)
+        if length is not None:
+            return cls(rows=length, width=None, is_second=False, in_lists=True)
+        if not tensors:
+            return None
+        rows, is_second = _rows(tensors)
+        wide = next((one for one in tensors if one.ndim > 1 and one.shape[0] == rows), None)
+        return cls(
+            rows=rows,
+            width=None if wide is None else wide.shape[1],
+            is_second=is_second,
+            in_lists=False,
+        )
+
+    def part(self, value: object, start: int, stop: int) -> object:
+        """Return examples of a batch."""
+        if isinstance(value, PackedSequence):
+            return _part_of_packed(value, start, stop)
+        if isinstance(value, Tensor):
+            return self._part_of_tensor(value, start, stop)
+        if _is_sequence(value) and self._are_examples(value):
+            return type(value)(value[start:stop])
+        return map_items(value, lambda item: self.part(item, start, stop))
+
+    def repeated(self, batch: object) -> Iterator[str]:
+        """Yield the tensors that have no batch dimension."""
+        if self.in_lists:
+            return
+        for name, tensor in named_tensors(batch, "batch"):
+            if tensor.ndim and self._place(tensor) is None and not _within_packed(name, batch):
+                yield name
+
+    def _part_of_tensor(self, tensor: Tensor, start: int, stop: int) -> Tensor:
+        place = None if self.in_lists else self._place(tensor)
+        if place is None:
+            return tensor
+        dimension, each = place
+        chosen = tensor.detach().narrow(dimension, start * each, (stop - start) * each)
+        # A leaf of its own, as the user's batch was.
+        return chosen.clone().requires_grad_(tensor.requires_grad)
+
+    def _place(self, tensor: Tensor) -> tuple[int, int] | None:
+        """Return the dimension of a tensor's examples, and how many of its elements each has."""
+        shape = tensor.shape
+        if self.is_second and tensor.ndim > 1 and shape[1] == self.rows:
+            return 1, 1
+        if tensor.ndim and shape[0] == self.rows:
+            return 0, 1
+        if self.width and tensor.ndim and shape[0] == self.rows * self.width > self.rows:
+            return 0, self.width
+        return None
+
+    def _are_examples(self, value: Sequence) -> bool:
+        if len(value) != self.rows:
+            return False
+        is_first = [isinstance(item, Tensor) and self._place(item) is not None for item in value]
+        return self.in_lists or not any(is_first)
+
+
+def _counted_tensors(value: object) -> Iterator[Tensor]:
+    """Yield the tensors with dimensions, and of a packed sequence one that has its examples."""
+    if isinstance(value, PackedSequence):
+        yield torch.empty(int(value.batch_sizes[0]), 0)
+    elif isinstance(value, Tensor):
+        if value.ndim:
+            yield value
+    else:
+        items: list[object] = []
+        map_items(value, items.append)
+        for item in items:
+            yield from _counted_tensors(item)
+
+
+def _length_of_lists(batch: object, tensors: list[Tensor]) -> int | None:
+    """Return how many examples the batch has, where it is made of lists of examples."""
+    children = list(batch.values()) if isinstance(batch, Mapping) else batch
+    if not _is_sequence(children) or not children or not all(map(_is_sequence, children)):
+        return None
+    lengths = {len(child) for child in children if _is_sequence(child)}
+    are_alike = len({tensor.shape[0] for tensor in tensors}) == 1
+    if len(lengths) > 1 or (are_alike and len(tensors) > 1):
+        return None
+    return lengths.pop()
+
+
+def _rows(tensors: list[Tensor]) -> tuple[int, bool]:
+    """Return how many examples the tensors have, and whether along the second dimension."""
+    first = tensors[0]
+    sizes = Counter(tensor.shape[0] for tensor in tensors if tensor.shape[0] > 1)
+    size, count = sizes.most_common(1)[0] if sizes else (1, len(tensors))
+    if count > 1 or len(tensors) == 1:
+        return size, False
+    second = first.shape[1] if first.ndim > 1 else 0
+    is_sequence = first.ndim > 2 or not first.is_floating_point()
+    if second > 1 and is_sequence and all(second in one.shape[:2] for one in tensors[1:]):
+        return second, True
+    return first.shape[0] if first.shape[0] > 1 else size, False
+
+
+def _is_sequence(value: object) -> TypeGuard[Sequence]:
+    return type(value) in (list, tuple)
+
+
+def _within_packed(name: str, batch: object) -> bool:
+    return name.endswith(".data") and any(isinstance(v, PackedSequence) for v in _nested(batch))
+
+
+def _nested(value: object) -> Iterator[object]:
+    yield value
+    if not isinstance(value, PackedSequence | Tensor):
+        items: list[object] = []
+        map_items(value, items.append)
+        for item in items:
+            yield from _nested(item)
+
+
+def _part_of_packed(packed: PackedSequence, start: int, stop: int) -> PackedSequence:
+    padded, lengths = pad_packed_sequence(packed)
+    chosen = padded.narrow(1, start, stop - start)
+    return pack_padded_sequence(chosen, lengths[start:stop], enforce_sorted=False)

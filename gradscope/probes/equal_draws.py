@@ -1,0 +1,212 @@
+"""Gives parts of a batch the random numbers that the whole batch drew."""
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+from torch._ops import OpOverload
+from torch.utils._python_dispatch import TorchDispatchMode
+
+_NOISE = (
+    "bernoulli",
+    "bernoulli_",
+    "cauchy_",
+    "exponential_",
+    "geometric_",
+    "log_normal_",
+    "multinomial",
+    "normal",
+    "normal_",
+    "poisson",
+    "rand",
+    "rand_like",
+    "randint",
+    "randint_like",
+    "randn",
+    "randn_like",
+    "random_",
+    "uniform_",
+)
+"""Operations whose result is noise alone, example by example. A permutation is none of them: a part
+of it is no permutation of the part."""
+
+_FUSED_DROPOUT = "native_dropout"
+"""What dropout is on some devices: it returns the scaled input, and the mask."""
+
+_Key = tuple[bytes, str, tuple[int, ...]]
+
+
+@dataclass(frozen=True, slots=True)
+class _Draw:
+    operation: str
+    scalars: tuple[object, ...]
+    """The arguments that are numbers, as a probability."""
+    values: Tensor
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """Examples of a batch."""
+
+    start: int
+    size: int
+    rows: int
+    """Of the whole batch."""
+
+
+class EqualDraws:
+    """The random numbers of a batch's forward, for the forwards of its parts.
+
+    ```
+    draws = EqualDraws()
+    with draws.kept():
+        ...  # forward and backward of the whole batch
+    with draws.given(part):
+        ...  # of a part
+    ```
+
+    Each draw is told by the generator's state before it, so that a checkpoint, which draws again in
+    backward, gets what it had in forward.
+    """
+
+    def __init__(self) -> None:
+        self._draws: list[_Draw] = []
+        self.unmatched = 0
+        """Draws of parts for which the whole batch has none that fits."""
+
+    @property
+    def count(self) -> int:
+        """How many draws were kept."""
+        return len(self._draws)
+
+    @contextmanager
+    def kept(self) -> Iterator[None]:
+        """Keep what the block draws."""
+        keeper = _Keeper()
+        with keeper:
+            yield
+        self._draws = keeper.draws
+        self.unmatched += keeper.unmatched
+
+    @contextmanager
+    def given(self, part: Part) -> Iterator[None]:
+        """Let the block draw what is the part's of that."""
+        giver = _Giver(self._draws, part)
+        with giver:
+            yield
+        self.unmatched += giver.unmatched
+
+
+class _DrawMode(TorchDispatchMode):
+    """Sees every operation that draws, and which draw of the run it is."""
+
+    def __init__(self) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.unmatched = 0
+        self._places: dict[_Key, int] = {}
+
+    def __torch_dispatch__(
+        self,
+        func: OpOverload,
+        types: object,
+        args: tuple[object, ...] = (),
+        kwargs: Mapping[str, object] | None = None,
+    ) -> object:
+        named = kwargs or {}
+        if torch.Tag.nondeterministic_seeded not in func.tags:
+            return func(*args, **named)
+        generator = _generator(args, named)
+        before = generator.get_state()
+        result = func(*args, **named)
+        if torch.equal(generator.get_state(), before):
+            return result
+        name = func.overloadpacket.__name__
+        noise = result[1] if name == _FUSED_DROPOUT else result
+        if not isinstance(noise, Tensor) or name not in (*_NOISE, _FUSED_DROPOUT):
+            self.unmatched += 1
+            return result
+        key = (bytes(before.tolist()), name, tuple(noise.shape))
+        place = self._places.setdefault(key, len(self._places))
+        self.drawn(place, _Draw(name, _scalars(args, named), noise))
+        if name == _FUSED_DROPOUT:
+            return _dropped(args, noise), noise
+        return result
+
+    def drawn(self, place: int, draw: _Draw) -> None:
+        """Take notice of a draw, whose values may be changed."""
+        raise NotImplementedError
+
+
+class _Keeper(_DrawMode):
+    def __init__(self) -> None:
+        super().__init__()
+        self.draws: list[_Draw] = []
+
+    def drawn(self, place: int, draw: _Draw) -> None:
+        if place == len(self.draws):
+            self.draws.append(_Draw(draw.operation, draw.scalars, draw.values.detach().clone()))
+
+
+class _Giver(_DrawMode):
+    def __init__(self, draws: list[_Draw], part: Part) -> None:
+        super().__init__()
+        self._draws, self._part = draws, part
+
+    def drawn(self, place: int, draw: _Draw) -> None:
+        kept = self._draws[place] if place < len(self._draws) else None
+        is_alike = kept is not None and (kept.operation, kept.scalars) == (
+            draw.operation,
+            draw.scalars,
+        )
+        values = _part_of(kept.values, draw.values, self._part) if kept and is_alike else None
+        if values is None:
+            self.unmatched += 1
+        else:
+            draw.values.copy_(values)
+
+
+def _part_of(whole: Tensor, like: Tensor, part: Part) -> Tensor | None:
+    """Return what of the whole batch's numbers is a part's, None where the shapes do not fit."""
+    if whole.ndim != like.ndim:
+        return None
+    sizes = enumerate(zip(whole.shape, like.shape, strict=True))
+    differing = [dimension for dimension, (one, other) in sizes if one != other]
+    if not differing:
+        return whole
+    if len(differing) > 1:
+        return None
+    (dimension,) = differing
+    each, rest = divmod(whole.shape[dimension], part.rows)
+    if rest or like.shape[dimension] != each * part.size:
+        return None
+    return whole.narrow(dimension, part.start * each, part.size * each)
+
+
+def _scalars(args: tuple[object, ...], kwargs: Mapping[str, object]) -> tuple[object, ...]:
+    given = (*args, *(kwargs[name] for name in sorted(kwargs)))
+    return tuple(value for value in given if isinstance(value, bool | int | float))
+
+
+def _dropped(args: tuple[object, ...], mask: Tensor) -> Tensor:
+    given, probability = args[0], args[1]
+    assert isinstance(given, Tensor)
+    assert isinstance(probability, float | int)
+    scale = 0.0 if probability == 1 else 1 / (1 - probability)
+    return given * mask * scale
+
+
+def _generator(args: tuple[object, ...], kwargs: Mapping[str, object]) -> torch.Generator:
+    """Return the generator that an operation draws from."""
+    given = (*args, *kwargs.values())
+    for value in given:
+        if isinstance(value, torch.Generator):
+            return value
+    device = kwargs.get("device") or next(
+        (value.device for value in given if isinstance(value, Tensor)), None
+    )
+    if isinstance(device, torch.device) and device.type == "cuda":
+        index = torch.cuda.current_device() if device.index is None else device.index
+        return torch.cuda.default_generators[index]
+    return torch.default_generator

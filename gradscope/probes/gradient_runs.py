@@ -1,0 +1,138 @@
+"""A forward and backward on any batch: its gradients are kept, and all else is put back."""
+
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+from torch.autograd.graph import Node
+
+from gradscope.capture.compiled import watchable
+from gradscope.capture.graph import walk
+from gradscope.capture.teardown import let_go
+from gradscope.errors import GradscopeError
+from gradscope.probes.scene import Scene
+from gradscope.probes.snapshot import RandomStates, preserved
+from gradscope.target.forward import seed_everything
+from gradscope.target.target import Outcome
+from gradscope.target.user_code import UserCode
+
+_LOW = (torch.float16, torch.bfloat16)
+_MEAN = 1
+"""How a comparison's node spells that it takes the mean."""
+
+Dims = tuple[tuple[int, ...], ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GraphFacts:
+    """What is worth knowing of a forward's graph once it is gone."""
+
+    operations: tuple[str, ...]
+    """In the order of a walk from the loss."""
+    shapes: tuple[Dims, ...]
+    """By operation: of its outputs."""
+    totals: tuple[float, ...]
+    """What the cross-entropies that are means divide by: the targets that they do not ignore, by
+    the weights of their classes."""
+    is_low: bool
+    """Whether some of it is in half precision."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GradientRun:
+    """What a forward and backward left."""
+
+    loss: float
+    gradients: tuple[Tensor | None, ...]
+    """By parameter: what its `.grad` held."""
+    graph: GraphFacts
+    drew_in_python: bool
+    """Whether `random` or numpy were drawn from."""
+
+
+def run_gradients(
+    scene: Scene,
+    batch: object,
+    draws: AbstractContextManager[None],
+    *,
+    still: tuple[torch.nn.Module, ...] = (),
+) -> GradientRun:
+    """Run forward and backward from the weights as they are, and put everything back.
+
+    Args:
+        scene: A model right after the backward of the judged step.
+        batch: What to run it on.
+        draws: Is entered for forward and backward.
+        still: Modules that run in eval mode.
+
+    Raises:
+        GradscopeError: Forward or backward raised, or backward does not start from a loss.
+    """
+    target = scene.target
+    forward = target.forward.at(batch, target.seed)
+    with (
+        preserved(target.model, None, batch, target.batch, target.forward),
+        scene.as_at_first(),
+        torch.inference_mode(False),
+        torch.enable_grad(),
+        watchable(),
+    ):
+        for module in still:
+            module.eval()
+        for parameter in scene.named.parameters:
+            parameter.grad = None
+        if target.seed is not None:
+            seed_everything(target.seed)
+        before = RandomStates.now()
+        with draws:
+            outcome = forward()
+            seen = _seen(outcome)
+            with UserCode("backward failed"):
+                torch.autograd.backward(outcome.loss)
+        after = RandomStates.now()
+        of_torch = {"torch_state": before.torch_state, "devices": before.devices}
+        return GradientRun(
+            loss=float(outcome.loss.detach()),
+            gradients=tuple(parameter.grad for parameter in scene.named.parameters),
+            graph=seen,
+            drew_in_python=not replace(after, **of_torch).equal(before),  # type: ignore[arg-type]
+        )
+
+
+def _seen(outcome: Outcome) -> GraphFacts:
+    """Look at the graph of a forward, as long as it holds what its nodes saved.
+
+    Raises:
+        GradscopeError: Backward does not start from a loss.
+    """
+    if outcome.grad_output is not None or outcome.loss.numel() != 1:
+        raise GradscopeError("backward starts from a vector, not from a loss")
+    graph = walk(outcome.loss)
+    facts = GraphFacts(
+        operations=tuple(graph.operations),
+        shapes=tuple(map(_shapes, graph.nodes)),
+        totals=tuple(total for node in graph.nodes for total in _totals(node)),
+        is_low=any(
+            metadata.dtype in _LOW for node in graph.nodes for metadata in node._input_metadata
+        ),
+    )
+    graph.index.clear()
+    graph.leaves.clear()
+    let_go(graph.nodes)
+    return facts
+
+
+def _shapes(node: Node) -> Dims:
+    return tuple(
+        () if metadata.is_nested_tensor else tuple(metadata.shape)
+        for metadata in node._input_metadata
+    )
+
+
+def _totals(node: Node) -> list[float]:
+    """Return what a cross-entropy divided by."""
+    if getattr(node, "_saved_reduction", None) != _MEAN:
+        return []
+    total = getattr(node, "_saved_total_weight", None)
+    return [float(total)] if isinstance(total, Tensor) and total.numel() == 1 else []

@@ -1,0 +1,162 @@
+"""Adds gradients up as a training loop does, and compares the sum with another gradient."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+_ELEMENTS = 2**20
+"""So many elements of each gradient are kept, from all parameters: a law holds element by element,
+so that a sample tells it."""
+
+_FEWEST = 256
+"""So many are kept of each parameter, if it has them."""
+
+_TINY = 1e-6
+"""Gradients that are smaller than that, against the norm over all parameters, are rounding: as that
+of a bias before a normalisation."""
+
+
+@dataclass(frozen=True, slots=True)
+class Products:
+    """The scalar products of a sum of gradients and the whole batch's gradient."""
+
+    of_sum: float
+    of_whole: float
+    mixed: float
+
+    def __add__(self, other: "Products") -> "Products":
+        return Products(
+            self.of_sum + other.of_sum, self.of_whole + other.of_whole, self.mixed + other.mixed
+        )
+
+    @property
+    def norm(self) -> float:
+        """Norm of the whole batch's gradient."""
+        return math.sqrt(self.of_whole)
+
+    @property
+    def scale(self) -> float:
+        """The sum's projection on the whole batch's gradient, over that."""
+        return _over(self.mixed, self.of_whole)
+
+    @property
+    def cosine(self) -> float:
+        """The cosine between the two."""
+        return _over(self.mixed, math.sqrt(self.of_sum) * self.norm)
+
+    def deviation(self, factor: float = 1.0) -> float:
+        """Return the norm of the difference between `factor` times the sum and the whole."""
+        square = factor * factor * self.of_sum - 2 * factor * self.mixed + self.of_whole
+        return _over(math.sqrt(max(square, 0.0)) if square == square else math.nan, self.norm)
+
+    def is_tiny(self, total: "Products") -> bool:
+        """Whether both are rounding, against those over all parameters."""
+        return self.of_whole <= _TINY**2 * total.of_whole and (
+            self.of_sum <= _TINY**2 * total.of_sum
+        )
+
+
+class GradientSums:
+    """The sum of the gradients of parts of a batch.
+
+    Sums are made in the gradients' own precision, as training makes them; everything else in double
+    precision.
+
+    Args:
+        whole: The gradients of the whole batch, by parameter.
+    """
+
+    def __init__(self, whole: Sequence[Tensor | None]) -> None:
+        self._whole = whole
+        self._sums: list[Tensor | None] = [None] * len(whole)
+        self._chosen = _chosen_elements(whole)
+        self._samples: list[list[Tensor]] = []
+
+    def add(self, gradients: Sequence[Tensor | None]) -> bool:
+        """Add a part's gradients; return whether they are finite."""
+        self._samples.append(self._sample(gradients))
+        for place, gradient in enumerate(gradients):
+            known = self._sums[place]
+            if gradient is not None:
+                self._sums[place] = gradient if known is None else known + gradient
+        return all(bool(torch.isfinite(_flat(one)).all()) for one in gradients if one is not None)
+
+    def sample(self) -> tuple[Tensor, Tensor]:
+        """Return [part, element] of the parts' gradients, and [element] of the whole batch's."""
+        parts = torch.stack([torch.cat(sample) for sample in self._samples])
+        return parts, torch.cat(self._sample(self._whole))
+
+    def products(self) -> dict[int, Products]:
+        """Return the products by parameter, of those with a gradient."""
+        return {
+            place: _products(self._sums[place], whole)
+            for place, whole in enumerate(self._whole)
+            if whole is not None or self._sums[place] is not None
+        }
+
+    def remaining(self, weights: Sequence[float]) -> list[float]:
+        """Return by parameter what a weighted sum of the parts leaves of the whole's gradient.
+
+        That is the norm of the difference, over the norm of the whole batch's gradient.
+        """
+        left = []
+        for place, whole in enumerate(self._sample(self._whole)):
+            weighed = torch.zeros_like(whole)
+            for weight, sample in zip(weights, self._samples, strict=True):
+                weighed += weight * sample[place]
+            left.append(_over(float((weighed - whole).norm()), float(whole.norm())))
+        return left
+
+    def _sample(self, gradients: Sequence[Tensor | None]) -> list[Tensor]:
+        """Return by parameter the chosen elements; zeros where there is no gradient."""
+        found = []
+        for chosen, gradient in zip(self._chosen, gradients, strict=True):
+            if gradient is None:
+                found.append(torch.zeros(len(chosen), dtype=torch.float64))
+            else:
+                found.append(_flat(gradient)[chosen.to(gradient.device)].double().cpu())
+        return found
+
+
+def _chosen_elements(whole: Sequence[Tensor | None]) -> list[Tensor]:
+    """Return by parameter which elements to keep, of a long one those that are not zero."""
+    flat = [torch.zeros(0) if one is None else _flat(one) for one in whole]
+    total = sum(one.numel() for one in flat)
+    chosen = []
+    for one in flat:
+        most = max(_FEWEST, one.numel() * _ELEMENTS // max(total, 1))
+        if one.numel() <= most:
+            chosen.append(torch.arange(one.numel()))
+        else:
+            places = one.nonzero().flatten().cpu()
+            chosen.append(places[:: math.ceil(max(len(places), 1) / most)])
+    return chosen
+
+
+def _products(total: Tensor | None, whole: Tensor | None) -> Products:
+    given = whole if total is None else total
+    assert given is not None
+    nothing = torch.zeros_like(_flat(given))
+    one = (nothing if total is None else _flat(total)).double()
+    other = (nothing if whole is None else _flat(whole)).double()
+    return Products(
+        float(torch.dot(one, one)), float(torch.dot(other, other)), float(torch.dot(one, other))
+    )
+
+
+def _flat(gradient: Tensor) -> Tensor:
+    """Return the elements of a gradient in a row; of a complex one real and imaginary parts."""
+    dense = gradient.detach()
+    if dense.layout is not torch.strided:
+        dense = dense.to_dense()
+    return (torch.view_as_real(dense) if dense.is_complex() else dense).flatten()
+
+
+def _over(part: float, whole: float) -> float:
+    """Return a quotient; infinity or NaN where the divisor is zero."""
+    if whole == 0.0:
+        return math.nan if part == 0.0 or math.isnan(part) else math.inf
+    return part / whole
