@@ -21,7 +21,8 @@ def commands_off(*, is_wanted: bool) -> Iterator[None]:
     try:
         yield
     finally:
-        _write_line(f"::{token}::")
+        # On a line of its own, whatever user code left without an end, as progress bars do.
+        _write_line(f"\n::{token}::")
 
 
 def _write_line(text: str) -> None:
