@@ -104,6 +104,7 @@ def _reported(run: WatchedRun, outcome: Outcome) -> ExitCode:
             None if outcome.watch is None or run.recording is None else run.recording,
             trouble=run.trouble,
             stopped_after=run.stopped_after,
+            has_failed=outcome.ending.code != 0,
         )
     except GradscopeError as error:
         show_error(error)

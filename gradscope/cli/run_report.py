@@ -35,6 +35,7 @@ def report_run(
     *,
     trouble: Exception | None,
     stopped_after: int | None,
+    has_failed: bool,
 ) -> ExitCode:
     """Report on a run that has ended, and return what its gate says.
 
@@ -43,6 +44,7 @@ def report_run(
         path: Of its recording, None where there is none.
         trouble: Why there is none, where that has been told.
         stopped_after: After how many steps the script was stopped, where it was.
+        has_failed: Whether it ended with an exit code of its own, which says enough.
 
     Raises:
         GradscopeError: The recording cannot be read, or the report not be written.
@@ -50,12 +52,13 @@ def report_run(
     if stopped_after is not None:
         show_note(f"ended {planned.program.name} after {counted(stopped_after, 'step')}")
     if path is None:
-        return _unseen(planned, "never imported torch" if trouble is None else None)
+        is_told = trouble is not None or has_failed
+        return _unseen(planned, "never imported torch", is_told=is_told)
     recording = load_recording(path)
     if not (recording.steps or recording.events):
         path.unlink()
         remove_logs(path)
-        return _unseen(planned, "never called backward")
+        return _unseen(planned, "never called backward", is_told=has_failed)
     result = _checked(planned, recording)
     code = ExitCode.OK if planned.policy is None else exit_code(result)
     if planned.rank in (None, 0):
@@ -83,20 +86,20 @@ def _checked(planned: PlannedRun, recording: Recording) -> CheckResult:
     )
 
 
-def _unseen(planned: PlannedRun, why: str | None) -> ExitCode:
-    """Tell that there was nothing to see, where that has not been told; return the exit code."""
+def _unseen(planned: PlannedRun, why: str, *, is_told: bool) -> ExitCode:
+    """Tell that there was nothing to see, and return what the gate makes of it."""
     error = GradscopeError(
         f"{planned.program.name} {why}: there is nothing to report",
         help="processes that it starts are not watched: start each with gradscope run,"
         " as torchrun -m gradscope run does",
     )
-    if planned.policy is None:
-        if why is not None:
-            show_note(error.what)
-        return ExitCode.OK
-    if why is not None:
+    if is_told:
+        pass
+    elif planned.policy is None:
+        show_note(error.what)
+    else:
         show_error(error)
-    return ExitCode.CANNOT_JUDGE
+    return ExitCode.OK if planned.policy is None else ExitCode.CANNOT_JUDGE
 
 
 def _write(planned: PlannedRun, result: CheckResult, *, is_wanted: bool) -> None:

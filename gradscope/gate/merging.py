@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from gradscope.gate.results import CheckedFinding, Failure, Run, TargetResult
 from gradscope.recording.finding import Finding
-from gradscope.recording.records import Recording
+from gradscope.recording.records import EventRecord, Recording
 from gradscope.recording.step_view import ended_by, first_step
 from gradscope.rules.engine import rank_of
 from gradscope.rules.fingerprint import unique_fingerprints
@@ -75,11 +75,21 @@ def obstacle_of(run: Run) -> Failure | None:
 
 
 def has_gradient(recording: Recording) -> bool:
-    """Return whether backward left a gradient in any parameter, zero or not."""
+    """Return whether backward left a gradient in any parameter, zero or not.
+
+    A run may also have asked for gradients by `autograd.grad`, which leaves them in none.
+    """
+    if any(step.kind == "run" for step in recording.steps):
+        return any(event.kind == "grad" or _reaches(event) for event in recording.events)
     return any(
         stat.reach in ("gradient", "zero")
         for stat in first_step(recording).parameter_stats.values()
     )
+
+
+def _reaches(event: EventRecord) -> bool:
+    """Return whether an event of a run is a backward that reached parameters, or may have."""
+    return event.kind == "backward" and dict(event.numbers).get("reached", 1.0) > 0
 
 
 def _why_none(recording: Recording) -> str:

@@ -43,9 +43,11 @@ def check_program(program: Program) -> None:
     Raises:
         CannotRunError: It is not.
     """
-    if program.is_module:
-        return
     path = Path(program.name)
+    if program.is_module:
+        if path.suffix == ".py" and path.exists():
+            raise _no_module(program)
+        return
     if path.suffix == ".ipynb":
         raise CannotRunError(
             f"{program.name!r} is a notebook, and no script",

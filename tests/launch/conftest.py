@@ -1,0 +1,109 @@
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from textwrap import dedent
+
+import pytest
+
+ENVIRONMENT = {
+    **{name: value for name, value in os.environ.items() if name not in ("RANK", "COLUMNS")},
+    "OMP_NUM_THREADS": "1",
+    "_TYPER_FORCE_DISABLE_TERMINAL": "1",
+}
+
+
+@pytest.fixture
+def start(tmp_path):
+    """Runs Python in the test's folder, and returns what became of it."""
+
+    def run(*arguments, stdin="", folder=tmp_path, **environment):
+        return subprocess.run(
+            [sys.executable, *arguments],
+            cwd=folder,
+            env={**ENVIRONMENT, **environment},
+            input=stdin,
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+
+    return run
+
+
+@pytest.fixture(scope="session")
+def forking():
+    with subprocess.Popen(
+        [sys.executable, Path(__file__).with_name("forking.py")],
+        env=ENVIRONMENT,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as process:
+        yield process
+        process.stdin.close()
+
+
+@pytest.fixture
+def gradscope(forking, tmp_path, tmp_path_factory):
+    """Runs gradscope's command line in the test's folder, and returns what became of it."""
+
+    def run(*arguments, stdin="", **environment):
+        place = tmp_path_factory.mktemp("streams")
+        (place / "in").write_text(stdin)
+        command = {
+            "folder": str(tmp_path),
+            "arguments": arguments,
+            "environment": {**ENVIRONMENT, **environment},
+            "streams": [
+                (str(place / name), mode)
+                for name, mode in (("in", "r"), ("out", "w"), ("err", "w"))
+            ],
+        }
+        print(json.dumps(command), file=forking.stdin, flush=True)
+        code = int(forking.stdout.readline())
+        out, err = ((place / name).read_text() for name in ("out", "err"))
+        return subprocess.CompletedProcess(arguments, code, out, err)
+
+    return run
+
+
+@pytest.fixture
+def both(start, gradscope):
+    """Runs something by python, and by gradscope: nothing may differ but what is asked for."""
+
+    def run(*arguments, stdin="", **environment):
+        plain = start(*arguments, stdin=stdin, **environment)
+        watched = gradscope("run", "-q", *arguments, stdin=stdin, **environment)
+        return plain, watched
+
+    return run
+
+
+@pytest.fixture
+def same(both):
+    """Runs something by python and by gradscope, and returns what both did."""
+
+    def run(*arguments, stdin="", **environment):
+        plain, watched = both(*arguments, stdin=stdin, **environment)
+        assert watched.stdout == plain.stdout
+        assert watched.stderr == plain.stderr
+        assert watched.returncode == plain.returncode
+        return plain
+
+    return run
+
+
+@pytest.fixture
+def write(tmp_path):
+    """Writes a file of the test's folder."""
+
+    def put(name, text):
+        path = tmp_path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(dedent(text), encoding="utf-8")
+        return path
+
+    return put
