@@ -11,6 +11,7 @@ from gradscope.report.notes import SYNTHETIC_LOSS, parameter_counts, tensor_coun
 from gradscope.report.numbers import number
 from gradscope.report.paths import shown_site
 from gradscope.report.rows import ParameterRow, TensorRow
+from gradscope.report.run.concise import picture_lines, run_line
 from gradscope.report.selection import select_parameters, select_tensors, tensors_below
 from gradscope.report.view import ViewOptions
 
@@ -18,6 +19,10 @@ from gradscope.report.view import ViewOptions
 def render_concise(report: Report, view: ViewOptions) -> str:
     """Return a line a finding; where no rule ran, a line for each row worth looking at."""
     lines = [finding_line(finding, report) for finding in report.findings]
+    run = report.training_run
+    if run is not None:
+        lines += map(printable, picture_lines(run))
+        return "\n".join([*lines, printable(run_line(report, run))])
     if view.tensors == "all":
         lines += _tensors(report, view)
     elif not (lines or report.rules.ran):

@@ -5,6 +5,7 @@ import json
 from gradscope.report import objects
 from gradscope.report.model import Report
 from gradscope.report.objects import Json, Object
+from gradscope.report.run.objects import run_objects
 
 
 def render_json(report: Report) -> str:
@@ -24,6 +25,7 @@ def _object(report: Report) -> Object:
         "events": [objects.event_object(event, report) for event in report.events],
         "clipping": None,
         "accumulation": None,
+        **run_objects(report),
         "training": [objects.other_step_object(step, report) for step in report.training],
         "probes": [objects.other_step_object(step, report) for step in report.probes],
         "skipped": [{"what": item.what, "reason": item.reason} for item in report.skipped],

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from gradscope.report import objects
 from gradscope.report.model import Report
 from gradscope.report.objects import Object
+from gradscope.report.run.objects import run_lines
 
 
 def render_jsonl(report: Report) -> str:
@@ -28,6 +29,7 @@ def _lines(report: Report) -> Iterator[tuple[str, Object]]:
         yield "tensor", objects.tensor_object(tensor, report)
     for event in report.events:
         yield "event", objects.event_object(event, report)
+    yield from run_lines(report)
     for kind, steps in (("training", report.training), ("probe", report.probes)):
         yield from ((kind, objects.other_step_object(step, report)) for step in steps)
     for item in report.skipped:

@@ -18,6 +18,7 @@ from gradscope.report.notes import SYNTHETIC_LOSS, training_text
 from gradscope.report.numbers import number
 from gradscope.report.paths import shown_path, shown_site
 from gradscope.report.rows import TensorRow
+from gradscope.report.run.markdown import run_blocks, run_summary
 from gradscope.report.selection import select_parameters, select_tensors, tensors_below
 from gradscope.report.snippets import snippets
 from gradscope.report.view import ViewOptions
@@ -27,11 +28,13 @@ _SKIPPED_SHOWN = 10
 
 def render_markdown(report: Report, view: ViewOptions) -> str:
     """Return summary, findings, and tables of the parameters and tensors worth looking at."""
+    run = report.training_run
     blocks = [
-        f"## gradscope: {code(report.target.model)}",
-        _summary(report),
+        f"## gradscope: {code(report.target.model if run is None else report.target.name)}",
+        _summary(report) if run is None else run_summary(report, run),
         *_training(report),
         *_findings(report),
+        *([] if run is None else run_blocks(report, run, view)),
         *_lists(report, view),
         *_skipped(report),
     ]

@@ -41,6 +41,15 @@ def fenced(snippet: Snippet) -> str:
         f"{'>' if line.number == snippet.line else ' '} {line.number} {printable(line.text)}"
         for line in snippet.lines
     ]
+    return _fence(lines, "python")
+
+
+def preformatted(lines: Iterable[str]) -> str:
+    """Return lines of text that keep their columns."""
+    return _fence([printable(line) for line in lines], "text")
+
+
+def _fence(lines: list[str], language: str) -> str:
     runs = _BACKTICKS.findall("\n".join(lines))
     fence = "`" * max(3, 1 + max(map(len, runs), default=0))
-    return "\n".join([f"{fence}python", *lines, fence])
+    return "\n".join([f"{fence}{language}", *lines, fence])

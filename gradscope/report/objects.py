@@ -89,7 +89,7 @@ def parameter_object(row: ParameterRow, report: Report) -> Object:
         "name": row.name,
         "aliases": row.aliases,
         "module": row.module,
-        "location": _location(row.site, report),
+        "location": location_object(row.site, report),
         "shape": row.shape,
         "dtype": row.dtype,
         "device": row.device,
@@ -132,7 +132,7 @@ def module_object(row: ModuleRow, report: Report) -> Object:
         "parent": None if row.parent is None else report.modules[row.parent].path,
         "in_model": row.in_model,
         "training": row.training,
-        "location": _location(row.site, report),
+        "location": location_object(row.site, report),
         "parameters": row.parameters,
         "trainable_parameters": row.trainable_parameters,
         "own_parameters": row.own_parameters,
@@ -147,14 +147,15 @@ def module_object(row: ModuleRow, report: Report) -> Object:
 def _call(call: ModuleCallRow, report: Report) -> Object:
     return {
         "call": call.call,
-        "location": _location(call.site, report),
+        "location": location_object(call.site, report),
         "output_grad_norm": call.output_grad_norm,
         "input_grad_norm": call.input_grad_norm,
         "gain": call.gain,
     }
 
 
-def _location(site: Site | None, report: Report) -> Object | None:
+def location_object(site: Site | None, report: Report) -> Object | None:
+    """Return a line of code; None without one."""
     if site is None:
         return None
     return {
@@ -172,7 +173,7 @@ def tensor_object(row: TensorRow, report: Report) -> Object:
         "node_kind": row.kind,
         "module": row.module,
         "call": row.call,
-        "location": _location(row.site, report),
+        "location": location_object(row.site, report),
         "shape": row.shape,
         "dtype": row.dtype,
         "depth": row.depth,
@@ -223,7 +224,7 @@ def event_object(event: EventRecord, report: Report) -> Object:
         "order": event.order,
         "event": event.kind,
         "seconds": event.seconds,
-        "location": _location(site, report),
+        "location": location_object(site, report),
         "numbers": dict(event.numbers),
     }
 
@@ -243,7 +244,7 @@ def finding_object(finding: Finding, report: Report) -> Object:
         "name": finding.name,
         "severity": finding.severity,
         "message": finding.message,
-        "location": _location(finding.location, report),
+        "location": location_object(finding.location, report),
         "related": [
             {
                 "file": shown_path(related.file, report.target.root),

@@ -31,6 +31,12 @@ class Columns:
         return cls([step.step for step in run.steps], min(width, max(turns.values(), default=0)))
 
     @property
+    def first_steps(self) -> tuple[int, ...]:
+        """The first step of each column."""
+        firsts = {place: step for step, place in reversed(self._places.items())}
+        return tuple(firsts[place] for place in range(self.count))
+
+    @property
     def widest(self) -> int:
         """The most steps that a column stands for."""
         return math.ceil(len(self.steps) / self.count) if self.count else 0

@@ -52,6 +52,12 @@ def layers(report: Report, view: ViewOptions, columns: Columns, rows: int = ROWS
     ]
 
 
+def module_norms(report: Report, columns: Columns) -> list[tuple[ModuleRow, Cells]]:
+    """Return the gradient norms of every module with parameters, by column."""
+    norms = _Norms(report.recording, columns)
+    return [(row, norms.of(row)) for row in report.modules if row.parameters]
+
+
 def _trees(rows: Sequence[ModuleRow], mark: Callable[[ModuleRow], Hashable]) -> list[FoldedModule]:
     folded = fold_modules(rows, mark)
     return [tree for root in folded if (tree := without_plain(root)) is not None]

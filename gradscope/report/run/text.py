@@ -6,7 +6,7 @@ from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from gradscope.report.figures import counted, figure, short_count
+from gradscope.report.figures import counted, short_count
 from gradscope.report.finding_words import found_text
 from gradscope.report.model import Report
 from gradscope.report.page import Page
@@ -14,7 +14,15 @@ from gradscope.report.paths import shown_site
 from gradscope.report.run.optimizers import OptimizerRow
 from gradscope.report.run.timeline import Picture
 from gradscope.report.run.training_run import TrainingRun
-from gradscope.report.run.words import INCOMPLETE, length_text, optimizer_text, picture_text
+from gradscope.report.run.words import (
+    INCOMPLETE,
+    ends_text,
+    heading,
+    length_text,
+    of_each_optimizer,
+    optimizer_text,
+    picture_text,
+)
 from gradscope.report.text_findings import hanging
 from gradscope.report.text_summary import grid
 from gradscope.report.view import ViewOptions
@@ -87,30 +95,19 @@ def steps_section(run: TrainingRun, page: Page) -> Iterator[RenderableType]:
     if not run.pictures:
         return
     yield Text("Steps", style="bold").append("  what led to them, and how often", "not bold dim")
-    places = list(dict.fromkeys(picture.optimizer for picture in run.pictures))
-    shown = [
-        *places[:OPTIMIZERS_SHOWN],
-        *(place for place in places[OPTIMIZERS_SHOWN:] if place is None),
-    ]
-    for place in shown:
-        several = len(places) > 1
-        if several:
-            yield _heading(run, place, page)
-        drawn = [picture for picture in run.pictures if picture.optimizer == place]
-        yield _pictures(drawn, page, indent=4 if several else 2)
-        if (more := len(drawn) - _PICTURES_SHOWN) > 0:
-            count = sum(picture.count for picture in drawn[_PICTURES_SHOWN:])
-            words = f"{more:,} more kinds of {counted(count, 'step')}: --output-format json"
+    drawn = of_each_optimizer(run)
+    shown = [item for turn, item in enumerate(drawn) if turn < OPTIMIZERS_SHOWN or item[0] is None]
+    for place, of_one in shown:
+        is_headed = len(drawn) > 1 or place is None
+        if is_headed:
+            yield Text("  ").append_text(page.text(heading(run, place)))
+        yield _pictures(of_one, page, indent=4 if is_headed else 2)
+        if (more := len(of_one) - _PICTURES_SHOWN) > 0:
+            count = sum(picture.count for picture in of_one[_PICTURES_SHOWN:])
+            words = f"{counted(count, 'step')} in {more:,} more ways: --output-format json"
             yield Text(f"  {page.signs.ellipsis} {words}", style="dim")
-    if (more := len(places) - len(shown)) > 0:
+    if (more := len(drawn) - len(shown)) > 0:
         yield Text(f"  {page.signs.ellipsis} of {more:,} more optimizers", style="dim")
-
-
-def _heading(run: TrainingRun, place: int | None, page: Page) -> Text:
-    text = Text("  ")
-    if place is None:
-        return text.append("after the last step")
-    return text.append_text(page.text(optimizer_text(run.optimizers[place], run)))
 
 
 def _pictures(drawn: list[Picture], page: Page, indent: int) -> Table:
@@ -131,12 +128,10 @@ def _pictures(drawn: list[Picture], page: Page, indent: int) -> Table:
 def run_closing(report: Report, run: TrainingRun, view: ViewOptions, page: Page) -> Text:
     """Return the last line: findings, steps, and where the loss went."""
     found = found_text(report)
-    losses = [step.loss for step in run.steps if step.loss is not None]
-    ends = [figure(loss, page.signs) for loss in (losses[:1] + losses[-1:])]
     words = [
         *([f"{found} above"] if found else []),
         length_text(run),
-        *([f"loss {f' {page.signs.arrow} '.join(ends)}"] if ends else []),
+        *(f"{name} {text}" for name, text in ends_text(run, page.signs)),
         *([] if run.is_complete else ["run incomplete"]),
     ]
     text = Text(f"{', '.join(words)}.", overflow="fold")

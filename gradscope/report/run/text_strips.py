@@ -15,12 +15,18 @@ from gradscope.report.model import Report
 from gradscope.report.page import Page
 from gradscope.report.rows import ModuleRow
 from gradscope.report.run.columns import Cells, Columns
-from gradscope.report.run.curves import Curve, CurveKind, curves
+from gradscope.report.run.curves import Curve, curves
 from gradscope.report.run.layers import layers
 from gradscope.report.run.strips import BROKEN, ZERO, Scale, strip
 from gradscope.report.run.text import OPTIMIZERS_SHOWN
 from gradscope.report.run.training_run import TrainingRun
-from gradscope.report.run.words import course_text, extreme_text, layer_ends, optimizer_text
+from gradscope.report.run.words import (
+    CURVE_NAMES,
+    course_text,
+    extreme_text,
+    layer_ends,
+    optimizer_text,
+)
 from gradscope.report.text_findings import hanging
 from gradscope.report.text_modules import module_label
 from gradscope.report.view import ViewOptions
@@ -30,11 +36,6 @@ _WIDE = 112
 _LABEL = 17
 _COURSE, _EXTREME = 17, 26
 _LONGEST = 84
-_NAMES: dict[CurveKind, str] = {
-    "loss": "loss",
-    "norm": "gradient norm",
-    "update": "update / weight",
-}
 _STYLES = {BROKEN: "bold red", ZERO: "magenta"}
 
 
@@ -112,7 +113,7 @@ def _curve_row(curve: Curve, page: Page) -> _Row:
     cells = curve.course.cells
     is_loss = curve.kind == "loss"
     return _Row(
-        label=Text(f"  {_NAMES[curve.kind]}"),
+        label=Text(f"  {CURVE_NAMES[curve.kind]}"),
         cells=cells,
         scale=Scale.of_loss(cells) if is_loss else Scale.decades([cells]),
         course=course_text(curve.course, page.signs),
@@ -123,7 +124,7 @@ def _curve_row(curve: Curve, page: Page) -> _Row:
 def _extremes(drawn: Iterable[Curve], page: Page) -> Iterator[Text]:
     """Yield in a line of its own what a narrow page has no column for."""
     words = [
-        f"{_NAMES[curve.kind]} {text}"
+        f"{CURVE_NAMES[curve.kind]} {text}"
         for curve in drawn
         if (text := extreme_text(curve.course, page.signs, is_loss=curve.kind == "loss"))
     ]

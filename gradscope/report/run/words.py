@@ -6,12 +6,18 @@ from collections.abc import Callable, Iterator
 from gradscope.report.figures import counted, figure
 from gradscope.report.page import Signs
 from gradscope.report.run.columns import Cells, Course
+from gradscope.report.run.curves import CurveKind
 from gradscope.report.run.optimizers import OptimizerRow
 from gradscope.report.run.repeats import Fold, Folds
 from gradscope.report.run.timeline import Picture
 from gradscope.report.run.training_run import TrainingRun
 
 INCOMPLETE = "run incomplete: the recording ends before the run did, as when the process was killed"
+CURVE_NAMES: dict[CurveKind, str] = {
+    "loss": "loss",
+    "norm": "gradient norm",
+    "update": "update / weight",
+}
 _MOMENTS_SHOWN = 16
 _MINUTE, _HOUR = 60, 3600
 
@@ -37,6 +43,21 @@ def optimizer_text(row: OptimizerRow, run: TrainingRun) -> str:
     """Return `opt_d SGD(lr=0.1)`; without the name where there is no other."""
     has_others = len(run.optimizers) > 1
     return f"{row.name} {row.title}" if row.name and has_others else row.title
+
+
+def of_each_optimizer(run: TrainingRun) -> list[tuple[int | None, list[Picture]]]:
+    """Return the pictures by optimizer; None is what led to no step."""
+    drawn: dict[int | None, list[Picture]] = {}
+    for picture in run.pictures:
+        drawn.setdefault(picture.optimizer, []).append(picture)
+    return list(drawn.items())
+
+
+def heading(run: TrainingRun, optimizer: int | None) -> str:
+    """Return what pictures or curves of an optimizer are of."""
+    if optimizer is None:
+        return "after the last step" if run.steps else "without a step"
+    return optimizer_text(run.optimizers[optimizer], run)
 
 
 def picture_text(picture: Picture, signs: Signs) -> str:
@@ -68,6 +89,16 @@ def _fold(fold: Fold, signs: Signs, told: Callable[[str], str]) -> str:
         return text
     most = "" if fold.least == fold.most else f"{signs.ellipsis}{fold.most:,}"
     return f"{text} {signs.times}{fold.least:,}{most}"
+
+
+def ends_text(run: TrainingRun, signs: Signs) -> Iterator[tuple[str, str]]:
+    """Yield `loss`, `2.31 → 0.0420` and the same of the gradient norm, where they are known."""
+    for name, values in (
+        ("loss", [step.loss for step in run.steps if step.loss is not None]),
+        ("norm", [step.grad_norm for step in run.steps if step.grad_norm is not None]),
+    ):
+        if values:
+            yield name, f"{figure(values[0], signs)} {signs.arrow} {figure(values[-1], signs)}"
 
 
 def course_text(course: Course, signs: Signs) -> str:

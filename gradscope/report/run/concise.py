@@ -1,0 +1,43 @@
+"""The lines of a concise report that only a training run has."""
+
+from collections.abc import Iterator
+
+from gradscope.report.figures import counted
+from gradscope.report.finding_words import verdict_text
+from gradscope.report.model import Report
+from gradscope.report.page import UNICODE
+from gradscope.report.run.training_run import TrainingRun
+from gradscope.report.run.words import (
+    ends_text,
+    heading,
+    length_text,
+    of_each_optimizer,
+    picture_text,
+)
+
+_SHOWN = 5
+
+
+def picture_lines(run: TrainingRun) -> Iterator[str]:
+    """Yield the steps' pictures, a line each, with how many steps look so."""
+    for place, drawn in of_each_optimizer(run):
+        of = heading(run, place)
+        for picture in drawn[:_SHOWN]:
+            first = "" if picture.is_typical else f", first {picture.first:,}"
+            count = "" if place is None else f" ({counted(picture.count, 'step')}{first})"
+            yield f"{of}: {picture_text(picture, UNICODE)}{count}"
+        if (more := len(drawn) - _SHOWN) > 0:
+            yield f"{of}: {counted(more, 'more picture')}"
+
+
+def run_line(report: Report, run: TrainingRun) -> str:
+    """Return the verdict, and how the run went."""
+    words = [
+        length_text(run),
+        counted(report.summary.parameters, "parameter"),
+        *(f"{name} {text}" for name, text in ends_text(run, UNICODE)),
+        *([f"ended by {run.ending}"] if run.ending else []),
+        *([] if run.is_complete else ["run incomplete"]),
+    ]
+    verdict = verdict_text(report)
+    return f"{f'{verdict} ' if verdict else ''}{', '.join(words)}."

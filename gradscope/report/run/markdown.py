@@ -1,0 +1,113 @@
+"""The parts of a Markdown report that only a training run has."""
+
+from collections.abc import Iterator
+
+from gradscope.report.figures import counted, figure
+from gradscope.report.markdown_syntax import code, escape, preformatted
+from gradscope.report.model import Report
+from gradscope.report.names import printable
+from gradscope.report.page import UNICODE
+from gradscope.report.paths import shown_site
+from gradscope.report.run.columns import Columns
+from gradscope.report.run.curves import curves
+from gradscope.report.run.layers import layers
+from gradscope.report.run.strips import Scale, strip
+from gradscope.report.run.training_run import TrainingRun
+from gradscope.report.run.words import (
+    CURVE_NAMES,
+    INCOMPLETE,
+    course_text,
+    extreme_text,
+    heading,
+    layer_ends,
+    length_text,
+    of_each_optimizer,
+    optimizer_text,
+    picture_text,
+)
+from gradscope.report.view import ViewOptions
+
+_WIDTH = 40
+_SHOWN = 5
+
+
+def run_summary(report: Report, run: TrainingRun) -> str:
+    """Return what was run, in a line or two."""
+    summary = report.summary
+    size = f"**{summary.numel:,}** elements in {counted(summary.parameters, 'parameter')}"
+    made = [
+        f"{code(optimizer_text(row, run))} ({counted(row.steps, 'step')})"
+        for row in run.optimizers[:_SHOWN]
+    ]
+    if (more := len(run.optimizers) - _SHOWN) > 0:
+        made.append(f"{more:,} more")
+    by = f" with {', '.join(made)}" if made else ""
+    text = f"**{length_text(run)}**{by}. {size}."
+    if run.ending:
+        text += f" Ended by {code(run.ending)}."
+    return text if run.is_complete else f"{text}\n\n**{escape(INCOMPLETE)}**"
+
+
+def run_blocks(report: Report, run: TrainingRun, view: ViewOptions) -> Iterator[str]:
+    """Yield steps, curves and layers."""
+    yield from _steps(report, run)
+    if not run.steps:
+        return
+    columns = Columns.over(run, _WIDTH)
+    yield from _curves(run, columns)
+    yield from _layers(report, view, columns)
+
+
+def _steps(report: Report, run: TrainingRun) -> Iterator[str]:
+    if not run.pictures:
+        return
+    lines = []
+    for place, drawn in of_each_optimizer(run):
+        if place is None or len(run.optimizers) > 1:
+            lines.append(heading(run, place))
+        width = max(len(f"{picture.count:,}") for picture in drawn)
+        for picture in drawn[:_SHOWN]:
+            at = shown_site(picture.site, report.target.root)
+            first = "" if picture.is_typical else f"  first step {picture.first:,}"
+            count = f"{picture.count:>{width},} {UNICODE.times}"
+            lines.append(f"{count}  {picture_text(picture, UNICODE)}{first}  {at}".rstrip())
+        if (more := len(drawn) - _SHOWN) > 0:
+            lines.append(f"{UNICODE.ellipsis} {more:,} more")
+    yield "### Steps"
+    yield preformatted(lines)
+
+
+def _curves(run: TrainingRun, columns: Columns) -> Iterator[str]:
+    lines = []
+    place = None
+    for curve in curves(run, columns, _SHOWN):
+        if curve.optimizer != place and len(run.optimizers) > 1:
+            lines.append(heading(run, curve.optimizer))
+        place, cells, is_loss = curve.optimizer, curve.course.cells, curve.kind == "loss"
+        scale = Scale.of_loss(cells) if is_loss else Scale.decades([cells])
+        ends = course_text(curve.course, UNICODE)
+        extreme = extreme_text(curve.course, UNICODE, is_loss=is_loss)
+        drawn = strip(cells, scale, UNICODE)
+        lines.append(f"{CURVE_NAMES[curve.kind]:<15}  {drawn}  {ends}  {extreme}".rstrip())
+    if lines:
+        yield "### Curves"
+        yield preformatted(lines)
+
+
+def _layers(report: Report, view: ViewOptions, columns: Columns) -> Iterator[str]:
+    found = layers(report, view, columns)
+    scale = Scale.decades(row.cells for row in found)
+    names = [
+        "  " * row.level + printable(row.module.name or row.module.rows[0].class_name)
+        for row in found
+    ]
+    width = max(map(len, names), default=0)
+    lines = [
+        f"{name:<{width}}  {strip(row.cells, scale, UNICODE)}  {layer_ends(row.cells, UNICODE)}"
+        for name, row in zip(names, found, strict=True)
+    ]
+    if any(cell is not None for row in found for cell in row.cells):
+        low, high = figure(scale.low, UNICODE), figure(scale.high, UNICODE)
+        yield "### Layers"
+        yield f"Gradient norms, logarithmic from {low} to {high}; steps from left to right."
+        yield preformatted(lines)

@@ -1,0 +1,105 @@
+"""A training run as JSON objects; their keys are an interface, kept by the schema."""
+
+from collections.abc import Iterator
+
+from gradscope.report.model import Report
+from gradscope.report.objects import Json, Object, location_object
+from gradscope.report.page import UNICODE
+from gradscope.report.run.columns import Columns
+from gradscope.report.run.layers import module_norms
+from gradscope.report.run.optimizers import OptimizerRow
+from gradscope.report.run.repeats import Fold
+from gradscope.report.run.timeline import Norms, Picture
+from gradscope.report.run.training_run import TrainingRun
+from gradscope.report.run.words import picture_text
+
+_COLUMNS = 100
+"""Into so many the norms of modules are summed up, where there are more steps."""
+
+
+def run_objects(report: Report) -> dict[str, Json]:
+    """Return what a report has only of a training run, by key; nothing of others."""
+    run = report.training_run
+    if run is None:
+        return {}
+    return {
+        "timeline": [_picture(picture, report) for picture in run.pictures],
+        "training_run": _run(report, run),
+    }
+
+
+def run_lines(report: Report) -> Iterator[tuple[str, Object]]:
+    """Yield the same, each object after its kind."""
+    run = report.training_run
+    if run is not None:
+        yield from (("timeline", _picture(picture, report)) for picture in run.pictures)
+        yield "training_run", _run(report, run)
+
+
+def _picture(picture: Picture, report: Report) -> Object:
+    """Return windows that are made of the same events."""
+    return {
+        "optimizer": picture.optimizer,
+        "picture": picture_text(picture, UNICODE),
+        "moments": [_moment(fold) for fold in picture.folds],
+        "clipped": [_norms(word, norms) for word, norms in picture.norms],
+        "count": picture.count,
+        "first_step": picture.first,
+        "location": location_object(picture.site, report),
+        "is_typical": picture.is_typical,
+    }
+
+
+def _moment(fold: Fold) -> Object:
+    return {
+        "event": fold.word or None,
+        "group": [_moment(inner) for inner in fold.group],
+        "least": fold.least,
+        "most": fold.most,
+    }
+
+
+def _norms(word: str, norms: Norms) -> Object:
+    return {"event": word, "median_norm": norms.median, "nonfinite": norms.nonfinite}
+
+
+def _run(report: Report, run: TrainingRun) -> Object:
+    """Return what was run, its curves step by step, and the norms of its modules."""
+    steps = run.steps
+    return {
+        "steps": len(steps),
+        "seconds": run.seconds,
+        "is_complete": run.is_complete,
+        "ending": run.ending,
+        "optimizers": [_optimizer(row, report) for row in run.optimizers],
+        "curves": {
+            "step": [step.step for step in steps],
+            "optimizer": [step.optimizer for step in steps],
+            "seconds": [step.seconds for step in steps],
+            "loss": [step.loss for step in steps],
+            "grad_norm": [step.grad_norm for step in steps],
+            "update_ratio": [step.update_ratio for step in steps],
+            "learning_rate": [step.learning_rate for step in steps],
+        },
+        "layers": _layers(report, run),
+    }
+
+
+def _optimizer(row: OptimizerRow, report: Report) -> Object:
+    return {
+        "name": row.name,
+        "title": row.title,
+        "location": location_object(row.site, report),
+        "parameters": row.parameters,
+        "steps": row.steps,
+    }
+
+
+def _layers(report: Report, run: TrainingRun) -> Object:
+    columns = Columns.over(run, _COLUMNS)
+    return {
+        "first_steps": columns.first_steps,
+        "modules": [
+            {"module": row.path, "norms": norms} for row, norms in module_norms(report, columns)
+        ],
+    }
