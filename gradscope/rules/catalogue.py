@@ -1,18 +1,30 @@
 """Every rule, ascending by code."""
 
 from gradscope.rules.accumulation.gradient_erased_before_step import GradientErasedBeforeStep
+from gradscope.rules.accumulation.growing_graph import GrowingGraph
 from gradscope.rules.accumulation.missing_zero_grad import MissingZeroGrad
+from gradscope.rules.accumulation.repeated_backward import RepeatedBackward
 from gradscope.rules.accumulation.step_without_gradient import StepWithoutGradient
+from gradscope.rules.accumulation.uneven_accumulation import UnevenAccumulation
+from gradscope.rules.accumulation.unscaled_accumulation import UnscaledAccumulation
 from gradscope.rules.autograd.backward_error import BackwardError
 from gradscope.rules.autograd.backward_twice import BackwardTwice
 from gradscope.rules.autograd.in_place_modification import InPlaceModification
 from gradscope.rules.autograd.no_graph import NoGraph
 from gradscope.rules.autograd.non_scalar_backward import NonScalarBackward
 from gradscope.rules.autograd.wrong_custom_gradient import WrongCustomGradient
+from gradscope.rules.clipping.clip_after_step import ClipAfterStep
+from gradscope.rules.clipping.clip_before_backward import ClipBeforeBackward
+from gradscope.rules.clipping.clip_before_unscale import ClipBeforeUnscale
+from gradscope.rules.clipping.clip_inside_accumulation import ClipInsideAccumulation
+from gradscope.rules.clipping.clip_of_non_finite import ClipOfNonFinite
+from gradscope.rules.clipping.partial_clip import PartialClip
+from gradscope.rules.clipping.zero_max_norm import ZeroMaxNorm
 from gradscope.rules.flow.dead_unit import DeadUnit
 from gradscope.rules.flow.epsilon_dominates import EpsilonDominates
 from gradscope.rules.flow.exploding_gradient import ExplodingGradient
 from gradscope.rules.flow.gradient_norm_limit import GradientNormLimit
+from gradscope.rules.flow.gradient_spike import GradientSpike
 from gradscope.rules.flow.non_finite_forward import NonFiniteForward
 from gradscope.rules.flow.non_finite_gradient import NonFiniteGradient
 from gradscope.rules.flow.saturated_activation import SaturatedActivation
@@ -26,6 +38,8 @@ from gradscope.rules.loss.loss_term_conflict import LossTermConflict
 from gradscope.rules.loss.normalised_twice import NormalisedTwice
 from gradscope.rules.precision.float16_without_scaler import Float16WithoutScaler
 from gradscope.rules.precision.gradient_underflow import GradientUnderflow
+from gradscope.rules.precision.lost_update import LostUpdate
+from gradscope.rules.precision.skipped_step import SkippedStep
 from gradscope.rules.reach.duplicate_in_optimizer import DuplicateInOptimizer
 from gradscope.rules.reach.frozen_head import FrozenHead
 from gradscope.rules.reach.frozen_parameter_in_optimizer import FrozenParameterInOptimizer
@@ -50,6 +64,7 @@ RULES: tuple[type[Rule], ...] = (
     NonFiniteForward,
     DeadUnit,
     SaturatedActivation,
+    GradientSpike,
     UpdateTooLarge,
     UpdateTooSmall,
     EpsilonDominates,
@@ -73,7 +88,18 @@ RULES: tuple[type[Rule], ...] = (
     DuplicateInOptimizer,
     MissingZeroGrad,
     GradientErasedBeforeStep,
+    UnscaledAccumulation,
+    UnevenAccumulation,
     StepWithoutGradient,
+    RepeatedBackward,
+    GrowingGraph,
+    ClipAfterStep,
+    ClipBeforeBackward,
+    ClipBeforeUnscale,
+    PartialClip,
+    ClipOfNonFinite,
+    ClipInsideAccumulation,
+    ZeroMaxNorm,
     NoGraph,
     BackwardTwice,
     InPlaceModification,
@@ -81,6 +107,8 @@ RULES: tuple[type[Rule], ...] = (
     WrongCustomGradient,
     BackwardError,
     GradientUnderflow,
+    SkippedStep,
+    LostUpdate,
     Float16WithoutScaler,
     NormalisedTwice,
     LossBroadcast,

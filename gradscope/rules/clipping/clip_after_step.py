@@ -1,0 +1,93 @@
+"""GS401: a clip that comes when the step is over."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import ClassVar
+
+from gradscope.recording.finding import Finding, RelatedLocation, Severity
+from gradscope.rules.case import Case
+from gradscope.rules.clipping.clips import Clip, Clips
+from gradscope.rules.rule import Rule
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClipAfterStep(Rule):
+    """Gradients are clipped when the step has already used them.
+
+    What it finds:
+        A call of a clip function behind `optimizer.step()`: all gradients that it is given went
+        into the weights before, and are zeroed before the next backward adds to them.
+
+    Why it matters:
+        The clip changes nothing. A gradient that it was meant to stop reaches the weights at its
+        full size, and no exception tells so.
+
+    How it is measured:
+        For each parameter it is followed whether a step has used its gradient. A call is late when
+        all gradients that it is given are used. The finding is an error where one of the late calls
+        had something to cut, else a warning.
+
+    How to fix it:
+        The order is `loss.backward()`, `clip_grad_norm_(…)`, `optimizer.step()`,
+        `optimizer.zero_grad()`; with a `GradScaler`, `scaler.unscale_(optimizer)` comes before the
+        clip.
+
+    When it may be wrong:
+        Where the call is there for the norm that it returns. With `max_norm=float("inf")` it says
+        so, and is not reported.
+
+    Source:
+        torch documentation, `torch.nn.utils.clip_grad_norm_`: "Gradients are modified in-place".
+    """
+
+    code: ClassVar[str] = "GS401"
+    name: ClassVar[str] = "clip-after-step"
+    level: ClassVar[Severity] = "error"
+    needs_run: ClassVar[bool] = True
+
+    share: float = 0.9
+    """Of the calls on a line, 0 to 1, that have to be late. Chosen: what happens in a few steps
+    only, as where training goes over to another phase, is no mistake of the loop."""
+
+    def check(self, case: Case) -> Iterator[Finding]:
+        """Yield a finding for every line that clips late."""
+        clips = case.shared(Clips)
+        for calls in clips.by_line:
+            late = [clip for clip in calls if _is_late(clip)]
+            if not late or len(late) < self.share * len(calls) or clips.is_ahead(calls):
+                continue
+            cut = [clip for clip in late if clip.cuts is not False]
+            first = late[0]
+            yield self.finding(
+                case,
+                message=(
+                    f"{first.words} comes after the step that uses these gradients: it changes "
+                    "nothing"
+                ),
+                remedy="clip between backward() and step()",
+                site=first.event.site,
+                related=(_related(case, first),),
+                severity="error" if cut else "warning",
+                evidence={
+                    "late_calls": len(late),
+                    "calls": len(calls),
+                    "limit": first.limit,
+                    "largest_norm": max(
+                        (clip.norm for clip in late if clip.norm is not None), default=None
+                    ),
+                },
+                count=len(late),
+                step=first.event.step,
+            )
+
+
+def _related(case: Case, late: Clip) -> RelatedLocation | None:
+    step = late.step_before
+    return case.related(None if step is None else step.site, "the step that has used them")
+
+
+def _is_late(clip: Clip) -> bool:
+    """Return whether all its gradients are used, and not going to be used again as they are."""
+    if clip.event.count("fresh") or not clip.event.count("spent"):
+        return False
+    return any(event.kind in ("backward", "zero") for event in clip.later) or clip.step is None

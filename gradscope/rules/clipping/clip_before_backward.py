@@ -1,0 +1,103 @@
+"""GS402: a clip that comes before there is a gradient."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import ClassVar
+
+from gradscope.recording.finding import Finding, Severity
+from gradscope.rules.accumulation.windows import RunEvent
+from gradscope.rules.case import Case
+from gradscope.rules.clipping.clips import Clip, Clips
+from gradscope.rules.rule import Rule
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClipBeforeBackward(Rule):
+    """Gradients are clipped before backward has made them.
+
+    What it finds:
+        A call of a clip function ahead of the backward whose gradients the step takes: it finds no
+        gradients, or those that the step before has left.
+
+    Why it matters:
+        The clip changes nothing that the step uses. A gradient that it was meant to stop reaches
+        the weights at its full size, and no exception tells so.
+
+    How it is measured:
+        For each parameter it is followed whether it has a gradient, and whether a step has used it.
+        A call is early when none of the gradients that it is given is there and unused, and the
+        next step takes gradients of these parameters that a backward in between has made.
+
+    How to fix it:
+        The order is `loss.backward()`, `clip_grad_norm_(…)`, `optimizer.step()`,
+        `optimizer.zero_grad()`.
+
+    When it may be wrong:
+        Not where a part of the model is frozen, or in the first steps of a warm-up: parameters that
+        the step finds without a gradient are not counted, and what happens in few steps is not
+        reported.
+
+    Source:
+        torch documentation, `torch.nn.utils.clip_grad_norm_`: "Gradients are modified in-place".
+    """
+
+    code: ClassVar[str] = "GS402"
+    name: ClassVar[str] = "clip-before-backward"
+    level: ClassVar[Severity] = "error"
+    needs_run: ClassVar[bool] = True
+
+    share: float = 0.9
+    """Of the calls on a line, 0 to 1, that have to be early. Chosen: what happens in a few steps
+    only, as where training goes over to another phase, is no mistake of the loop."""
+
+    def check(self, case: Case) -> Iterator[Finding]:
+        """Yield a finding for every line that clips early."""
+        clips = case.shared(Clips)
+        for calls in clips.by_line:
+            early = [clip for clip in calls if _is_early(clips, clip)]
+            if not early or len(early) < self.share * len(calls):
+                continue
+            spent = [clip for clip in early if clip.event.count("spent")]
+            if spent and not clips.is_ahead(calls):
+                continue  # it stands behind the step, and is clip-after-step
+            first = early[0]
+            backward = _next_backward(first)
+            what = "the gradients of the step before" if spent else "nothing"
+            yield self.finding(
+                case,
+                message=(
+                    f"{first.words} comes before the backward that makes the gradients of the "
+                    f"step: it clips {what}"
+                ),
+                remedy="clip between backward() and step()",
+                site=first.event.site,
+                related=(case.related(backward.site, "the gradients are made here"),),
+                evidence={
+                    "early_calls": len(early),
+                    "calls": len(calls),
+                    "limit": first.limit,
+                },
+                count=len(early),
+                step=first.event.step,
+            )
+
+
+def _is_early(clips: Clips, clip: Clip) -> bool:
+    """Return whether a call finds nothing to clip, though the step will."""
+    if clip.event.count("fresh") or not clip.event.count("parameters") or clip.step is None:
+        return False
+    kinds = [event.kind for event in clip.later]
+    if "backward" not in kinds or any(kind.startswith("clip") for kind in _since_backward(kinds)):
+        return False
+    if clip.parameters is not None and clip.step.step in clips.norms:
+        return not clip.parameters.isdisjoint(clips.norms[clip.step.step])
+    without = clip.step.count("none")
+    return clip.step.count("fresh") > 0 and clip.event.count("parameters") > without
+
+
+def _since_backward(kinds: list[str]) -> list[str]:
+    return kinds[kinds.index("backward") :]
+
+
+def _next_backward(clip: Clip) -> RunEvent:
+    return next(event for event in clip.later if event.kind == "backward")

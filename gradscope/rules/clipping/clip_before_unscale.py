@@ -1,0 +1,109 @@
+"""GS403: a clip of gradients that are still multiplied by the loss scale."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from math import isfinite
+from statistics import median
+from typing import ClassVar
+
+from gradscope.recording.finding import Finding, Severity
+from gradscope.rules.case import Case
+from gradscope.rules.clipping.clips import Clip, Clips
+from gradscope.rules.clipping.loss_scale import LossScale
+from gradscope.rules.rule import Rule
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClipBeforeUnscale(Rule):
+    """Gradients are clipped while they are still multiplied by the loss scale.
+
+    What it finds:
+        A call of a clip function between `scaler.scale(loss).backward()` and the unscaling, which
+        happens in `scaler.step(optimizer)` at the latest.
+
+    Why it matters:
+        The limit is compared with gradients that are some 65,536 times too large: nearly every
+        step is cut down to the limit over the scale, so that training all but stands still, and
+        faster or slower whenever the scale changes.
+
+    How it is measured:
+        Whether the backward that made the gradients began at a scaled loss, and no `unscale_` came
+        since. The finding is an error where one of these calls had something to cut, else a
+        warning.
+
+    How to fix it:
+        `scaler.unscale_(optimizer)` before the clip; `scaler.step(optimizer)` then leaves the
+        gradients as they are.
+
+    When it may be wrong:
+        Where the limit is multiplied by the scale. Limits that move with the scale, or are of its
+        size, are not reported.
+
+    Source:
+        torch documentation, "Automatic Mixed Precision examples", working with unscaled gradients.
+    """
+
+    code: ClassVar[str] = "GS403"
+    name: ClassVar[str] = "clip-before-unscale"
+    level: ClassVar[Severity] = "error"
+    needs_run: ClassVar[bool] = True
+
+    share: float = 0.9
+    """Of the calls on a line, 0 to 1, that have to meet scaled gradients. Chosen: what happens in a
+    few steps only is no mistake of the loop."""
+    least_scale: float = 4.0
+    """The loss scale below which a limit that does not know of it does no harm. Chosen."""
+    own_scale: float = 0.05
+    """A limit of at least this share of the scale, where that is 1,024 or more, is taken for one
+    that was multiplied by it. Chosen: usual limits are 0.1 to 10."""
+
+    def check(self, case: Case) -> Iterator[Finding]:
+        """Yield a finding for every line that clips scaled gradients."""
+        scales = case.shared(LossScale)
+        for calls in case.shared(Clips).by_line:
+            found = [clip for clip in calls if clip.event.count("scaled")]
+            if not found or len(found) < self.share * len(calls):
+                continue
+            scale = max((s for clip in found if (s := scales.at(clip.event))), default=None)
+            if scale is not None and (scale < self.least_scale or self._knows(scales, found)):
+                continue
+            yield self._finding(case, found, len(calls), scale)
+
+    def _finding(
+        self, case: Case, found: Sequence[Clip], calls: int, scale: float | None
+    ) -> Finding:
+        first = found[0]
+        norms = [clip.norm for clip in found if clip.norm is not None and isfinite(clip.norm)]
+        size = "" if scale is None or first.limit is None else _size(first.limit, scale)
+        return self.finding(
+            case,
+            message=f"{first.words} clips gradients that are still multiplied by the loss scale"
+            + size,
+            remedy="call scaler.unscale_(optimizer) before the clip",
+            site=first.event.site,
+            severity="error" if any(clip.cuts is not False for clip in found) else "warning",
+            evidence={
+                "scaled_calls": len(found),
+                "calls": calls,
+                "limit": first.limit,
+                "scale": scale,
+                "typical_scaled_norm": median(norms) if norms else None,
+            },
+            count=len(found),
+            step=first.event.step,
+        )
+
+    def _knows(self, scales: LossScale, calls: Sequence[Clip]) -> bool:
+        """Return whether the limit was multiplied by the scale."""
+        ratios = {
+            clip.limit / scale for clip in calls if clip.limit and (scale := scales.at(clip.event))
+        }
+        limits = {clip.limit for clip in calls}
+        if len(limits) > 1 and ratios and max(ratios) <= 1.01 * min(ratios):
+            return True
+        known = [scale for clip in calls if (scale := scales.at(clip.event))]
+        return bool(ratios) and min(ratios) >= self.own_scale and min(known) >= 1024
+
+
+def _size(limit: float, scale: float) -> str:
+    return f" ({scale:g}): the limit is {limit / scale:.3g} for the step's gradients"

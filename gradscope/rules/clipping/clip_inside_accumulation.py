@@ -1,0 +1,99 @@
+"""GS409: clips between the micro-batches of one step."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+from gradscope.recording.finding import Finding, Severity
+from gradscope.rules.case import Case
+from gradscope.rules.clipping.clips import Clip, Clips
+from gradscope.rules.rule import Rule
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClipInsideAccumulation(Rule):
+    """Gradients are clipped after every micro-batch instead of once before the step.
+
+    What it finds:
+        A clip to whose gradients a later backward adds before the step, and that is called again
+        on the sum.
+
+    Why it matters:
+        The first micro-batches are cut down time and again, and the last one counts in full: the
+        step is not that of the whole batch, and depends on the order of its parts.
+
+    How it is measured:
+        Calls on one line between two steps, with a backward between them that adds to gradients
+        that are there. The finding is a note where none of the calls had anything to cut.
+
+    How to fix it:
+        Clip where the step is: `if (i + 1) % k == 0: clip_grad_norm_(…); optimizer.step()`.
+
+    When it may be wrong:
+        Where each part is bounded on purpose, as for differential privacy. There, gradients are
+        kept elsewhere and zeroed in between, which is not reported.
+
+    Source:
+        Pascanu, Mikolov and Bengio 2013 (arXiv 1211.5063), section 3.2: the gradient of the step is
+        clipped; Abadi et al. 2016 (arXiv 1607.00133), algorithm 1, clips those of examples.
+    """
+
+    code: ClassVar[str] = "GS409"
+    name: ClassVar[str] = "clip-inside-accumulation"
+    level: ClassVar[Severity] = "warning"
+    needs_run: ClassVar[bool] = True
+
+    share: float = 0.5
+    """Of the steps with a call on the line, 0 to 1, that have to show it. Chosen."""
+
+    def check(self, case: Case) -> Iterator[Finding]:
+        """Yield a finding for every line that clips micro-batches."""
+        for calls in case.shared(Clips).by_line:
+            by_step: dict[int, list[Clip]] = {}
+            for clip in calls:
+                if clip.step is not None:
+                    by_step.setdefault(clip.step.place, []).append(clip)
+            inside = [ones for ones in by_step.values() if _adds_between(ones)]
+            if inside and len(inside) >= self.share * len(by_step):
+                yield self._finding(case, inside, len(by_step))
+
+    def _finding(self, case: Case, inside: Sequence[Sequence[Clip]], steps: int) -> Finding:
+        first = inside[0][0]
+        cut = [clip for ones in inside for clip in ones if clip.cuts is not False]
+        times = max(len(ones) for ones in inside)
+        backward = next(event for event in first.later if event.kind == "backward")
+        return self.finding(
+            case,
+            message=(
+                f"{first.words} is called {times} times before each step, between the backward "
+                "passes that add up to its gradient"
+            ),
+            remedy="clip once, after the last backward before the step",
+            site=first.event.site,
+            related=(case.related(backward.site, "the next backward adds to what was clipped"),),
+            severity=None if cut else "note",
+            evidence={
+                "calls_before_a_step": times,
+                "calls_that_cut": len(cut),
+                "limit": first.limit,
+                "steps": steps,
+            },
+            count=len(inside),
+            step=first.event.step,
+        )
+
+
+def _adds_between(calls: Sequence[Clip]) -> bool:
+    """Return whether a backward adds to what one of the calls but the last has clipped."""
+    return any(
+        clip.event.count("fresh") and _is_added_to(clip, until=calls[-1]) for clip in calls[:-1]
+    )
+
+
+def _is_added_to(clip: Clip, *, until: Clip) -> bool:
+    for event in clip.later:
+        if event.place >= until.event.place or event.kind == "zero":
+            return False
+        if event.kind == "backward" and event.count("added"):
+            return True
+    return False

@@ -1,0 +1,110 @@
+"""GS408: a clip that spreads NaN over all gradients."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from math import isfinite, isnan
+from typing import ClassVar
+
+from gradscope.recording.finding import Finding, Severity
+from gradscope.rules.accumulation.windows import RunEvent
+from gradscope.rules.case import Case
+from gradscope.rules.clipping.clips import Clip, Clips
+from gradscope.rules.rule import Rule
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClipOfNonFinite(Rule):
+    """One NaN or infinite gradient becomes NaN in all of them, as the clip multiplies by the norm.
+
+    What it finds:
+        A step whose gradients were clipped by a norm that is NaN or infinite.
+
+    Why it matters:
+        Clipping multiplies every gradient by the limit over the norm. Over NaN that makes all of
+        them NaN, and the step all weights: the run is lost. Over infinity it makes the finite ones
+        zero and the infinite ones NaN.
+
+    How it is measured:
+        The norm that the clip function returns, and the gradients that the next step finds. The
+        first step of an optimizer that finds NaN or infinities is judged, or one that finds nothing
+        but zeros after an infinite norm. Where the step is left out, as by a `GradScaler`, by
+        `error_if_nonfinite` or by the script's own test of the norm, nothing is reported.
+
+    How to fix it:
+        `norm = clip_grad_norm_(…, error_if_nonfinite=True)`, or no step where the norm is not
+        finite; then look for what made it so, as with `gradscope inspect`.
+
+    When it may be wrong:
+        The clip is not where the NaN comes from; it is where one parameter's becomes that of all.
+
+    Source:
+        torch documentation, `torch.nn.utils.clip_grad_norm_`: `error_if_nonfinite`.
+    """
+
+    code: ClassVar[str] = "GS408"
+    name: ClassVar[str] = "clip-of-non-finite"
+    level: ClassVar[Severity] = "error"
+    needs_run: ClassVar[bool] = True
+
+    def check(self, case: Case) -> Iterator[Finding]:
+        """Yield a finding for every line that spreads NaN first."""
+        clips = case.shared(Clips)
+        for calls in clips.by_line:
+            broken = [clip for clip in calls if _breaks(clips, clip)]
+            step = broken[0].step if broken else None
+            if step is not None:
+                yield self._finding(case, clips, broken, step)
+
+    def _finding(self, case: Case, clips: Clips, broken: Sequence[Clip], step: RunEvent) -> Finding:
+        first = broken[0]
+        word = "NaN" if first.norm is None or isnan(first.norm) else "infinite"
+        backward = _last_backward(clips, first)
+        return self.finding(
+            case,
+            message=(
+                f"the norm is {word} in step {step.step + 1}, and {first.words} makes {_harm(step)}"
+            ),
+            remedy=(
+                "give error_if_nonfinite=True or leave the step out, and look for the origin of "
+                "the first non-finite gradient"
+            ),
+            site=first.event.site,
+            related=(case.related(backward.site, "the gradients are made here"),),
+            evidence={
+                "norm": first.norm,
+                "limit": first.limit,
+                "loss": backward.number("loss"),
+                "nonfinite_parameters": step.count("nonfinite"),
+                "parameters_of_step": step.count("with_gradient"),
+            },
+            count=len(broken),
+            step=first.event.step,
+        )
+
+
+def _breaks(clips: Clips, clip: Clip) -> bool:
+    """Return whether a step uses what the clip made of a norm that is not finite."""
+    if clip.norm is None or isfinite(clip.norm) or clip.step is None:
+        return False
+    if clip.parameters is not None and clip.step.optimizer is not None:
+        owner = clips.windows.optimizers[clip.step.optimizer]
+        if clip.parameters.isdisjoint(owner.parameters):
+            return False
+    if any(event.kind in ("zero", "backward") for event in clip.later):
+        return False  # the gradients were thrown away, or are not complete
+    if clip.step_before is not None and clip.step_before.count("nonfinite"):
+        return False  # it is lost already
+    return bool(clip.step.count("nonfinite")) or clip.step.number("norm") == 0
+
+
+def _harm(step: RunEvent) -> str:
+    if not step.count("nonfinite"):
+        return "all gradients zero"
+    broken, others = step.count("nonfinite"), step.count("with_gradient") - step.count("nonfinite")
+    return f"{broken} gradients NaN" + (f" and {others} zero" if others else ": all that there are")
+
+
+def _last_backward(clips: Clips, clip: Clip) -> RunEvent:
+    """Return the backward before a call; its own event where there is none."""
+    before = reversed(clips.windows.events[: clip.event.place])
+    return next((event for event in before if event.kind == "backward"), clip.event)

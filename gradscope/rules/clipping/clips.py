@@ -1,0 +1,173 @@
+"""The calls of clip functions in a run, and the steps that they lead to."""
+
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from math import isinf
+
+from gradscope.recording.evidence.clip_scope import ClipScope
+from gradscope.rules.accumulation.windows import RunEvent, Windows
+from gradscope.rules.case import Case
+
+_FUNCTIONS = {
+    "clip-norm": ("clip_grad_norm_", "max_norm"),
+    "clip-value": ("clip_grad_value_", "clip_value"),
+}
+"""By kind of event: torch's function, and its name of the limit."""
+_NEVER_REACHED = 1e9
+"""Limits from here on are there for the norm that the function returns, as infinity is."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Clip:
+    """A call of a clip function."""
+
+    event: RunEvent
+    parameters: frozenset[int] | None
+    """Those it was given; None where they are not known."""
+    step_before: RunEvent | None
+    """The last step before, of an optimizer that holds one of them."""
+    step: RunEvent | None
+    """The next one; None where none comes."""
+    later: tuple[RunEvent, ...]
+    """What happened between the call and that step, or the next step of any optimizer."""
+
+    @property
+    def limit(self) -> float | None:
+        """The largest norm or value that it leaves."""
+        return self.event.number(_FUNCTIONS[self.event.kind][1])
+
+    @property
+    def norm(self) -> float | None:
+        """The norm before the call; None of a clip by value."""
+        return self.event.number("norm")
+
+    @property
+    def only_measures(self) -> bool:
+        """Whether it is called for the norm that it returns, and cuts nothing."""
+        return self.limit is None or isinf(self.limit) or self.limit >= _NEVER_REACHED
+
+    @property
+    def cuts(self) -> bool | None:
+        """Whether there is something beyond the limit; None where that is not known."""
+        if self.limit is None or self.norm is None:
+            return None
+        return not self.norm <= self.limit  # so is NaN
+
+    @property
+    def words(self) -> str:
+        """The call, as `clip_grad_norm_(max_norm=1)`."""
+        function, name = _FUNCTIONS[self.event.kind]
+        limit = "" if self.limit is None else f"{name}={self.limit:g}"
+        return f"{self.event.subject or function}({limit})"
+
+
+@dataclass(frozen=True)
+class Clips:
+    """Every call of a clip function in a run."""
+
+    case: Case
+
+    @cached_property
+    def windows(self) -> Windows:
+        """The steps of the run."""
+        return self.case.shared(Windows)
+
+    @cached_property
+    def all(self) -> tuple[Clip, ...]:
+        """The calls, in their order."""
+        return tuple(self._clip(event) for event in self.windows.events if event.kind in _FUNCTIONS)
+
+    @cached_property
+    def by_line(self) -> tuple[tuple[Clip, ...], ...]:
+        """The calls that can cut something, those of one line together."""
+        found: dict[tuple[int | None, str], list[Clip]] = {}
+        for clip in self.all:
+            if not clip.only_measures:
+                found.setdefault((clip.event.site, clip.event.kind), []).append(clip)
+        return tuple(map(tuple, found.values()))
+
+    @cached_property
+    def norms(self) -> Mapping[int, Mapping[int, float]]:
+        """By step: the norm of each gradient that the optimizer found."""
+        found: dict[int, dict[int, float]] = {}
+        for stat in self.case.recording.parameter_stats:
+            if stat.gradient is not None:
+                found.setdefault(stat.step, {})[stat.parameter] = stat.gradient.norm
+        return found
+
+    def is_ahead(self, calls: Sequence[Clip]) -> bool:
+        """Return whether the loop comes by a line before its first backward."""
+        first = self.windows.first_pass
+        return first is None or calls[0].event.place < first
+
+    def steps_of(self, clip: Clip) -> Iterator[RunEvent]:
+        """Yield the next step of each optimizer that holds one of a clip's parameters."""
+        owners = self._owners(clip.event, clip.parameters)
+        for owner in self._steps if owners is None else owners:
+            yield from self._steps_around(clip.event.place, (owner,))[1]
+
+    def _clip(self, event: RunEvent) -> Clip:
+        scope = event.number("scope")
+        parameters = None if scope is None else self._scopes[int(scope)]
+        before, after = self._steps_around(event.place, self._owners(event, parameters))
+        any_after = after or self._steps_around(event.place, None)[1]
+        end = _first(any_after)
+        return Clip(
+            event=event,
+            parameters=parameters,
+            step_before=max(before, key=lambda step: step.place, default=None),
+            step=_first(after),
+            later=self.windows.events[event.place + 1 : None if end is None else end.place],
+        )
+
+    @cached_property
+    def _scopes(self) -> tuple[frozenset[int], ...]:
+        """The sets of parameters that are clipped together."""
+        scopes = self.case.recording.evidence_of(ClipScope)
+        return tuple(frozenset(scope.parameters) for scope in scopes)
+
+    @cached_property
+    def _owners_of_scopes(self) -> Mapping[frozenset[int], tuple[int, ...]]:
+        """By set of parameters: the optimizers that hold one of them."""
+        return {
+            scope: tuple(
+                place
+                for place, one in enumerate(self.windows.optimizers)
+                if not scope.isdisjoint(one.parameters)
+            )
+            for scope in self._scopes
+        }
+
+    def _owners(self, event: RunEvent, parameters: frozenset[int] | None) -> tuple[int, ...] | None:
+        """Return the optimizers whose gradients are clipped; None where it may be any."""
+        if parameters:
+            return self._owners_of_scopes[parameters]
+        return None if event.optimizer is None else (event.optimizer,)
+
+    def _steps_around(
+        self, place: int, owners: Iterable[int | None] | None
+    ) -> tuple[list[RunEvent], list[RunEvent]]:
+        """Return the last step before a place and the next one, of each of some optimizers."""
+        before: list[RunEvent] = []
+        after: list[RunEvent] = []
+        for owner in self._steps if owners is None else owners:
+            steps = self._steps.get(owner, ())
+            at = bisect_right(steps, place, key=lambda step: step.place)
+            before += steps[max(at - 1, 0) : at]
+            after += steps[at : at + 1]
+        return before, after
+
+    @cached_property
+    def _steps(self) -> Mapping[int | None, Sequence[RunEvent]]:
+        """By optimizer: its steps."""
+        found: dict[int | None, list[RunEvent]] = {}
+        for event in self.windows.events:
+            if event.kind == "step":
+                found.setdefault(event.optimizer, []).append(event)
+        return found
+
+
+def _first(steps: Iterable[RunEvent]) -> RunEvent | None:
+    return min(steps, key=lambda step: step.place, default=None)

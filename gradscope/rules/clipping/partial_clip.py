@@ -1,0 +1,133 @@
+"""GS404: parameters that the clip forgets."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from math import hypot
+from typing import ClassVar
+
+from gradscope.recording.finding import Finding, Severity
+from gradscope.rules.case import Case
+from gradscope.rules.clipping.clip_scopes import ClippedStep, clipped_steps
+from gradscope.rules.clipping.clips import Clip, Clips
+from gradscope.rules.optimizers import places
+from gradscope.rules.rule import Rule
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartialClip(Rule):
+    """The step takes gradients that were left out of the clip.
+
+    What it finds:
+        Steps before which some of the optimizer's parameters are clipped and others are not; and
+        clips of an iterator that has nothing left, as `model.parameters()` that was kept in a
+        variable and used before.
+
+    Why it matters:
+        The step is as large as what is left out: one outlier there moves the weights as far as
+        without any clip, and the direction of the step changes too.
+
+    How it is measured:
+        The parameters that have a gradient when the step takes place, without all that any clip was
+        given since the optimizer's last step. Clips of other optimizers' parameters do not count.
+        Where what is left out is never larger than the limit, or is a small share of all elements,
+        the finding is a note; an iterator with nothing left is an error.
+
+    How to fix it:
+        Clip `model.parameters()`, once, for all that the optimizer holds. Call `parameters()` anew
+        for every use, or keep `list(model.parameters())`.
+
+    When it may be wrong:
+        Where a part is left out on purpose, as in clipping recurrent weights alone.
+
+    Source:
+        Pascanu, Mikolov and Bengio 2013, "On the difficulty of training recurrent neural networks"
+        (arXiv 1211.5063), section 3.2: the norm is that of the whole gradient.
+    """
+
+    code: ClassVar[str] = "GS404"
+    name: ClassVar[str] = "partial-clip"
+    level: ClassVar[Severity] = "warning"
+    needs_run: ClassVar[bool] = True
+
+    share: float = 0.9
+    """Of the clipped steps of an optimizer, 0 to 1, that have to leave something out. Chosen."""
+    exhausted_share: float = 0.5
+    """Of the calls on a line, 0 to 1, that have to find nothing left. Chosen: the first call may
+    still find all."""
+    small_share: float = 0.01
+    """Of the elements of the clipped parameters and the others, 0 to 1: leaving out so few is only
+    worth a note. Chosen: such are the scales and weights of terms of a loss."""
+
+    def check(self, case: Case) -> Iterator[Finding]:
+        """Yield a finding for every line with nothing left, and every optimizer's first clip."""
+        yield from self._exhausted(case)
+        by_optimizer: dict[int | None, list[ClippedStep]] = {}
+        for step in case.shared(clipped_steps):
+            by_optimizer.setdefault(step.event.optimizer, []).append(step)
+        for steps in by_optimizer.values():
+            partial = [step for step in steps if step.outside]
+            if partial and len(partial) >= self.share * len(steps):
+                yield self._partial(case, partial, len(steps))
+
+    def _exhausted(self, case: Case) -> Iterator[Finding]:
+        for calls in case.shared(Clips).by_line:
+            vain = [clip for clip in calls if clip.event.count("exhausted") and _has_use(clip)]
+            if not vain or len(vain) < self.exhausted_share * len(calls):
+                continue
+            yield self.finding(
+                case,
+                message=(
+                    f"{vain[0].words} is given an iterator that has no parameters left: it clips "
+                    "nothing"
+                ),
+                remedy="call model.parameters() anew for every clip, or keep a list of them",
+                site=vain[0].event.site,
+                severity="error",
+                evidence={"calls_without_parameters": len(vain), "calls": len(calls)},
+                count=len(vain),
+                step=vain[0].event.step,
+            )
+
+    def _partial(self, case: Case, partial: Sequence[ClippedStep], steps: int) -> Finding:
+        first = partial[0]
+        clip = first.clips[0]
+        sizes = case.recording.parameters
+        left_out = sum(sizes[index].numel for index in first.outside)
+        elements = left_out + sum(sizes[index].numel for index in first.inside)
+        largest = max(_norm_outside(case, step) for step in partial)
+        is_harmless = clip.limit is not None and largest <= clip.limit
+        outside = ", ".join(places(case, first.outside))
+        inside = ", ".join(places(case, first.inside))
+        return self.finding(
+            case,
+            message=(
+                f"{clip.words} clips {inside} alone: the step takes the gradient of {outside} "
+                "unclipped"
+            ),
+            remedy="clip all that the optimizer holds, in one call",
+            site=clip.event.site,
+            related=(case.related(first.event.site, "the step that takes them all"),),
+            severity="note" if is_harmless or left_out < self.small_share * elements else None,
+            parameters=first.outside,
+            evidence={
+                "parameters_outside": len(first.outside),
+                "parameters_clipped": len(first.inside),
+                "limit": clip.limit,
+                "largest_norm_outside": largest,
+                "steps": steps,
+            },
+            count=len(partial),
+            step=first.event.step,
+        )
+
+
+def _has_use(clip: Clip) -> bool:
+    """Return whether the step that follows takes a gradient that no other call has clipped."""
+    if clip.step is None or any(event.kind.startswith("clip") for event in clip.later):
+        return False
+    return clip.step.count("fresh") > clip.step.count("clipped")
+
+
+def _norm_outside(case: Case, step: ClippedStep) -> float:
+    norms = case.shared(Clips).norms[step.event.step]
+    return hypot(*(norms[index] for index in step.outside))

@@ -1,0 +1,85 @@
+"""GS410: clips that leave nothing."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from math import isnan
+from typing import ClassVar
+
+from gradscope.recording.finding import Finding, Severity
+from gradscope.rules.case import Case
+from gradscope.rules.clipping.clips import Clip, Clips
+from gradscope.rules.rule import Rule
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ZeroMaxNorm(Rule):
+    """A limit of 0 makes every gradient zero, and a negative one turns it round.
+
+    What it finds:
+        Calls of a clip function with a limit that is zero, negative or NaN.
+
+    Why it matters:
+        0 is often meant as "off", and is that in many training programs. torch's functions take it
+        for the largest norm that is allowed: no weight learns. Below zero the step goes up the
+        loss instead of down.
+
+    How it is measured:
+        The limit of each call that finds gradients. Where other calls on the same line have a limit
+        above zero, the finding is a warning.
+
+    How to fix it:
+        Call it only `if max_norm > 0`, or give `float("inf")` for no limit.
+
+    When it may be wrong:
+        Where some parameters are to get no gradient for a while. `requires_grad_(False)` says so.
+
+    Source:
+        torch source, `torch/nn/utils/clip_grad.py`: every gradient is multiplied by
+        `max_norm / (norm + 1e-6)`, at most 1.
+    """
+
+    code: ClassVar[str] = "GS410"
+    name: ClassVar[str] = "zero-max-norm"
+    level: ClassVar[Severity] = "error"
+    needs_run: ClassVar[bool] = True
+
+    def check(self, case: Case) -> Iterator[Finding]:
+        """Yield a finding for every line that clips to nothing."""
+        for calls in case.shared(Clips).by_line:
+            wrong = [clip for clip in calls if _is_wrong(clip)]
+            if wrong:
+                yield self._finding(case, wrong, len(calls))
+
+    def _finding(self, case: Case, wrong: Sequence[Clip], calls: int) -> Finding:
+        first = wrong[0]
+        return self.finding(
+            case,
+            message=f"{first.words} {_harm(first)}",
+            remedy='clip only if the limit is above 0, or give float("inf") for no limit',
+            site=first.event.site,
+            severity="error" if len(wrong) == calls else "warning",
+            evidence={
+                "limit": first.limit,
+                "norm": first.norm,
+                "calls_without_limit": len(wrong),
+                "calls": calls,
+            },
+            count=len(wrong),
+            step=first.event.step,
+        )
+
+
+def _is_wrong(clip: Clip) -> bool:
+    limit = clip.limit
+    return limit is not None and not limit > 0 and clip.event.count("fresh") > 0
+
+
+def _harm(clip: Clip) -> str:
+    limit = clip.limit or 0.0
+    if isnan(limit):
+        return "makes every gradient NaN"
+    if not limit:
+        return "makes every gradient zero: the step has nothing to go by"
+    if clip.event.kind == "clip-value":
+        return f"makes every element of the gradients {limit:g}"
+    return "turns every gradient round: the step goes up the loss"

@@ -1,0 +1,119 @@
+"""GS602: steps that the gradient scaler leaves out."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+from gradscope.recording.finding import Finding, Severity
+from gradscope.rules.accumulation.windows import RunEvent, Windows
+from gradscope.rules.case import Case
+from gradscope.rules.clipping.loss_scale import LossScale
+from gradscope.rules.measure import Measure
+from gradscope.rules.rule import Rule
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SkippedStep(Rule):
+    """The gradient scaler leaves out a lasting share of the steps.
+
+    What it finds:
+        Steps that `scaler.step(optimizer)` does not make because a gradient is infinite or NaN,
+        more of them than the search for a scale needs.
+
+    Why it matters:
+        A step that is left out trains nothing. Where all are, the run goes on, the loss stays where
+        it is, and no exception tells why.
+
+    How it is measured:
+        The share of calls of `scaler.step` that skip, after the first that does not: before it the
+        scaler searches for its scale, which is halved with every skip. A run without any step is
+        judged from `least_steps` calls on, or when the scale has fallen below 1.
+
+    How to fix it:
+        Look for the first operation that overflows, as with `gradscope inspect`: float16 ends at
+        65,504. Compute it in float32, or everything in bfloat16, which needs no scaler. Do not
+        give a short `growth_interval`: each growth that goes too far costs a step.
+
+    When it may be wrong:
+        A few skipped steps at the start, and one in some 2,000 later, are how a scaler works; they
+        are not reported.
+
+    Source:
+        torch documentation, `torch.amp.GradScaler`: growth by 2 every 2,000 steps, back by half
+        with every overflow.
+    """
+
+    code: ClassVar[str] = "GS602"
+    name: ClassVar[str] = "skipped-step"
+    level: ClassVar[Severity] = "warning"
+    needs_run: ClassVar[bool] = True
+    measures: ClassVar[tuple[Measure, ...]] = (Measure(number="share_skipped"),)
+
+    warning: float = 0.05
+    """Share of the calls after the search, 0 to 1. Chosen: a scaler with its usual settings skips
+    one step in 2,000."""
+    error: float = 0.5
+    """Share of the calls, 0 to 1. Chosen: more steps are left out than made."""
+    least_steps: int = 20
+    """Calls from which on a share is judged. Chosen: from its usual start the scale is below 1
+    after 17 skipped steps."""
+    least_skipped: int = 3
+    """Skipped steps after the search from which on they are judged. Chosen."""
+
+    def check(self, case: Case) -> Iterator[Finding]:
+        """Yield a finding for every line that skips steps."""
+        by_line: dict[tuple[int | None, int | None], list[RunEvent]] = {}
+        for event in case.shared(Windows).events:
+            if event.kind == "scaler-step":
+                by_line.setdefault((event.site, event.optimizer), []).append(event)
+        for calls in by_line.values():
+            made = [place for place, call in enumerate(calls) if not call.count("skipped")]
+            judged = calls[made[0] :] if made else calls
+            skipped = [call for call in judged if call.count("skipped")]
+            if self._is_search(case, judged, skipped, has_ended=bool(made)):
+                continue
+            share = len(skipped) / len(judged)
+            if share >= self.warning:
+                yield self._finding(case, judged, skipped, share)
+
+    def _is_search(
+        self,
+        case: Case,
+        judged: Sequence[RunEvent],
+        skipped: Sequence[RunEvent],
+        *,
+        has_ended: bool,
+    ) -> bool:
+        """Return whether there is too little to tell it from the search for a scale."""
+        if has_ended:
+            return len(judged) < self.least_steps or len(skipped) < self.least_skipped
+        scale = case.shared(LossScale).at(judged[-1])
+        return len(judged) < self.least_steps and (scale is None or scale >= 1)
+
+    def _finding(
+        self, case: Case, judged: Sequence[RunEvent], skipped: Sequence[RunEvent], share: float
+    ) -> Finding:
+        scale = case.shared(LossScale).at(judged[-1])
+        count = "every one" if len(skipped) == len(judged) else f"{len(skipped)}"
+        return self.finding(
+            case,
+            message=(
+                f"the gradient scaler leaves out {count} of {len(judged)} steps ({share:.0%}), as "
+                "their gradients are not finite"
+            ),
+            remedy=(
+                "look for the operation whose result or gradient float16 cannot hold, and compute "
+                "it in float32 or bfloat16"
+            ),
+            site=skipped[0].site,
+            severity="error" if share >= self.error else None,
+            evidence={
+                "share_skipped": share,
+                "limit": self.error if share >= self.error else self.warning,
+                "skipped": len(skipped),
+                "calls": len(judged),
+                "last_scale": scale,
+            },
+            count=len(skipped),
+            step=skipped[0].step,
+        )
