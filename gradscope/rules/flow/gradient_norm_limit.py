@@ -1,7 +1,7 @@
 """GS113: gradient norms beyond the limits that the user has set."""
 
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -11,7 +11,10 @@ from gradscope.rules.case import Case
 from gradscope.rules.measure import Measure
 from gradscope.rules.patterns import matches
 from gradscope.rules.rule import Rule
-from gradscope.rules.settings import WHOLE_MODEL, NormLimit
+from gradscope.rules.settings import WHOLE_MODEL
+
+_CAUSES = ("GS101", "GS103", "GS104", "GS108")
+"""Rules that find why a gradient is not finite."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,8 +31,8 @@ class GradientNormLimit(Rule):
 
     How it is measured:
         The Euclidean norm over all parameters, or over those of a module and of the modules in it,
-        in the step that is judged and before any clipping. NaN and infinity are beyond every limit.
-        Without a limit the rule does not run.
+        in the step that is judged and in those of `--steps` before it, and before any clipping.
+        NaN and infinity are beyond every limit. Without a limit the rule does not run.
 
     How to fix it:
         Look at what has changed since the limit was set, or set another one.
@@ -60,67 +63,93 @@ class GradientNormLimit(Rule):
 
     def check(self, case: Case) -> Iterator[Finding]:
         """Yield a finding for every limit that a norm lies beyond."""
-        norms = _norms(case)
+        steps = _norms(case)
         for pattern, limit in case.norm_limits.items():
-            yield from self._of_pattern(case, norms, pattern, limit)
-
-    def _of_pattern(
-        self, case: Case, norms: Mapping[int, float], pattern: str, limit: NormLimit
-    ) -> Iterator[Finding]:
-        beyond: dict[str, list[tuple[ModuleRecord | None, list[int], float]]] = {}
-        for module, parameters in _groups(case, pattern):
-            measured = [index for index in parameters if index in norms]
-            if not measured:
-                continue
-            norm = _total(norms[index] for index in measured)
-            if limit.maximum is not None and not norm <= limit.maximum:
-                beyond.setdefault("above", []).append((module, measured, norm))
-            elif limit.minimum is not None and norm < limit.minimum:
-                beyond.setdefault("below", []).append((module, measured, norm))
-        for side, groups in beyond.items():
-            bound = limit.maximum if side == "above" else limit.minimum
-            yield self._finding(case, norms, (pattern, side, bound or 0.0), groups)
+            measured = list(_measured(case, steps, pattern))
+            above = [
+                one
+                for one in measured
+                if limit.maximum is not None and not one.norm <= limit.maximum
+            ]
+            below = [
+                one for one in measured if limit.minimum is not None and one.norm < limit.minimum
+            ]
+            if above:
+                worst = max(above, key=lambda one: _order(one.norm))
+                yield self._finding(case, f"above the limit of {limit.maximum:g}", worst, above)
+            if below:
+                worst = min(below, key=lambda one: one.norm)
+                yield self._finding(case, f"below the limit of {limit.minimum:g}", worst, below)
 
     def _finding(
-        self,
-        case: Case,
-        norms: Mapping[int, float],
-        limit: tuple[str, str, float],
-        groups: list[tuple[ModuleRecord | None, list[int], float]],
+        self, case: Case, verdict: str, worst: "_Measured", beyond: "list[_Measured]"
     ) -> Finding:
-        pattern, side, bound = limit
-        is_above = side == "above"
-        worst = max if is_above else min
-        module, parameters, norm = worst(groups, key=lambda group: _order(group[2]))
-        place = worst(parameters, key=lambda index: _order(norms[index]))
+        is_above = verdict.startswith("above")
+        limit = case.norm_limits[worst.pattern]
+        extreme, choose = ("largest", max) if is_above else ("smallest", min)
+        place = choose(worst.norms, key=lambda index: _order(worst.norms[index]))
         record = case.recording.parameters[place]
+        share = f"; the {extreme} of one parameter is {worst.norms[place]:.3g} in {record.name}"
+        module = worst.module
         what = "the global gradient norm" if module is None else f"the norm of {module.path}"
-        more = len(groups) - 1
-        others = f", and {more} more module{'' if more == 1 else 's'}" if more else ""
-        extreme = "largest" if is_above else "smallest"
-        share = f"; the {extreme} of one parameter is {norms[place]:.3g} in {record.name}"
+        modules = {one.module.index for one in beyond if one.module is not None}
+        others = _others(len(modules) - 1)
+        norm = f"{worst.norm:.3g}{_when(case, worst.step)}"
         return self.finding(
             case,
-            message=f"{what} is {norm:.3g}, {side} the limit of {bound:g}{others}{share}",
+            message=f"{what} is {norm}, {verdict}{others}{share}",
             remedy="look at what has changed since the limit was set, or set another one",
             site=record.site if module is None or module.site is None else module.site,
-            parameters=[index for _, indices, _ in groups for index in indices],
+            parameters=dict.fromkeys(index for one in beyond for index in one.norms),
             evidence={
-                "norm": norm,
-                "maximum" if is_above else "minimum": bound,
+                "norm": worst.norm,
+                "maximum" if is_above else "minimum": limit.maximum if is_above else limit.minimum,
                 f"{extreme}_parameter": record.name,
-                f"{extreme}_norm": norms[place],
+                f"{extreme}_norm": worst.norms[place],
             },
-            count=len(groups),
+            count=max(len(modules), 1),
             # The line is that of the worst parameter, which is another one in the next run.
-            cause=f"{side} the limit of {pattern}",
-            step=case.first.step.index if case.first.step else None,
+            cause=f"{verdict.partition(' ')[0]} the limit of {worst.pattern}",
+            # What makes a gradient non-finite is told by the rule that knows the operation.
+            caused_by=() if math.isfinite(worst.norm) else _CAUSES,
+            step=worst.step,
         )
 
 
-def _norms(case: Case) -> dict[int, float]:
-    stats = case.first.parameter_stats
-    return {index: stat.gradient.norm for index, stat in stats.items() if stat.gradient is not None}
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Measured:
+    """The norm of a module, or of the whole model, in one step."""
+
+    pattern: str
+    step: int
+    module: ModuleRecord | None
+    norms: Mapping[int, float]
+    """Of its parameters and of those of the modules in it."""
+
+    @property
+    def norm(self) -> float:
+        known = tuple(self.norms.values())
+        return math.nan if any(map(math.isnan, known)) else math.hypot(*known)
+
+
+def _norms(case: Case) -> dict[int, dict[int, float]]:
+    """Return the gradient norms of parameters, by the steps up to the judged one."""
+    kinds = {step.index: step.kind for step in case.recording.steps}
+    found: dict[int, dict[int, float]] = {}
+    for stat in case.recording.parameter_stats:
+        if stat.gradient is not None and kinds[stat.step] != "probe":
+            found.setdefault(stat.step, {})[stat.parameter] = stat.gradient.norm
+    return found
+
+
+def _measured(
+    case: Case, steps: Mapping[int, Mapping[int, float]], pattern: str
+) -> Iterator[_Measured]:
+    for module, parameters in _groups(case, pattern):
+        for step, norms in steps.items():
+            own = {index: norms[index] for index in parameters if index in norms}
+            if own:
+                yield _Measured(pattern=pattern, step=step, module=module, norms=own)
 
 
 def _groups(case: Case, pattern: str) -> Iterator[tuple[ModuleRecord | None, list[int]]]:
@@ -141,9 +170,17 @@ def _groups(case: Case, pattern: str) -> Iterator[tuple[ModuleRecord | None, lis
             yield found, parameters
 
 
-def _total(norms: Iterable[float]) -> float:
-    known = tuple(norms)
-    return math.nan if any(map(math.isnan, known)) else math.hypot(*known)
+def _when(case: Case, step: int) -> str:
+    """Return after how many steps that was; nothing where no other step was made."""
+    way = sum(1 for one in case.recording.steps if one.kind != "probe")
+    if way == 1:
+        return ""
+    return f" after {step} step{'' if step == 1 else 's'}" if step else " at the first step"
+
+
+def _others(more: int) -> str:
+    """Return how many modules lie beyond a limit beside the worst; empty where none does."""
+    return f", and {more} more module{'' if more == 1 else 's'}" if more > 0 else ""
 
 
 def _order(norm: float) -> float:

@@ -40,11 +40,12 @@ class UpdateTooLarge(Rule):
         that gets a gradient; the median over them is judged. Embeddings and weights that are all
         zero are left out. For SGD `sgd_warning` and `sgd_error` are the limits, for Adam and others
         `adaptive_note`, `adaptive_warning` and `adaptive_error`: their first step is the learning
-        rate in every element, whatever the gradient. Where the loss on
-        the same batch falls in the probing steps an error is only a note, and all else nothing;
-        without probing steps a finding is one level milder. Where the target was trained before
-        the judged step, a step on the way whose weights grew by the limit of an error is one too,
-        if the loss has risen tenfold since the first step or is no number any more.
+        rate in every element, whatever the gradient. Where the loss on the same batch falls in the
+        probing steps an error is only a note, and all else nothing; where it becomes NaN or
+        infinite a warning is an error; without probing steps a finding is one level milder. Where
+        the target was trained before the judged step, a step on the way whose weights grew by the
+        limit of an error is one too, if the loss has risen tenfold since the first step or is no
+        number any more.
 
     How to fix it:
         Lower the learning rate until the ratio is about 0.001 to 0.01, or warm it up.
@@ -98,7 +99,7 @@ class UpdateTooLarge(Rule):
             return
         level, limit = reached[0]
         falls = _falls(case)
-        severity = self._severity(level, falls)
+        severity = self._severity(case, level, falls)
         if severity is None:
             return
         lowest = limits[-1][1]
@@ -150,9 +151,11 @@ class UpdateTooLarge(Rule):
             explains=_CONSEQUENCES,
         )
 
-    def _severity(self, level: Severity, falls: bool | None) -> Severity | None:
+    def _severity(self, case: Case, level: Severity, falls: bool | None) -> Severity | None:
         if falls is None:
             return _IF_NOT_TRIED[level]
+        if not all(map(isfinite, _losses(case))):
+            return "warning" if level == "note" else "error"
         return _IF_LOSS_FALLS[level] if falls else level
 
     def _limits(self, *, is_sgd: bool) -> list[tuple[Severity, float]]:

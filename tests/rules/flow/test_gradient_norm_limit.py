@@ -1,5 +1,6 @@
 import dataclasses
 import math
+from pathlib import Path
 
 import pytest
 import torch
@@ -8,6 +9,7 @@ from torch import nn
 import gradscope
 from gradscope.rules.engine import judge
 from gradscope.rules.settings import WHOLE_MODEL, NormLimit, Settings
+from tests.rules.inspecting import report_of_file
 
 
 @pytest.fixture(scope="module")
@@ -102,3 +104,34 @@ def test_a_limit_that_is_set_holds_unless_it_is_ignored(recording, settings, run
     verdict = judge(recording, Settings(norm_limits=limits, **settings))
     assert ("GS113" in verdict.ran) == runs
     assert ("GS113" in {found.rule for found in verdict.findings}) == runs
+
+
+def with_training(recording, *factors):
+    """A recording whose judged step is the last, after steps with so many times its gradients."""
+    steps, stats = [], []
+    for index, factor in enumerate((*factors, 1.0)):
+        kind = "training" if index < len(factors) else "step"
+        steps.append(dataclasses.replace(recording.steps[0], index=index, kind=kind))
+        for stat in recording.parameter_stats:
+            gradient = dataclasses.replace(stat.gradient, norm=stat.gradient.norm * factor)
+            stats.append(dataclasses.replace(stat, step=index, gradient=gradient))
+    return dataclasses.replace(recording, steps=tuple(steps), parameter_stats=tuple(stats))
+
+
+def test_every_step_on_the_way_is_held_to_the_limit(recording):
+    norm = norm_over(recording)
+    limits = {WHOLE_MODEL: NormLimit(maximum=2 * norm)}
+    assert not findings(with_training(recording, 0.5, 1.9), limits)
+    (found,) = findings(with_training(recording, 0.5, 7.0, 3.0), limits)
+    assert found.step == 1
+    assert "after 1 step, above the limit" in found.message
+    assert dict(found.evidence)["norm"] == pytest.approx(7 * norm)
+    (first,) = findings(with_training(recording, 9.0), limits)
+    assert "at the first step, above" in first.message
+
+
+def test_what_makes_the_norm_nan_explains_that_it_is_beyond_the_limit():
+    path = Path(__file__).parents[3] / "sample_models" / "non_finite_gradient.py"
+    limits = Settings(norm_limits={WHOLE_MODEL: NormLimit(maximum=1.0)})
+    (found,) = report_of_file(path, settings=limits).findings
+    assert (found.rule, [one.rule for one in found.consequences]) == ("GS103", ["GS113"])

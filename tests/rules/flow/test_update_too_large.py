@@ -50,9 +50,11 @@ def test_without_probing_steps_it_is_milder():
     assert verdict(with_ratio(report.recording, 0.3), "GS108") == "warning"
 
 
-def test_loss_that_becomes_nan_counts_as_rising():
-    recording = with_ratio(recording_of(torch.optim.SGD), 0.3)
-    assert verdict(with_losses(recording, 1.0, 0.5, math.nan, math.nan), "GS108") == "error"
+@pytest.mark.parametrize(("ratio", "severity"), [(0.3, "error"), (0.1, "error"), (0.09, None)])
+@pytest.mark.parametrize("broken", [math.nan, math.inf])
+def test_loss_that_is_no_number_any_more_is_worse_than_one_that_rises(ratio, severity, broken):
+    recording = with_ratio(recording_of(torch.optim.SGD), ratio)
+    assert verdict(with_losses(recording, 1.0, 0.5, broken, broken), "GS108") == severity
 
 
 def test_ratio_is_the_median_of_plain_torchs(monkeypatch):
