@@ -12,7 +12,7 @@ from gradscope.cli.run import PlannedRun
 # Before the script runs, which may put modules of the same names in the way, or go elsewhere.
 from gradscope.cli.run_report import failing, report_run
 from gradscope.errors import ExitCode, GradscopeError
-from gradscope.launch.execution import Ending, ScriptStopped, leave
+from gradscope.launch.execution import Ending, leave
 from gradscope.launch.program import CannotRunError
 from gradscope.launch.session import Outcome, Watch, run_watched
 from gradscope.recording.store import load_recording
@@ -62,7 +62,8 @@ class WatchedRun:
         is_over = stop_after is not None and count >= stop_after
         if is_over or (self.planned.fails_fast and self._is_failing(count)):
             self.stopped_after = count
-            raise ScriptStopped
+            # A thread ends silently by it, and what wraps a `main` lets it pass.
+            raise SystemExit(0)
 
     def _is_failing(self, count: int) -> bool:
         if self.recording is None or (count > _CLOSELY and count % _THEN_EVERY):

@@ -135,10 +135,11 @@ class RunGateGroup:
         Raises:
             GradscopeError: An option says how to gate, and `--check` is not given.
         """
+        values = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
         given = {
-            field.name: getattr(self, field.name)
-            for field in dataclasses.fields(self)
-            if getattr(self, field.name) not in (None, False)
+            name: value
+            for name, value in values.items()
+            if value is not None and value is not False
         }
         if given and not self.check:
             name = f"--{next(iter(given)).replace('_', '-')}"

@@ -10,16 +10,6 @@ from gradscope.launch.program import CannotRunError, Program, enter
 from gradscope.launch.tracebacks import drop_own_frames
 
 
-class ScriptStopped(SystemExit):
-    """Ends the script from inside one of its steps.
-
-    A `SystemExit` of code 0: a thread ends silently by it, and what wraps a `main` lets it pass.
-    """
-
-    def __init__(self) -> None:
-        super().__init__(0)
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ending:
     """How a program ended."""

@@ -48,14 +48,19 @@ def forking():
 
 @pytest.fixture
 def gradscope(forking, tmp_path, tmp_path_factory):
-    """Runs gradscope's command line in the test's folder, and returns what became of it."""
+    """Runs gradscope's command line in the test's folder, and returns what became of it.
 
-    def run(*arguments, stdin="", **environment):
+    Unless a stand-in is not wanted, the script imports a torch of the test's own, and trains by
+    telling so.
+    """
+
+    def run(*arguments, stdin="", stand_in=True, **environment):
         place = tmp_path_factory.mktemp("streams")
         (place / "in").write_text(stdin)
         command = {
             "folder": str(tmp_path),
             "arguments": arguments,
+            "stand_in": stand_in,
             "environment": {**ENVIRONMENT, **environment},
             "streams": [
                 (str(place / name), mode)
@@ -76,7 +81,7 @@ def both(start, gradscope):
 
     def run(*arguments, stdin="", **environment):
         plain = start(*arguments, stdin=stdin, **environment)
-        watched = gradscope("run", "-q", *arguments, stdin=stdin, **environment)
+        watched = gradscope("run", "-q", *arguments, stdin=stdin, stand_in=False, **environment)
         return plain, watched
 
     return run
@@ -105,5 +110,27 @@ def write(tmp_path):
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(dedent(text), encoding="utf-8")
         return path
+
+    return put
+
+
+TORCH = """
+    def train(steps=1, zeroed=True):
+        for _ in range(steps):
+            if zeroed:
+                watch.zero(4)
+            watch.backward(5)
+            watch.step(6)
+"""
+"""A torch to import that has no watch yet: a stand-in for the real one puts itself there."""
+
+
+@pytest.fixture
+def script(write):
+    """Writes a script that trains as the stand-in for the watch understands it."""
+
+    def put(text, name="train.py"):
+        write("torch/__init__.py", TORCH)
+        return write(name, text)
 
     return put

@@ -1,0 +1,257 @@
+"""From the script's import of torch to the report, with a stand-in for what watches a training."""
+
+import json
+import re
+
+import pytest
+
+HEALTHY = "import torch\ntorch.train(3)\nprint('trained')"
+SICK = "import torch\ntorch.train(3, zeroed=False)\nprint('trained')"
+
+
+def recordings(folder):
+    return sorted(path.name for path in folder.glob("*.gradscope*"))
+
+
+def test_report_goes_to_stderr_and_the_recording_beside(gradscope, script, tmp_path):
+    script(HEALTHY)
+    done = gradscope("run", "train.py")
+    assert (done.returncode, done.stdout) == (0, "trained\n")
+    assert "\nnote: wrote train.gradscope\n" in done.stderr
+    assert done.stderr.startswith("\n")
+    assert recordings(tmp_path) == ["train.gradscope"]
+
+
+def test_recordings_are_numbered_and_never_written_over(gradscope, script, tmp_path):
+    script(HEALTHY)
+    for _ in range(3):
+        gradscope("run", "-q", "train.py")
+    assert recordings(tmp_path) == ["train-2.gradscope", "train-3.gradscope", "train.gradscope"]
+
+
+def test_recording_where_the_user_wants_it(gradscope, script, tmp_path):
+    script(HEALTHY)
+    assert gradscope("run", "--save", "mine.gradscope", "train.py").returncode == 0
+    refused = gradscope("run", "--save", "mine.gradscope", "train.py")
+    assert (refused.returncode, refused.stdout) == (2, "")
+    assert "'mine.gradscope' exists already" in refused.stderr
+    forced = gradscope("run", "--save", "mine.gradscope", "--force", "train.py")
+    assert forced.returncode == 0
+    assert recordings(tmp_path) == ["mine.gradscope"]
+    assert "'no/x'" in gradscope("run", "--save", "no/x", "train.py").stderr
+
+
+def test_script_that_goes_elsewhere_leaves_the_recording_here(gradscope, script, tmp_path):
+    script("import os\nos.mkdir('deep')\nos.chdir('deep')\n" + HEALTHY)
+    done = gradscope("run", "-o", "report.json", "--output-format", "json", "train.py")
+    assert recordings(tmp_path) == ["train.gradscope"]
+    assert json.loads((tmp_path / "report.json").read_text())["summary"]
+    assert "schema_version" not in done.stderr
+
+
+def test_report_on_stdout_only_where_that_is_asked_for(gradscope, script):
+    script(HEALTHY)
+    done = gradscope("run", "-o", "-", "--output-format", "json", "train.py")
+    trained, _, report = done.stdout.partition("\n")
+    assert trained == "trained"
+    assert json.loads(report)["command"] == "gradscope run -o - --output-format json train.py"
+
+
+def test_quiet_says_nothing(gradscope, script, tmp_path):
+    script(SICK)
+    assert gradscope("run", "-q", "train.py").stderr == ""
+    assert recordings(tmp_path) == ["train.gradscope"]
+    failed = gradscope("run", "-q", "--check", "train.py")
+    assert (failed.returncode, failed.stdout) == (1, "trained\n")
+    assert "GS301" in failed.stderr
+
+
+@pytest.mark.parametrize(
+    ("text", "options", "code"),
+    [
+        (HEALTHY, ("--check",), 0),
+        (SICK, (), 0),
+        (SICK, ("--check",), 1),
+        (SICK, ("--check", "--ignore", "GS301"), 0),
+        (SICK + "\nraise SystemExit(7)", ("--check",), 7),
+        (HEALTHY + "\nraise SystemExit(7)", (), 7),
+        (SICK + "\n1 / 0", ("--check",), 1),
+        ("import torch", ("--check",), 2),
+        ("import torch", (), 0),
+        ("print('no torch')", ("--check",), 2),
+        ("print('no torch')", (), 0),
+        ("import torch\nraise SystemExit(3)", ("--check",), 3),
+    ],
+)
+def test_exit_code(gradscope, script, text, options, code):
+    script(text)
+    assert gradscope("run", *options, "train.py").returncode == code
+
+
+@pytest.mark.parametrize("output_format", ["full", "concise", "json", "github", "junit", "sarif"])
+def test_gate_in_every_format(gradscope, script, tmp_path, output_format):
+    script(SICK)
+    done = gradscope("run", "--check", "--output-format", output_format, "-o", "out", "train.py")
+    assert done.returncode == 1
+    report = (tmp_path / "out").read_text()
+    assert "GS301" in report or "missing-zero-grad" in report
+    if output_format == "full":
+        assert report.endswith("Failed: 1 error.\n")
+
+
+@pytest.mark.parametrize("text", ["import torch", "print('no torch')"])
+def test_nothing_seen_is_said_and_leaves_no_file(gradscope, script, tmp_path, text):
+    script(text)
+    assert "there is nothing to report" in gradscope("run", "train.py").stderr
+    checked = gradscope("run", "--check", "train.py")
+    assert checked.stderr.startswith("error: train.py never ")
+    assert recordings(tmp_path) == []
+
+
+def test_stop_after(gradscope, script):
+    script(
+        """
+        import torch
+        try:
+            torch.train(9)
+        except Exception:
+            print("caught")
+        finally:
+            print("steps", torch.watch.steps)
+        print("not reached")
+        """
+    )
+    done = gradscope("run", "--check", "--stop-after", "2", "train.py")
+    assert (done.returncode, done.stdout) == (0, "steps 2\n")
+    assert "note: ended train.py after 2 steps" in done.stderr
+
+
+def test_fail_fast(gradscope, script):
+    script("import torch\ntorch.train(200, zeroed=False)\nprint('end')")
+    done = gradscope("run", "--check", "--fail-fast", "train.py")
+    assert (done.returncode, done.stdout) == (1, "")
+    assert re.match(r"note: ended train.py after \d steps\n", done.stderr)
+    script("import torch\ntorch.train(30)\nprint('end')")
+    assert gradscope("run", "--check", "--fail-fast", "train.py").stdout == "end\n"
+
+
+def test_steps_in_a_thread_end_silently(gradscope, script):
+    script(
+        """
+        import threading, torch
+        thread = threading.Thread(target=torch.train, args=(9,))
+        thread.start()
+        thread.join()
+        print(torch.watch.steps)
+        """
+    )
+    done = gradscope("run", "-q", "--stop-after", "2", "train.py")
+    assert (done.returncode, done.stdout, done.stderr) == (0, "2\n", "")
+
+
+def test_training_that_outlives_the_main_thread_is_seen(gradscope, script):
+    script(
+        """
+        import threading, time, torch
+        def work():
+            time.sleep(0.3)
+            torch.train(3, zeroed=False)
+        threading.Thread(target=work).start()
+        """
+    )
+    assert gradscope("run", "--check", "train.py").returncode == 1
+
+
+def test_options_of_the_gate_need_the_gate(gradscope, script):
+    script(HEALTHY)
+    done = gradscope("run", "--max-warnings", "0", "train.py")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "--check --max-warnings" in done.stderr
+
+
+def test_ranks_have_files_of_their_own_and_the_first_reports(gradscope, script, tmp_path):
+    script(SICK)
+    first, second = (gradscope("run", "train.py", RANK=rank) for rank in "01")
+    assert "missing-zero-grad" in first.stderr
+    assert second.stderr == "note: wrote train.rank1.gradscope\n"
+    failed = gradscope("run", "--check", "--save", "a.gradscope", "train.py", RANK="1")
+    assert failed.returncode == 1
+    assert failed.stderr.startswith("error: rank 1: Failed: 1 error.\n")
+    assert recordings(tmp_path) == [
+        "a.rank1.gradscope",
+        "train.rank0.gradscope",
+        "train.rank1.gradscope",
+    ]
+
+
+def test_forked_process_reports_nothing(gradscope, script):
+    script(
+        """
+        import os, sys, torch
+        torch.train(2)
+        if os.fork() == 0:
+            sys.exit(4)
+        print(os.waitstatus_to_exitcode(os.wait()[1]))
+        """
+    )
+    done = gradscope("run", "train.py")
+    assert done.stdout == "4\n"
+    assert done.stderr.count("note: wrote") == 1
+
+
+def test_torch_is_found_as_it_was(gradscope, script):
+    script(
+        """
+        import importlib.util, sys
+        before = importlib.util.find_spec("torch")
+        import torch
+        print(type(torch.__loader__).__name__, vars(torch.__loader__).keys())
+        print(torch.__spec__.loader is torch.__loader__, type(before.loader).__name__)
+        print([one for one in sys.meta_path if "gradscope" in type(one).__module__])
+        """
+    )
+    assert gradscope("run", "train.py").stdout.splitlines() == [
+        "SourceFileLoader dict_keys(['name', 'path'])",
+        "True SourceFileLoader",
+        "[]",
+    ]
+
+
+def test_torch_that_is_found_at_the_second_attempt_only(gradscope, script, write):
+    write("other/torch/__init__.py", "def train(steps):\n    watch.step(1)")
+    write(
+        "train.py",
+        """
+        import sys
+        for _ in range(2):
+            try:
+                import torch
+            except ImportError as error:
+                print(error)
+                sys.path.insert(0, "other")
+        torch.train(1)
+        print(torch.watch.steps)
+        """,
+    )
+    write("torch/__init__.py", "raise ImportError('not yet')")
+    assert gradscope("run", "-q", "train.py").stdout == "not yet\n1\n"
+
+
+def test_watch_that_does_not_start_leaves_the_script_alone(gradscope, script, write):
+    script("import torch\nprint('trained')")
+    write("torch/__init__.py", "is_unwatchable = True")
+    done = gradscope("run", "train.py")
+    assert (done.returncode, done.stdout) == (0, "trained\n")
+    assert done.stderr.splitlines() == [
+        "error: this torch cannot be watched",
+        "  help: another one",
+        "note: train.py runs on without being watched",
+    ]
+    assert gradscope("run", "--check", "train.py").returncode == 2
+
+
+def test_ctrl_c_ends_it_with_a_report(gradscope, script):
+    script(SICK + "\nimport atexit\natexit.register(print, 'bye')\nraise KeyboardInterrupt")
+    done = gradscope("run", "train.py")
+    assert (done.returncode, done.stdout) == (-2, "trained\nbye\n")
+    assert done.stderr.index("KeyboardInterrupt") < done.stderr.index("missing-zero-grad")
