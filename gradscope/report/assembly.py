@@ -21,6 +21,7 @@ from gradscope.report.rows import (
 )
 
 _NOT_SEEN = "no backward was measured"
+_NOT_STEPPED = "no optimizer step that was recorded has to do with it"
 
 
 def parameter_rows(view: StepView) -> tuple[ParameterRow, ...]:
@@ -78,6 +79,7 @@ def _parameter_row(
     view: StepView, parameter: ParameterRecord, *, depth: int | None, site: Site | None
 ) -> ParameterRow:
     stat = view.parameter_stats.get(parameter.index)
+    is_of_run = view.step is not None and view.step.kind == "run"
     return ParameterRow(
         index=parameter.index,
         name=parameter.name,
@@ -90,7 +92,7 @@ def _parameter_row(
         numel=parameter.numel,
         requires_grad=parameter.requires_grad,
         reach=stat.reach if stat else "unknown" if parameter.requires_grad else "frozen",
-        reason=stat.reason if stat else _NOT_SEEN,
+        reason=stat.reason if stat else _NOT_STEPPED if is_of_run else _NOT_SEEN,
         grad=stat.gradient if stat else None,
         weight_norm=stat.weight_norm if stat else None,
         update_norm=stat.update_norm if stat else None,

@@ -99,8 +99,8 @@ class Course:
     """How a number went over the steps."""
 
     cells: Cells
-    first: float | None
-    last: float | None
+    ends: tuple[float, ...]
+    """The first and the last; one number alone."""
     lowest: Extreme | None
     """Of the finite ones; the first of several."""
     highest: Extreme | None
@@ -118,8 +118,7 @@ def course(measured: Sequence[tuple[int, float]], cells: Cells) -> Course:
     highest = max(finite, key=lambda item: item[1], default=None)
     return Course(
         cells=cells,
-        first=measured[0][1] if measured else None,
-        last=measured[-1][1] if measured else None,
+        ends=tuple(value for _, value in (*measured[:1], *measured[1:][-1:])),
         lowest=None if lowest is None else Extreme(step=lowest[0], value=lowest[1]),
         highest=None if highest is None else Extreme(step=highest[0], value=highest[1]),
         nonfinite=len(broken),

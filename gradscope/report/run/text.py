@@ -35,7 +35,9 @@ def run_header(report: Report, run: TrainingRun, page: Page) -> Iterator[Rendera
     """Yield what was run: script, models, optimizers, steps and time."""
     title = Text("gradscope run", style="bold cyan")
     yield title.append(" ").append_text(page.text(report.target.name, "bold"))
-    speed = f"{len(run.steps) / run.seconds:.3g} steps/s" if run.steps and run.seconds else ""
+    speed = (
+        f"{len(run.steps) / run.seconds:.3g} steps/s" if len(run.steps) > 1 and run.seconds else ""
+    )
     words = [
         length_text(run),
         speed,

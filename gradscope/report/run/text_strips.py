@@ -89,10 +89,10 @@ def _curves(
         if len(run.optimizers) > 1:
             yield Text("  ").append_text(page.text(optimizer_text(run.optimizers[place], run)))
         of_one = [curve for curve in drawn if curve.optimizer == place]
-        table = _table(layout)
+        table = _table(columns, layout)
         for curve in of_one:
             _add(table, _curve_row(curve, page), layout, page)
-        _add_axis(table, columns, layout)
+        _add_axis(table, columns)
         yield table
         if not layout.extreme:
             yield from _extremes(of_one, page)
@@ -145,22 +145,17 @@ def _layers(
     yield Text("Layers", style="bold").append(title, "not bold dim")
     if legend := _legend([row.cells for row in rows]):
         yield Text(f"  {legend}", style="dim")
-    table = _table(layout)
+    table = _table(columns, layout)
     for row in rows:
-        label = module_label(row.module, row.level, layout.label - _GAP, page)
-        _add(
-            table,
-            _Row(
-                label=label,
-                cells=row.cells,
-                scale=scale,
-                course=layer_ends(row.cells, page.signs),
-                extreme="",
-            ),
-            layout,
-            page,
+        shown = _Row(
+            label=module_label(row.module, row.level, layout.label - _GAP, page),
+            cells=row.cells,
+            scale=scale,
+            course=layer_ends(row.cells, page.signs),
+            extreme="",
         )
-    _add_axis(table, columns, layout)
+        _add(table, shown, layout, page)
+    _add_axis(table, columns)
     yield table
 
 
@@ -173,14 +168,14 @@ def _legend(strips: Iterable[Cells]) -> str:
     if any(cell == 0.0 for cell in known):
         words.append(f"{ZERO} exactly zero")
     if any(cell is None for cell in known):
-        words.append("blank: no gradient")
+        words.append("blank: none measured")
     return ", ".join(words)
 
 
-def _table(layout: StripLayout) -> Table:
+def _table(columns: Columns, layout: StripLayout) -> Table:
     table = Table.grid(padding=(0, _GAP, 0, 0))
     table.add_column(width=layout.label, overflow="fold")
-    table.add_column(width=layout.strip, no_wrap=True)
+    table.add_column(width=columns.count, no_wrap=True)
     table.add_column(width=layout.course, no_wrap=True)
     if layout.extreme:
         table.add_column(width=layout.extreme, style="dim")
@@ -195,7 +190,7 @@ def _add(table: Table, row: _Row, layout: StripLayout, page: Page) -> None:
     table.add_row(*cells, *([Text(row.extreme)] if layout.extreme else []))
 
 
-def _add_axis(table: Table, columns: Columns, layout: StripLayout) -> None:
+def _add_axis(table: Table, columns: Columns) -> None:
     """Add the first and the last step below the strips' ends."""
     first, last = f"{columns.steps[0]:,}", f"{columns.steps[-1]:,}"
     gap = columns.count - len(first) - len(last)

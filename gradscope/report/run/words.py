@@ -1,7 +1,7 @@
 """What reports of a run say in words, whatever the format."""
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 from gradscope.report.figures import counted, figure
 from gradscope.report.page import Signs
@@ -98,13 +98,12 @@ def ends_text(run: TrainingRun, signs: Signs) -> Iterator[tuple[str, str]]:
         ("norm", [step.grad_norm for step in run.steps if step.grad_norm is not None]),
     ):
         if values:
-            yield name, f"{figure(values[0], signs)} {signs.arrow} {figure(values[-1], signs)}"
+            yield name, _ends(values, signs)
 
 
 def course_text(course: Course, signs: Signs) -> str:
     """Return `2.31 → 0.0420`."""
-    first, last = figure(course.first, signs), figure(course.last, signs)
-    return f"{first} {signs.arrow} {last}"
+    return _ends(course.ends, signs)
 
 
 def extreme_text(course: Course, signs: Signs, *, is_loss: bool) -> str:
@@ -115,7 +114,7 @@ def extreme_text(course: Course, signs: Signs, *, is_loss: bool) -> str:
     extreme = course.lowest if is_loss else course.highest
     if extreme is None or not math.isfinite(extreme.value):
         return ""
-    if extreme.value in (course.first, course.last):
+    if extreme.value in course.ends:
         return ""
     word = "lowest" if is_loss else "largest"
     return f"{word} {figure(extreme.value, signs)} at step {extreme.step:,}"
@@ -124,6 +123,9 @@ def extreme_text(course: Course, signs: Signs, *, is_loss: bool) -> str:
 def layer_ends(cells: Cells, signs: Signs) -> str:
     """Return `0.120 → 0.0034`: the first and the last number of a strip."""
     known = [cell for cell in cells if cell is not None]
-    if not known:
-        return signs.dash
-    return f"{figure(known[0], signs)} {signs.arrow} {figure(known[-1], signs)}"
+    return _ends(known, signs) if known else signs.dash
+
+
+def _ends(values: Sequence[float], signs: Signs) -> str:
+    first = figure(values[0], signs)
+    return first if len(values) == 1 else f"{first} {signs.arrow} {figure(values[-1], signs)}"
