@@ -27,9 +27,9 @@ class StepWithoutGradient(Rule):
 
     How it is measured:
         By line of the step: the share of its steps without any gradient, from `share` on, at least
-        two of them and the last one too, is an error. The share whose gradients are all used and to which nothing was
-        added since is a warning, and so is a line whose first step comes before any backward and
-        whose others have gradients. Optimizers of frozen parameters are left out.
+        two of them and the last one too, is an error. The share whose gradients are all used and to
+        which nothing was added since is a warning, and so is a line whose first step comes before
+        any backward and whose others have gradients. Optimizers of frozen parameters are left out.
 
     How to fix it:
         Check that the optimizer holds the parameters of the model that is trained, and that every

@@ -1,0 +1,105 @@
+"""GS303: micro-batches whose gradients are added up, not averaged."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import ClassVar
+
+from gradscope.recording.finding import Finding, Severity
+from gradscope.rules.accumulation.micro_batches import Accumulation, accumulations, is_mean
+from gradscope.rules.accumulation.windows import Sighting, Window, by_line
+from gradscope.rules.case import Case
+from gradscope.rules.rule import Rule
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UnscaledAccumulation(Rule):
+    """Gradients of several micro-batches are added up, though each loss is a mean.
+
+    What it finds:
+        Gradient accumulation over k micro-batches whose loss is not divided by k.
+
+    Why it matters:
+        Under SGD each step is k times as large as the one of a single batch of the same size: the
+        learning rate is multiplied by k, unseen. Adam and its like do not mind the factor, but
+        clipping and weight decay that is part of the gradient do.
+
+    How it is measured:
+        A step counts where all backward passes that feed it come from one line, reach the same
+        parameters and start from a loss that is a mean and that nothing divides. From `share` of an
+        optimizer's steps on, all but a few of the same number of passes, it is a warning for SGD
+        and a note for optimizers that are free of scale.
+
+    How to fix it:
+        Divide the loss by the number of micro-batches before `backward()`, or use a loss that is a
+        sum and divide by the number of rows or tokens in all of them.
+
+    When it may be wrong:
+        Where the sum is meant: over several tasks in a loop, or where the learning rate was chosen
+        for it, or where the gradients themselves are divided before the step.
+
+    Source:
+        Measured: with k from 2 to 16 the sum over the right gradient is k exactly. karpathy/nanoGPT
+        issue 168; fastai issue 3023.
+    """
+
+    code: ClassVar[str] = "GS303"
+    name: ClassVar[str] = "unscaled-accumulation"
+    level: ClassVar[Severity] = "warning"
+    needs_run: ClassVar[bool] = True
+
+    share: float = 0.5
+    """Of an optimizer's steps, 0 to 1. Chosen: the most."""
+    even_share: float = 0.7
+    """Of these, the share that has the same number of passes. Chosen: last windows of short epochs
+    have fewer; where the number varies, as over the parts of a sample, no window is meant."""
+
+    def check(self, case: Case) -> Iterator[Finding]:
+        """Yield a finding for every line that accumulates without dividing."""
+        found = {one.series.optimizers: one for one in accumulations(case)}
+        sightings = [s for one in found.values() if (s := self._sighting(one)) is not None]
+        for group in by_line(sightings, lambda window: window.passes[-1].site):
+            accumulation = found[group.sightings[0].series.optimizers]
+            passes = accumulation.passes
+            is_free = all(one.series.is_adaptive for one in group.sightings)
+            record = accumulation.series.record
+            effect = (
+                f"the steps of {'Adam' if record is None else record.class_name} do not depend on "
+                "it, but clipping does"
+                if is_free
+                else f"each step is {passes} times as large as one over all of them at once"
+            )
+            yield self.finding(
+                case,
+                message=(
+                    f"the gradients of {passes} micro-batches are added up, though each loss is a "
+                    f"mean: {effect}"
+                ),
+                remedy=f"divide the loss by {passes} before backward()",
+                site=group.site,
+                related=(case.related(group.first.step.site, "the step that uses the sum"),),
+                severity="note" if is_free else "warning",
+                parameters=group.parameters,
+                evidence={
+                    "passes": passes,
+                    "steps_concerned": len(group.windows),
+                    "steps": group.judged,
+                },
+                count=len(group.windows),
+                step=group.first.step.step,
+            )
+
+    def _sighting(self, accumulation: Accumulation) -> Sighting | None:
+        windows = tuple(window for window in accumulation.windows if _is_sum_of_means(window))
+        whole = [window for window in windows if len(window.passes) == accumulation.passes]
+        judged = len(accumulation.series.windows)
+        if not windows or len(windows) < self.share * judged:
+            return None
+        if len(whole) < self.even_share * len(windows):
+            return None
+        return Sighting(series=accumulation.series, windows=windows, judged=judged)
+
+
+def _is_sum_of_means(window: Window) -> bool:
+    is_divided = any((one.number("divided") or 1) != 1 for one in window.passes)
+    is_touched = window.step.count("rescaled") > 0
+    return is_mean(window.passes) and not is_divided and not is_touched

@@ -1,0 +1,66 @@
+"""GS309, from counts of nodes as capture makes them: of the first passes, then of some."""
+
+import pytest
+
+from gradscope.rules.engine import judge
+from tests.rules.accumulation.runs import Run
+
+
+def loop(passes, nodes, *, older=True):
+    """A step for each pass, whose graph has `nodes(pass)` nodes."""
+    run = Run()
+    weights = run.model("model", 4)
+    sgd = run.optimizer(weights)
+    for place in range(passes):
+        run.zero(sgd, line=10)
+        counted = place < 5 or place % 20 == 0
+        reaches_back = {"older": int(older and place > 0)}
+        numbers = {"nodes": nodes(place), **reaches_back} if counted else {}
+        run.backward(weights, line=11, **numbers)
+        run.step(sgd, line=12)
+    return run
+
+
+@pytest.mark.parametrize(("passes", "severity"), [(3, None), (4, "warning"), (41, "error")])
+def test_a_graph_that_grows_is_worse_the_longer_it_does(passes, severity):
+    found = loop(passes, lambda place: 10 + 6 * place).findings("GS309")
+    assert [one.severity for one in found] == ([severity] if severity else [])
+    assert {one.location.line for one in found} <= {11}
+
+
+def test_the_numbers_are_those_of_the_first_and_the_last_count():
+    (found,) = loop(41, lambda place: 10 + 6 * place).findings("GS309")
+    evidence = dict(found.evidence)
+    assert (evidence["nodes_first"], evidence["nodes_last"], evidence["passes"]) == (16, 250, 39)
+
+
+def test_counting_ends_at_twenty_thousand():
+    assert loop(81, lambda place: min(20_000, 10_000 + 400 * place)).findings("GS309")
+
+
+@pytest.mark.parametrize(
+    "nodes",
+    [
+        lambda place: 40,
+        lambda place: 10 + 6 * min(place, 3),  # a horizon of four steps
+        lambda place: 10 + 6 * min(place, 30),
+        lambda place: 10 + 6 * (place % 7),
+    ],
+    ids=["constant", "short horizon", "long horizon", "by chance"],
+)
+def test_graphs_of_a_bounded_size_are_fine(nodes):
+    assert not loop(81, nodes).findings("GS309")
+
+
+def test_sequences_that_happen_to_grow_are_fine():
+    assert not loop(41, lambda place: 10 + place, older=False).findings("GS309")
+
+
+def test_without_counts_nothing_can_be_said():
+    run = Run()
+    weights = run.model("model", 4)
+    sgd = run.optimizer(weights)
+    run.backward(weights, line=11)
+    run.step(sgd, line=12)
+    skipped = {one.rule: one.reason for one in judge(run.recording()).skipped}
+    assert skipped["GS309"] == "no graph of the run was counted"
