@@ -11,7 +11,7 @@ from gradscope.report.finding_words import (
     unjudged,
     verdict_text,
 )
-from gradscope.report.markdown_syntax import code, escape, fenced, table
+from gradscope.report.markdown_syntax import code, escape, fenced, prose, table
 from gradscope.report.model import Report
 from gradscope.report.names import shape_text, tensor_text
 from gradscope.report.notes import SYNTHETIC_LOSS, training_text
@@ -79,7 +79,7 @@ def _findings(report: Report) -> list[str]:
         place = _place(finding.location, report)
         at = f" at {place}" if place else ""
         title = f"{finding.severity} {finding.rule} {finding.name}"
-        blocks.append(f"**{title}**{at}: {escape(finding.message)}")
+        blocks.append(f"**{title}**{at}: {prose(finding.message)}")
         shown = snippets(finding, report.recording)[:1]
         blocks += [fenced(snippet) for snippet in shown if snippet.lines]
         blocks.append("\n".join(_details(finding, report)))
@@ -89,7 +89,7 @@ def _findings(report: Report) -> list[str]:
 def _details(finding: Finding, report: Report) -> Iterator[str]:
     for place in finding.related:
         where = code(f"{shown_path(place.file, report.target.root)}:{place.line}")
-        yield f"- {where}: {escape(place.message)}"
+        yield f"- {where}: {prose(place.message)}"
     for name, text in (
         ("parameters", parameter_text(finding, report)),
         ("measured", evidence_text(finding)),
@@ -97,7 +97,7 @@ def _details(finding: Finding, report: Report) -> Iterator[str]:
     ):
         if text:
             yield f"- {name}: {escape(text)}"
-    yield f"- **help**: {escape(finding.remedy)}"
+    yield f"- **help**: {prose(finding.remedy)}"
 
 
 def _place(site: Site | None, report: Report) -> str:

@@ -28,6 +28,14 @@ def escape(text: str) -> str:
     return _ACTIVE.sub(lambda sign: f"&#{ord(sign[0])};", printable(text))
 
 
+def prose(text: str) -> str:
+    """Return a sentence in which what stands between backticks is code, and nothing else acts."""
+    parts = text.split("`")
+    if len(parts) % 2 == 0:  # one of them has no partner
+        return escape(text)
+    return "".join(code(part) if place % 2 else escape(part) for place, part in enumerate(parts))
+
+
 def table(header: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
     """Return a table, whose cells are Markdown already."""
     titles = tuple(header)

@@ -6,6 +6,7 @@ import pytest
 
 from gradscope.recording.finding import Finding
 from gradscope.report.markdown import render_markdown
+from gradscope.report.markdown_syntax import prose
 from gradscope.report.model import Report
 from gradscope.report.view import ViewOptions
 from gradscope.rules.verdict import SkippedRule, Verdict
@@ -87,7 +88,7 @@ def test_findings_come_with_line_and_remedy(recording):
     )
     (title,) = [line for line in text.splitlines() if "GS203" in line]
     assert title.startswith("**warning GS203 unused-parameter** at `model.py:12`: ")
-    assert html.unescape(title).endswith("`a|b` is *never* used @all")
+    assert html.unescape(title).endswith("<code>a|b</code> is *never* used @all")
     assert "@" not in title and title.count("*") == 4
     assert "> 12 x = self.first(x)" in text
     assert "- **help**: use it" in text
@@ -135,3 +136,18 @@ def test_rules_that_could_not_judge_are_listed_by_reason(recording):
     text = render_markdown(report, ViewOptions())
     assert "No findings: 1 rule ran, 2 could not, 1 left out." in text
     assert text.endswith("### Not judged\n\n- `GS108, GS109`: no optimizer")
+
+
+@pytest.mark.parametrize(
+    ("text", "markdown"),
+    [
+        ("use `x + 1` here", "use `x + 1` here"),
+        ("a_b and `c_d`", "a&#95;b and `c_d`"),
+        ("`a|b`", "<code>a&#124;b</code>"),
+        ("one ` alone *", "one &#96; alone &#42;"),
+        ("`<b>` <b>", "<code>&#60;b&#62;</code> &#60;b&#62;"),
+        ("``", ""),
+    ],
+)
+def test_prose_keeps_code_and_nothing_else_active(text, markdown):
+    assert prose(text) == markdown

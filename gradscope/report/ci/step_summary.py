@@ -22,7 +22,7 @@ from gradscope.report.gate.words import (
     measured_text,
     unjudged_rules,
 )
-from gradscope.report.markdown_syntax import code, escape, fenced
+from gradscope.report.markdown_syntax import code, escape, fenced, prose
 from gradscope.report.snippets import snippets
 
 _LARGEST = 512 * 1024
@@ -111,7 +111,7 @@ def _longest_run(text: str) -> int:
 def _finding(one: ReportedFinding) -> Iterator[str]:
     place = one.placement.cause
     at = f" at {code(place.text)}" if place is not None else ""
-    yield f"**{one.severity} {one.rule}**{at}: {escape(_cut(one.statement))}"
+    yield f"**{one.severity} {one.rule}**{at}: {prose(_cut(one.statement))}"
     finding = one.item.finding
     shown = snippets(finding, one.recording)[:1]
     yield from (fenced(snippet) for snippet in shown if snippet.lines)
@@ -121,14 +121,14 @@ def _finding(one: ReportedFinding) -> Iterator[str]:
             *_related(one),
             *(f"- {escape(_cut(line))}" for line in one.details),
             *([f"- measured: {escape(_cut(measured))}"] if measured else []),
-            f"- **help**: {escape(_cut(one.help))}",
+            f"- **help**: {prose(_cut(one.help))}",
         ]
     )
 
 
 def _related(one: ReportedFinding) -> Iterator[str]:
     for near in one.placement.related:
-        yield f"- {code(near.place.text)}: {escape(_cut(near.message))}"
+        yield f"- {code(near.place.text)}: {prose(_cut(near.message))}"
 
 
 def _known(found: list[ReportedFinding]) -> Iterable[str]:
@@ -136,7 +136,7 @@ def _known(found: list[ReportedFinding]) -> Iterable[str]:
     if not found:
         return []
     lines = [
-        f"- {one.severity} {one.rule} at {code(one.spot)}: {escape(_cut(one.statement))}"
+        f"- {one.severity} {one.rule} at {code(one.spot)}: {prose(_cut(one.statement))}"
         for one in found[:_KNOWN_SHOWN]
     ]
     if (more := len(found) - _KNOWN_SHOWN) > 0:
