@@ -219,6 +219,9 @@ def other_step_object(step: OtherStep, report: Report) -> Object:
 def event_object(event: EventRecord, report: Report) -> Object:
     """Return something that happened in a step."""
     site = None if event.site is None else report.recording.sites[event.site]
+    owner: Object = {}
+    if report.training_run is not None:
+        owner = {"optimizer": event.optimizer, "subject": event.subject}
     return {
         "step": event.step,
         "order": event.order,
@@ -226,6 +229,7 @@ def event_object(event: EventRecord, report: Report) -> Object:
         "seconds": event.seconds,
         "location": location_object(site, report),
         "numbers": dict(event.numbers),
+        **owner,
     }
 
 

@@ -35,12 +35,9 @@ def run_header(report: Report, run: TrainingRun, page: Page) -> Iterator[Rendera
     """Yield what was run: script, models, optimizers, steps and time."""
     title = Text("gradscope run", style="bold cyan")
     yield title.append(" ").append_text(page.text(report.target.name, "bold"))
-    speed = (
-        f"{len(run.steps) / run.seconds:.3g} steps/s" if len(run.steps) > 1 and run.seconds else ""
-    )
     words = [
         length_text(run),
-        speed,
+        _speed(run),
         page.spell(report.environment.device),
         f"torch {report.environment.torch}",
     ]
@@ -56,6 +53,12 @@ def run_header(report: Report, run: TrainingRun, page: Page) -> Iterator[Rendera
         text = hanging(INCOMPLETE, page)
         text.stylize("bold red", 0, INCOMPLETE.index(":"))
         yield text
+
+
+def _speed(run: TrainingRun) -> str:
+    """Return `83.3 steps/s`; empty where that tells nothing."""
+    is_known = len(run.steps) > 1 and run.seconds > 0
+    return f"{len(run.steps) / run.seconds:.3g} steps/s" if is_known else ""
 
 
 def _models(report: Report, page: Page) -> Text:
