@@ -9,7 +9,6 @@ import typer
 from gradscope.cli import options
 from gradscope.cli.console import make_console
 from gradscope.cli.output import check_destinations, set_verbosity, write_text
-from gradscope.errors import GradscopeError
 
 RuleArgument = Annotated[
     str,
@@ -41,8 +40,6 @@ def rule(
     from gradscope.rules.selection import rules_named
 
     found = rules_named(rule)
-    if not found:
-        raise GradscopeError(f"there is no rule in `{rule}` yet", help="gradscope rule lists all")
     console = make_console(sys.stdout if destination is None else io.StringIO(), color)
     if rule.strip().lower() in (found[0].code.lower(), found[0].name):
         text = render_manual(manual_of(found[0]), output_format, console)

@@ -27,8 +27,12 @@ def rules_named(selector: str) -> tuple[type[Rule], ...]:
         if (code.startswith("GS") and rule.code.startswith(code))
         or wanted.lower() in (rule.name, family_of(rule.code))
     )
-    if found or code in FAMILIES or wanted.lower() in FAMILIES.values():
+    if found:
         return found
+    if code in FAMILIES or wanted.lower() in FAMILIES.values():
+        raise GradscopeError(
+            f"there is no rule in `{selector}` yet", help="gradscope rule lists every rule"
+        )
     names = [*(rule.code for rule in RULES), *(rule.name for rule in RULES), *FAMILIES.values()]
     meant = suggestion(wanted, names) or suggestion(code, names)
     raise GradscopeError(f"no rule `{selector}`{meant}", help="gradscope rule lists every rule")
