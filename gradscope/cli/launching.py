@@ -1,10 +1,11 @@
 """Runs a planned run under watch, has it reported, and ends this process as the program would."""
 
+import io
 import sys
-from contextlib import redirect_stderr, suppress
+from contextlib import redirect_stderr, redirect_stdout, suppress
 from pathlib import Path
 from traceback import print_exception
-from typing import NoReturn
+from typing import NoReturn, TextIO
 
 from gradscope.cli.errors import LOGGER, show_error, show_note, write_line
 from gradscope.cli.run import PlannedRun
@@ -74,7 +75,7 @@ class WatchedRun:
 def launch(planned: PlannedRun) -> NoReturn:
     """Run a program to its end, report on it, and end this process as the program would."""
     run = WatchedRun(planned)
-    stderr = sys.stderr
+    stdout, stderr = sys.stdout, sys.stderr
     try:
         outcome = run_watched(planned.program, run.make_watch, run.tell)
     except CannotRunError as error:
@@ -83,37 +84,42 @@ def launch(planned: PlannedRun) -> NoReturn:
     ending = outcome.ending
     if outcome.is_copy:
         leave(ending, ending.code)
-    with suppress(OSError, ValueError, AttributeError):
-        sys.stdout.flush()
     code = ExitCode.INTERRUPTED
     try:
-        # The script may have replaced the stream, and switched off the loggers that it found.
-        with redirect_stderr(sys.stderr if stderr.closed else stderr):
-            LOGGER.disabled = False
+        # The script may have replaced or closed the streams.
+        with redirect_stdout(_open(stdout)), redirect_stderr(_open(stderr)):
             code = _reported(run, outcome)
     except KeyboardInterrupt:
         ending = Ending(code=1, is_interrupted=True)
     leave(ending, ending.code or code)
 
 
+def _open(stream: TextIO) -> TextIO:
+    """Return the stream after all that was written to it, or nothing's where it has been closed."""
+    with suppress(OSError, ValueError):
+        stream.flush()
+    return io.StringIO() if stream.closed else stream
+
+
 def _reported(run: WatchedRun, outcome: Outcome) -> ExitCode:
     """Report on a run, and return the exit code for where the script has none of its own."""
-    cannot = ExitCode.OK if run.planned.policy is None else ExitCode.CANNOT_JUDGE
-    try:
-        return report_run(
-            run.planned,
-            None if outcome.watch is None or run.recording is None else run.recording,
-            trouble=run.trouble,
-            stopped_after=run.stopped_after,
-            has_failed=outcome.ending.code != 0,
-        )
-    except GradscopeError as error:
-        show_error(error)
-    except BrokenPipeError:
-        pass  # nobody reads what is told on stderr
-    except Exception as error:  # noqa: BLE001 - the script's exit code is not to suffer from it
-        _show_bug(error)
-    return cannot
+    LOGGER.disabled = False  # as logging.config leaves the loggers that it finds
+    with suppress(OSError):  # nobody reads what is told on stderr
+        try:
+            return report_run(
+                run.planned,
+                None if outcome.watch is None else run.recording,
+                trouble=run.trouble,
+                stopped_after=run.stopped_after,
+                has_failed=outcome.ending.code != 0,
+            )
+        except GradscopeError as error:
+            show_error(error)
+        except OSError:
+            raise
+        except Exception as error:  # noqa: BLE001 - the script's exit code is not to suffer from it
+            _show_bug(error)
+    return ExitCode.OK if run.planned.policy is None else ExitCode.CANNOT_JUDGE
 
 
 def _show_bug(error: Exception) -> None:

@@ -133,7 +133,7 @@ class RunGateGroup:
         """Return the configured policy as the options change it; None where nothing is gated.
 
         Raises:
-            GradscopeError: An option says how to gate, and `--check` is not given.
+            GradscopeError: An option is of the gate, and `--check` is not given.
         """
         values = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
         given = {
@@ -143,7 +143,7 @@ class RunGateGroup:
         }
         if given and not self.check:
             name = f"--{next(iter(given)).replace('_', '-')}"
-            raise GradscopeError(f"{name} says what --check fails for", help=f"--check {name}")
+            raise GradscopeError(f"{name} needs --check", help="which makes the run a gate")
         if not self.check:
             return None
         changes = {key: given[key] for key in ("fail_level", "max_warnings") if key in given}

@@ -53,7 +53,7 @@ def report_run(
         show_note(f"ended {planned.program.name} after {counted(stopped_after, 'step')}")
     if path is None:
         is_told = trouble is not None or has_failed
-        return _unseen(planned, "never imported torch", is_told=is_told)
+        return _unseen(planned, _why_unwatched(), is_told=is_told)
     recording = load_recording(path)
     if not (recording.steps or recording.events):
         path.unlink()
@@ -84,6 +84,12 @@ def _checked(planned: PlannedRun, recording: Recording) -> CheckResult:
         targets=(target_result(planned.program.name, [run]),),
         policy=planned.policy,
     )
+
+
+def _why_unwatched() -> str:
+    if "torch" in sys.modules:
+        return "got torch in a way that cannot be watched"
+    return "never imported torch"
 
 
 def _unseen(planned: PlannedRun, why: str, *, is_told: bool) -> ExitCode:
