@@ -35,7 +35,6 @@ def main() -> None:
         loss.backward()
         optimizer.step()
         nn.utils.clip_grad_norm_(model.parameters(), max_norm=0.25)  # GS401
-    print(f"loss {loss.item():.3f}")
 
 
 if __name__ == "__main__":

@@ -21,7 +21,6 @@ def main() -> None:
         nn.utils.clip_grad_norm_(model.parameters(), max_norm=1.0)  # GS402
         loss.backward()
         optimizer.step()
-    print(f"loss {loss.item():.3f}")
 
 
 if __name__ == "__main__":

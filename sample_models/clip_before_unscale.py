@@ -27,7 +27,6 @@ def main() -> None:
         nn.utils.clip_grad_norm_(model.parameters(), max_norm=1.0)  # GS403
         scaler.step(optimizer)
         scaler.update()
-    print(f"loss {loss.item():.3f}")
 
 
 if __name__ == "__main__":

@@ -16,7 +16,7 @@ def main() -> None:
     model = nn.Sequential(nn.Linear(10, 32), nn.ReLU(), nn.Linear(32, 4))
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
     centres = torch.randn(4, 10)
-    for step in range(20):
+    for _ in range(20):
         optimizer.zero_grad()
         for _ in range(MICRO_BATCHES):
             target = torch.randint(4, (8,))
@@ -25,7 +25,6 @@ def main() -> None:
             loss.backward()
             nn.utils.clip_grad_norm_(model.parameters(), max_norm=0.1)  # GS409
         optimizer.step()
-    print(f"loss {MICRO_BATCHES * loss.item():.3f} after {step + 1} steps")
 
 
 if __name__ == "__main__":

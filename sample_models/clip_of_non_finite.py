@@ -36,7 +36,6 @@ def main() -> None:
         loss.backward()
         nn.utils.clip_grad_norm_(model.parameters(), max_norm=1.0)  # GS408
         optimizer.step()
-    print(f"loss {loss.item():.3f}")
 
 
 if __name__ == "__main__":

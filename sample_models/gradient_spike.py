@@ -23,7 +23,6 @@ def main() -> None:
         optimizer.zero_grad()
         loss.backward()  # GS107
         optimizer.step()
-    print(f"loss {loss.item():.3f}")
 
 
 if __name__ == "__main__":

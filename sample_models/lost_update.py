@@ -21,7 +21,6 @@ def main() -> None:
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
-    print(f"loss {loss.item():.3f}")
 
 
 if __name__ == "__main__":

@@ -39,7 +39,6 @@ def main() -> None:
         loss.backward()
         nn.utils.clip_grad_norm_(model.decoder.parameters(), max_norm=0.05)  # GS404
         optimizer.step()
-    print(f"loss {loss.item():.3f}")
 
 
 if __name__ == "__main__":

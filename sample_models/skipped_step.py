@@ -27,7 +27,6 @@ def main() -> None:
         scaler.scale(loss).backward()
         scaler.step(optimizer)  # GS602
         scaler.update()
-    print(f"scale {scaler.get_scale():g}")
 
 
 if __name__ == "__main__":

@@ -24,7 +24,6 @@ def main() -> None:
         loss.backward()
         nn.utils.clip_grad_norm_(model.parameters(), CONFIG["max_norm"])  # GS410
         optimizer.step()
-    print(f"loss {loss.item():.3f}")
 
 
 if __name__ == "__main__":

@@ -6,6 +6,8 @@ from dataclasses import replace
 
 from gradscope.recording.evidence.clip_scope import ClipScope
 from gradscope.recording.records import Recording
+from gradscope.rules.engine import judge
+from gradscope.rules.settings import Settings
 from tests.rules.accumulation.runs import Run
 
 ZERO, FORWARD, BACKWARD, UNSCALE, CLIP, STEP = 20, 21, 22, 23, 24, 25
@@ -97,6 +99,10 @@ class ClippedRun(Run):
         recording = super().recording()
         scopes = tuple(ClipScope(parameters=scope) for scope in self._scopes)
         return replace(recording, evidence=(*recording.evidence, *scopes))
+
+    def said_by(self, code: str):
+        """Return what one rule finds, whatever others would."""
+        return judge(self.recording(), Settings(select=(code,))).findings
 
     def found(self, code: str):
         """Return the one finding of a rule, and make sure that there is no other."""
