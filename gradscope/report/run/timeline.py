@@ -13,7 +13,6 @@ from gradscope.report.run.windows import Window
 
 _WORDS = {
     "grad": "autograd.grad",
-    "clip-value": "clip values",
     "scaler-update": "update scale",
 }
 """What events are called in a picture, where not by the name of their kind."""
@@ -58,15 +57,23 @@ def pictures(
 ) -> tuple[Picture, ...]:
     """Return the pictures of each optimizer's windows, the most frequent first."""
     spelling = _Spelling(found, optimizers)
-    by_optimizer: dict[int | None, list[Window]] = {}
+    by_optimizer: dict[int | None, list[_Drawn]] = {}
     for window in found:
-        by_optimizer.setdefault(optimizers.place(window), []).append(window)
+        by_optimizer.setdefault(optimizers.place(window), []).append(spelling.drawn(window))
     order = sorted(by_optimizer, key=lambda place: (place is None, place or 0))
     return tuple(
-        picture
-        for place in order
-        for picture in _of_one(place, by_optimizer[place], spelling, sites)
+        picture for place in order for picture in _of_one(place, by_optimizer[place], sites)
     )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Drawn:
+    """A window in words."""
+
+    window: Window
+    folds: Folds
+    norms: tuple[tuple[str, float], ...]
+    """What functions that clip measured, after the word of each."""
 
 
 class _Spelling:
@@ -79,42 +86,46 @@ class _Spelling:
         for window in found:
             for event in window.events:
                 if event.kind in limits:
-                    limits[event.kind].add(_number(event, _LIMIT[event.kind]))
+                    limits[event.kind].add(dict(event.numbers).get(_LIMIT[event.kind]))
         self._told = {kind for kind, values in limits.items() if len(values) <= _LIMITS_TOLD}
 
-    def folds(self, window: Window) -> Folds:
+    def drawn(self, window: Window) -> _Drawn:
         """Return the window's events in words, repetitions as one."""
-        words = tuple(self._words(window))
-        known = self._folds.get(words)
-        if known is None:
-            known = self._folds[words] = folded(words)
-        return known
-
-    def _words(self, window: Window) -> Iterator[str]:
+        words: list[str] = []
+        norms: list[tuple[str, float]] = []
         for event in window.events:
-            if event.kind == "backward" and _number(event, "rows") is not None:
-                yield "forward"
-            if word := self.word(event, window):
-                yield word
+            numbers = dict(event.numbers)
+            if event.kind == "backward" and "rows" in numbers:
+                words.append("forward")
+            if word := self._word(event, numbers, window):
+                words.append(word)
+            if event.kind == "clip-norm" and "norm" in numbers:
+                norms.append((word, numbers["norm"]))
+        key = tuple(words)
+        folds = self._folds.get(key)
+        if folds is None:
+            folds = self._folds[key] = folded(key)
+        return _Drawn(window=window, folds=folds, norms=tuple(norms))
 
-    def word(self, event: EventRecord, window: Window) -> str:
+    def _word(self, event: EventRecord, numbers: dict[str, float], window: Window) -> str:
         """Return an event's word; empty where it says nothing that its neighbours do not say."""
-        word = _WORDS.get(event.kind, event.kind)
         match event.kind:
-            case "scaler-step":
-                return "skipped step" if _number(event, "skipped") else ""
-            case "backward" if _number(event, "create"):
-                return "backward with create_graph"
             case "clip-norm" | "clip-value":
-                word = "clip values" if event.kind == "clip-value" else "clip"
-                limit = _number(event, _LIMIT[event.kind])
-                is_told = event.kind in self._told and limit is not None
-                word = f"{word} {limit_text(limit or 0.0)}" if is_told else word
+                return self._clip(event.kind, numbers)
+            case "scaler-step":
+                return "skipped step" if numbers.get("skipped") else ""
+            case "backward" if numbers.get("create"):
+                return "backward with create_graph"
             case "zero" if event.subject == "outside":
-                word = "zero by hand"
-            case "step" if _number(event, "manual"):
+                return "zero by hand"
+            case "step" if numbers.get("manual"):
                 return "step by hand"
-        return f"{word}{self._owner(event, window)}"
+        return _WORDS.get(event.kind, event.kind) + self._owner(event, window)
+
+    def _clip(self, kind: str, numbers: dict[str, float]) -> str:
+        word = "clip values" if kind == "clip-value" else "clip"
+        limit = numbers.get(_LIMIT[kind])
+        return word if limit is None or kind not in self._told else f"{word} {limit_text(limit)}"
 
     def _owner(self, event: EventRecord, window: Window) -> str:
         """Return the optimizer of an event that has to do with another than the window's."""
@@ -124,42 +135,46 @@ class _Spelling:
         return f" {name}" if name and len(self._optimizers.rows) > 1 else ""
 
 
-def _of_one(
-    place: int | None, found: list[Window], spelling: _Spelling, sites: Sequence[Site]
-) -> Iterator[Picture]:
+def _of_one(place: int | None, found: list[_Drawn], sites: Sequence[Site]) -> Iterator[Picture]:
     """Yield the pictures of one optimizer's windows."""
-    drawn = [spelling.folds(window) for window in found]
-    counts = Counter(drawn)
-    by_key: dict[object, list[int]] = {}
-    is_varied = len(counts) > 2 and max(counts.values()) < _USUAL * len(drawn)
-    for turn, folds in enumerate(drawn):
-        by_key.setdefault(shape_of(folds) if is_varied else folds, []).append(turn)
-    groups = sorted(by_key.values(), key=lambda turns: (-len(turns), turns[0]))
-    for rank, turns in enumerate(groups):
-        whole = drawn[turns[0]]
-        for folds in {drawn[turn]: None for turn in turns}:
-            whole = merged(whole, folds)
-        first = found[turns[0]]
-        site = first.last.site if first.last else None
-        yield Picture(
-            optimizer=place,
-            folds=whole,
-            norms=_norms([found[turn] for turn in turns], spelling),
-            count=len(turns),
-            first=first.step.index,
-            site=None if site is None else sites[site],
-            is_typical=rank == 0,
-        )
+    counts = Counter(map(_identity, found))
+    is_varied = len(counts) > 2 and max(counts.values()) < _USUAL * len(found)
+    by_key: dict[object, list[_Drawn]] = {}
+    for drawn in found:
+        key = shape_of(drawn.folds) if is_varied else _identity(drawn)
+        by_key.setdefault(key, []).append(drawn)
+    # Of equally frequent ones the first comes first: the sort is stable.
+    groups = sorted(by_key.values(), key=len, reverse=True)
+    for rank, alike in enumerate(groups):
+        yield _picture(place, alike, sites, is_typical=rank == 0)
 
 
-def _norms(found: list[Window], spelling: _Spelling) -> tuple[tuple[str, Norms], ...]:
-    """Return the norms before clipping, by the word that clips."""
+def _identity(drawn: _Drawn) -> int:
+    """Return what windows of the same words share: their folds are one object."""
+    return id(drawn.folds)
+
+
+def _picture(
+    place: int | None, alike: list[_Drawn], sites: Sequence[Site], *, is_typical: bool
+) -> Picture:
+    whole = alike[0].folds
+    for folds in {_identity(drawn): drawn.folds for drawn in alike}.values():
+        whole = merged(whole, folds)
     measured: dict[str, list[float]] = {}
-    for window in found:
-        for event in window.events:
-            if event.kind == "clip-norm" and (norm := _number(event, "norm")) is not None:
-                measured.setdefault(spelling.word(event, window), []).append(norm)
-    return tuple((word, _summed_up(norms)) for word, norms in measured.items())
+    for drawn in alike:
+        for word, norm in drawn.norms:
+            measured.setdefault(word, []).append(norm)
+    first = alike[0].window
+    site = first.last.site if first.last else None
+    return Picture(
+        optimizer=place,
+        folds=whole,
+        norms=tuple((word, _summed_up(norms)) for word, norms in measured.items()),
+        count=len(alike),
+        first=first.step.index,
+        site=None if site is None else sites[site],
+        is_typical=is_typical,
+    )
 
 
 def _summed_up(norms: list[float]) -> Norms:
@@ -171,8 +186,3 @@ def limit_text(limit: float) -> str:
     """Return a limit as it is written in a script: `1.0`, `0.1`, `inf`."""
     text = f"{limit:.6g}"
     return f"{text}.0" if text.lstrip("-").isdecimal() else text
-
-
-def _number(event: EventRecord, name: str) -> float | None:
-    """Return one of an event's numbers; None where it is not known."""
-    return next((value for key, value in event.numbers if key == name), None)
