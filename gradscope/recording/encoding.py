@@ -123,7 +123,8 @@ def write_numbers(numbers: Iterable[tuple[str, float]]) -> str:
 
 def read_numbers(cell: str) -> tuple[tuple[str, float], ...]:
     """Return the numbers that a cell holds by name."""
-    return tuple((name, float(value)) for name, value in json.loads(cell).items())
+    numbers = json.loads(cell)
+    return tuple(zip(numbers, map(float, numbers.values()), strict=True))
 
 
 GRADIENT_COLUMNS = (

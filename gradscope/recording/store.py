@@ -1,8 +1,10 @@
 """Saves a recording to its SQLite file, and loads it again."""
 
+import gc
 import os
 import sqlite3
-from contextlib import closing
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
 from os import PathLike
 from pathlib import Path
 
@@ -92,9 +94,22 @@ def load_recording(path: str | PathLike[str]) -> Recording:
             _check_format(base, file)
             # One transaction: tables that are read one after the other belong together.
             base.execute("BEGIN")
-            return _read(base)
+            with _no_collection():
+                return _read(base)
     except (sqlite3.Error, ValueError) as error:
         raise GradscopeError(f"cannot read `{file}`: {error}") from error
+
+
+@contextmanager
+def _no_collection() -> Iterator[None]:
+    """Keep the garbage collector from going through a million new records again and again."""
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
 
 
 def _check_magic(file: Path) -> None:
