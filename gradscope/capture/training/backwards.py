@@ -1,0 +1,204 @@
+"""Every backward of a script: where it began, and what it left in the gradients."""
+
+import ast
+import functools
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from types import FrameType
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch._C import DisableTorchFunction
+from torch.autograd.graph import GradientEdge, Node
+
+from gradscope.capture.lines import created, sequence_number
+from gradscope.capture.teardown import free_the_dead
+from gradscope.capture.training.graph_facts import contains, extent, scaling
+from gradscope.capture.training.journal import Number, known
+from gradscope.capture.training.patches import Function
+from gradscope.capture.training.places import Place
+from gradscope.capture.training.scene import Scene
+
+_WALKED_FIRST, _WALKED_EVERY = 5, 20
+"""Graphs are walked whole in so many windows at first, and in every so manieth later."""
+
+_LONGEST_SUBJECT = 60
+
+
+class Backwards:
+    """Watches autograd's engine, through which every backward goes."""
+
+    def __init__(self, scene: Scene) -> None:
+        self._scene = scene
+        self._roots: set[int] = set()
+        """Where the backwards of this window began that kept their graph."""
+        self._last_step: int | None = None
+        """autograd's number at the step before."""
+        self.windows = 0
+        self.scaled: dict[int, float] = {}
+        """By creation number of a scaled loss: the scale."""
+        self.are_saved_readable = True
+        """False where hooks of anyone's stand between a graph and what it has saved."""
+
+    def wrap(self, original: Function) -> Function:
+        """Return the engine's function under watch."""
+        guard = self._scene.guard
+
+        def run_backward(t_outputs: Any, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
+            if torch.compiler.is_compiling() or not guard.active or _is_within_backward():
+                return original(t_outputs, *args, **kwargs)
+            options = _options(*args, **kwargs)
+            note = guard.run(self._before, t_outputs, options, sys._getframe(1))
+            result = original(t_outputs, *args, **kwargs)
+            if note is not None:
+                guard.run(self._after, note)
+            return result
+
+        return run_backward
+
+    def next_window(self) -> None:
+        """Take in that an optimizer has stepped."""
+        self.windows += 1
+        self._roots.clear()
+        self.scaled.clear()
+        self._last_step = sequence_number()
+
+    def _before(
+        self,
+        outputs: Sequence[Tensor | GradientEdge],
+        options: "_Options",
+        frame: FrameType,
+    ) -> "_Note":
+        free_the_dead()
+        scene = self._scene
+        place = scene.places.of(frame)
+        scene.sync(place)
+        if not options.accumulates:
+            numbers: dict[str, Number] = {
+                "inputs": float(options.inputs),
+                "create": float(options.create),
+            }
+            return _Note("grad", place, numbers, "")
+        scene.ledger.clear_false_stale()
+        scene.taken_meanwhile = 0
+        with DisableTorchFunction(), torch.no_grad():
+            facts = self._facts(outputs, keeps=options.retain or options.create)
+        facts |= known(rows=scene.take_forwards().rows)
+        facts |= {"retain": float(options.retain), "create": float(options.create)}
+        return _Note("backward", place, facts, subject_of(place.call()))
+
+    def _after(self, note: "_Note") -> None:
+        scene = self._scene
+        if note.kind == "backward":
+            arrival = scene.ledger.arrived()
+            reached = len(arrival.reached) + scene.taken_meanwhile
+            note.numbers["reached"] = float(reached)
+            note.numbers["stale"] = float(arrival.stale)
+            note.numbers["added"] = float(arrival.added)
+            scene.came_while_stepping(arrival.reached)
+        scene.journal.note(note.kind, note.place, note.numbers, subject=note.subject)
+
+    def _facts(self, outputs: Sequence[Tensor | GradientEdge], *, keeps: bool) -> dict[str, Number]:
+        facts: dict[str, Number] = {}
+        first = outputs[0] if len(outputs) else None
+        if not isinstance(first, Tensor):
+            return facts
+        node = first.grad_fn
+        if node is None:
+            return known(loss=first)
+        facts |= self._root(node, keeps=keeps)
+        found = scaling(node, self.scaled, readable=self.are_saved_readable)
+        self.are_saved_readable = True
+        facts |= {"divided": found.divided, "scaled": float(found.is_scaled)}
+        if found.is_mean is not None:
+            facts["reduction"] = float(found.is_mean)
+        loss = known(loss=first)
+        if loss and found.is_scaled:
+            loss["loss"] = loss["loss"] / self._scale()
+        facts |= loss
+        if self.windows < _WALKED_FIRST or self.windows % _WALKED_EVERY == 0:
+            facts |= self._extent(node)
+        return facts
+
+    def _root(self, node: Node, *, keeps: bool) -> dict[str, Number]:
+        number = created(node)
+        if number is None:
+            return {}
+        roots = self._roots
+        again = bool(roots) and contains(node, roots, min(roots))
+        if keeps:
+            roots.add(number)
+        return {"root": float(number), "again": float(again)}
+
+    def _scale(self) -> float:
+        return next(reversed(self.scaled.values()), 1.0)
+
+    def _extent(self, node: Node) -> dict[str, Number]:
+        found = extent(node)
+        facts: dict[str, Number] = {"nodes": float(found.nodes)}
+        if not self._scene.models.in_threads:
+            last, oldest = self._last_step, found.oldest
+            facts["older"] = float(last is not None and oldest is not None and oldest < last)
+        return facts
+
+
+@dataclass(slots=True)
+class _Note:
+    """What is known of a backward before it runs."""
+
+    kind: str
+    place: Place
+    numbers: dict[str, Number]
+    subject: str
+
+
+@dataclass(frozen=True, slots=True)
+class _Options:
+    """How the engine was called."""
+
+    retain: bool
+    create: bool
+    inputs: int
+    accumulates: bool
+
+
+def _options(
+    grad_outputs: object,
+    retain_graph: bool,
+    create_graph: bool,
+    inputs: Sequence[object] | None = None,
+    allow_unreachable: bool = False,
+    accumulate_grad: bool = False,
+) -> _Options:
+    return _Options(bool(retain_graph), bool(create_graph), len(inputs or ()), accumulate_grad)
+
+
+def _is_within_backward() -> bool:
+    """Return whether this is called by a backward, as by a reentrant checkpoint or a hook."""
+    return torch._C._current_graph_task_id() != -1
+
+
+@functools.lru_cache(maxsize=256)
+def _subject(text: str) -> str:
+    return text if len(text) <= _LONGEST_SUBJECT else text[: _LONGEST_SUBJECT - 1] + "…"
+
+
+def _is_scale(expression: ast.expr) -> bool:
+    match expression:
+        case ast.Call(func=ast.Attribute(attr="scale")):
+            return True
+    return False
+
+
+def subject_of(call: ast.Call | None) -> str:
+    """Return what a call is a backward of, as it is written: `loss`."""
+    if call is None or not isinstance(call.func, ast.Attribute):
+        return ""
+    owner: ast.expr = call.func.value
+    if call.args and isinstance(owner, ast.Name | ast.Attribute):
+        owner = call.args[0]  # as in `accelerator.backward(loss)`
+    elif _is_scale(owner) and isinstance(owner, ast.Call) and owner.args:
+        owner = owner.args[0]  # as in `scaler.scale(loss).backward()`
+    return _subject(ast.unparse(owner))

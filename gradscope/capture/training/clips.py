@@ -1,0 +1,166 @@
+"""Where a script clips gradients."""
+
+import sys
+from collections.abc import Iterable
+from dataclasses import dataclass
+from types import FrameType
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn.utils import clip_grad
+
+from gradscope.capture.training.journal import known
+from gradscope.capture.training.ledger import EMPTY, SPENT, UNSPENT, Entry
+from gradscope.capture.training.patches import Function, Patches
+from gradscope.capture.training.places import Place
+from gradscope.capture.training.scene import Scene
+
+
+@dataclass(frozen=True, slots=True)
+class _Clip:
+    """A call that clips, before it does."""
+
+    kind: str
+    function: str
+    place: Place
+    entries: list[Entry]
+    parameters: int
+    numbers: dict[str, object]
+
+
+Given = Tensor | Iterable[Tensor]
+"""What a clip function is given."""
+
+
+class Clips:
+    """Watches torch's functions that clip gradients.
+
+    `clip_grad_norm_` itself stays as it is: everything it does is done by the two functions that it
+    calls, which are wrapped. So its warnings name the script's line, as they do without gradscope.
+    """
+
+    def __init__(self, scene: Scene) -> None:
+        self._scene = scene
+        self._norm_type = 2.0
+        """Of the total norm that was computed last."""
+
+    def install(self, patches: Patches) -> None:
+        """Watch from now on."""
+        utils = torch.nn.utils
+        patches.wrap(clip_grad, "_get_total_norm", self._wrap_norm)
+        patches.put(utils, "get_total_norm", clip_grad._get_total_norm)
+        patches.wrap(clip_grad, "_clip_grads_with_norm_", self._wrap_clip_by_norm)
+        patches.put(utils, "clip_grads_with_norm_", clip_grad._clip_grads_with_norm_)
+        patches.wrap(clip_grad, "clip_grad_value_", self._wrap_clip_by_value)
+        patches.put(utils, "clip_grad_value_", clip_grad.clip_grad_value_)
+
+    def _wrap_norm(self, original: Function) -> Function:
+        def get_total_norm(tensors: Any, norm_type: float = 2.0, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
+            if not torch.compiler.is_compiling():
+                self._norm_type = norm_type
+            return original(tensors, norm_type, *args, **kwargs)
+
+        return get_total_norm
+
+    def _wrap_clip_by_norm(self, original: Function) -> Function:
+        guard = self._scene.guard
+
+        def clip_grads_with_norm_(
+            parameters: Given,
+            max_norm: float,
+            total_norm: Tensor,
+            *args: Any,  # noqa: ANN401
+            **kwargs: Any,  # noqa: ANN401
+        ) -> Any:  # noqa: ANN401
+            if torch.compiler.is_compiling() or not guard.active:
+                return original(parameters, max_norm, total_norm, *args, **kwargs)
+            if not isinstance(parameters, Tensor):
+                parameters = list(parameters)
+            clip = guard.run(self._before_norm, parameters, max_norm, total_norm, sys._getframe(1))
+            result = original(parameters, max_norm, total_norm, *args, **kwargs)
+            if clip is not None:
+                guard.run(self._after, clip)
+            return result
+
+        return clip_grads_with_norm_
+
+    def _wrap_clip_by_value(self, original: Function) -> Function:
+        guard = self._scene.guard
+
+        def clip_grad_value_(
+            parameters: Given, clip_value: float, *args: Any, **kwargs: Any
+        ) -> Any:  # noqa: ANN401
+            if torch.compiler.is_compiling() or not guard.active:
+                return original(parameters, clip_value, *args, **kwargs)
+            if not isinstance(parameters, Tensor):
+                parameters = list(parameters)
+            clip = guard.run(self._before_value, parameters, clip_value, sys._getframe(1))
+            result = original(parameters, clip_value, *args, **kwargs)
+            if clip is not None:
+                guard.run(self._after, clip)
+            return result
+
+        return clip_grad_value_
+
+    def _before_norm(
+        self,
+        parameters: Given,
+        max_norm: float,
+        total_norm: Tensor,
+        frame: FrameType,
+    ) -> _Clip:
+        numbers: dict[str, object] = {
+            "max_norm": max_norm,
+            "norm_type": self._norm_type,
+            "norm": total_norm,
+        }
+        return self._clip("clip-norm", _name(frame), parameters, numbers, frame)
+
+    def _before_value(self, parameters: Given, clip_value: float, frame: FrameType) -> _Clip:
+        return self._clip(
+            "clip-value", "clip_grad_value_", parameters, {"clip_value": clip_value}, frame
+        )
+
+    def _clip(
+        self,
+        kind: str,
+        function: str,
+        parameters: Given,
+        numbers: dict[str, object],
+        frame: FrameType,
+    ) -> _Clip:
+        scene = self._scene
+        place = scene.places.of(frame)
+        scene.sync(place)
+        given = [parameters] if isinstance(parameters, Tensor) else list(parameters)
+        found = map(scene.ledger.add, dict.fromkeys(given))
+        entries = [entry for entry in found if entry is not None]
+        return _Clip(kind, function, place, entries, len(given), numbers)
+
+    def _after(self, clip: _Clip) -> None:
+        scene = self._scene
+        scene.ledger.accept()
+        states = [entry.state for entry in clip.entries]
+        for entry in clip.entries:
+            entry.clipped = entry.state == UNSPENT
+        numbers = known(
+            **clip.numbers,
+            parameters=clip.parameters,
+            fresh=states.count(UNSPENT),
+            spent=states.count(SPENT),
+            empty=states.count(EMPTY),
+            scaled=float(any(entry.is_scaled for entry in clip.entries)),
+            exhausted=float(not clip.parameters),
+        )
+        scene.journal.note(clip.kind, clip.place, numbers, subject=clip.function)
+
+
+def _name(frame: FrameType | None) -> str:
+    """Return the function that the script called: this one, or `clip_grad_norm_` around it."""
+    name = "clip_grads_with_norm_"
+    while frame is not None and frame.f_code.co_filename == clip_grad.__file__:
+        if frame.f_code.co_name == "clip_grad_norm_":
+            name = "clip_grad_norm_"
+        frame = frame.f_back
+    return name

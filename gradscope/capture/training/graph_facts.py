@@ -1,0 +1,186 @@
+"""What the graph of a loss tells: how it was reduced and divided, how large and how old it is."""
+
+from collections import deque
+from collections.abc import Container
+from dataclasses import dataclass
+
+from torch import Tensor
+from torch.autograd.graph import Node
+
+from gradscope.capture.lines import created
+from gradscope.capture.teardown import let_go
+
+_PASSED_ON = frozenset(
+    {
+        "AliasBackward0",
+        "CloneBackward0",
+        "NegBackward0",
+        "ReshapeAliasBackward0",
+        "SelectBackward0",
+        "SqueezeBackward0",
+        "ToCopyBackward0",
+        "UnsafeViewBackward0",
+        "UnsqueezeBackward0",
+        "ViewBackward0",
+    }
+)
+"""Operations that a loss may go through as it is."""
+
+_LONGEST_CHAIN = 32
+"""Operations between the root and the reduction."""
+
+NODES = 20_000
+"""A walk ends after so many."""
+
+_BRANCHES = frozenset({"AddBackward0", "SubBackward0"})
+
+_MEAN, _SUM = 1, 2
+"""As torch numbers reductions."""
+
+
+@dataclass(slots=True)
+class Scaling:
+    """What was done to a loss between its reduction and the root of its graph."""
+
+    divided: float = 1.0
+    """The product of what it was divided by; the scale of a gradient scaler is left out."""
+    is_scaled: bool = False
+    is_mean: bool | None = None
+    """Whether it is a mean, a sum, or neither as far as can be told."""
+    ignored: Tensor | None = None
+
+
+def scaling(root: Node, scaled: Container[int], *, readable: bool) -> Scaling:
+    """Follow a loss from its root to where it was reduced.
+
+    Args:
+        root: Where backward begins.
+        scaled: The creation numbers of nodes that gradient scalers have made.
+        readable: Whether what nodes have saved can be read without running anyone's code.
+    """
+    found = Scaling()
+    node: Node | None = root
+    for _ in range(_LONGEST_CHAIN):
+        if node is None:
+            break
+        name = node.name()
+        reduction = _reduction(node, name)
+        if reduction is not None:
+            found.is_mean = reduction
+            break
+        if name in _BRANCHES:
+            _follow_terms(node, found, scaled, readable=readable)
+            break
+        node = _next(node, name, found, scaled, readable=readable)
+    return found
+
+
+def _reduction(node: Node, name: str) -> bool | None:
+    if name.startswith("MeanBackward"):
+        return True
+    if name.startswith("SumBackward"):
+        return False
+    saved = getattr(node, "_saved_reduction", None)
+    return {_MEAN: True, _SUM: False}.get(saved) if isinstance(saved, int) else None
+
+
+def _next(
+    node: Node, name: str, found: Scaling, scaled: Container[int], *, readable: bool
+) -> Node | None:
+    inputs = [following for following, _ in node.next_functions if following is not None]
+    if len(inputs) != 1:
+        return None
+    if name == "MulBackward0" and created(node) in scaled:
+        found.is_scaled = True
+    elif name in ("MulBackward0", "DivBackward0"):
+        factor = _constant(node) if readable else None
+        if not factor:
+            return None
+        found.divided *= factor if name == "DivBackward0" else 1 / factor
+    elif name not in _PASSED_ON:
+        return None
+    return inputs[0]
+
+
+def _constant(node: Node) -> float | None:
+    """Return the number by which a node multiplies or divides; None where that is none."""
+    for name in ("_saved_other", "_saved_self"):
+        try:
+            saved = getattr(node, name, None)
+        except RuntimeError:  # freed by a backward before this one
+            return None
+        if isinstance(saved, Tensor) and saved.is_cpu and not saved.requires_grad:
+            return abs(float(saved)) if saved.numel() == 1 else None
+        if isinstance(saved, int | float):
+            return abs(float(saved))
+    return None
+
+
+def _follow_terms(node: Node, found: Scaling, scaled: Container[int], *, readable: bool) -> None:
+    """Take what holds for every term of a sum."""
+    terms = [
+        scaling(following, scaled, readable=readable)
+        for following, _ in node.next_functions
+        if following is not None
+    ]
+    divisions = {term.divided for term in terms}
+    reductions = {term.is_mean for term in terms}
+    if len(divisions) == 1:
+        found.divided *= divisions.pop()
+    if len(reductions) == 1:
+        found.is_mean = reductions.pop()
+    found.is_scaled = found.is_scaled or any(term.is_scaled for term in terms)
+
+
+@dataclass(frozen=True, slots=True)
+class Extent:
+    """How large a graph is, and how old its oldest operation."""
+
+    nodes: int
+    oldest: int | None
+    """Creation number; None where only leaves were seen."""
+
+
+def extent(root: Node) -> Extent:
+    """Walk a graph, up to its first `NODES` nodes."""
+    seen, waiting = {root}, [root]
+    oldest: int | None = None
+    while waiting and len(seen) < NODES:
+        node = waiting.pop()
+        number = created(node)
+        if number is not None and (oldest is None or number < oldest):
+            oldest = number
+        for following, _ in node.next_functions:
+            if following is not None and following not in seen:
+                seen.add(following)
+                waiting.append(following)
+    count = len(seen)
+    nodes = list(seen)
+    seen.clear()
+    waiting.clear()
+    let_go(nodes)
+    return Extent(count, oldest)
+
+
+def contains(root: Node, numbers: Container[int], least: int) -> bool:
+    """Return whether a graph holds one of some operations.
+
+    Args:
+        root: Where to begin.
+        numbers: Their creation numbers.
+        least: The smallest of these: what is older is not looked at.
+    """
+    seen, waiting = {root}, deque([root])
+    while waiting and len(seen) < NODES:
+        node = waiting.popleft()
+        number = created(node)
+        if number is not None and number in numbers:
+            return True
+        for following, _ in node.next_functions:
+            if following is None or following in seen:
+                continue
+            number = created(following)
+            if number is not None and number >= least:
+                seen.add(following)
+                waiting.append(following)
+    return False

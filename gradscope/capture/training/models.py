@@ -1,0 +1,304 @@
+"""The models of a script: what is called from outside of any other module."""
+
+import sys
+from collections.abc import Iterator, MutableMapping
+from dataclasses import dataclass, field, replace
+from types import FrameType
+from typing import Any
+from weakref import ref
+
+import torch
+from torch import Tensor, nn
+from torch.nn.modules.batchnorm import _BatchNorm
+from torch.nn.modules.dropout import _DropoutNd
+from torch.nn.modules.module import register_module_forward_pre_hook
+from torch.utils.hooks import RemovableHandle
+
+from gradscope.capture.edges import tensors
+from gradscope.capture.naming import name_model, shape_of
+from gradscope.capture.training.guard import Guard
+from gradscope.capture.training.ledger import Ledger
+from gradscope.capture.training.places import Place, Places, stem
+from gradscope.errors import GradscopeError
+from gradscope.recording.records import ModuleRecord, ParameterRecord
+
+_MODULE_FILE = nn.modules.module.__file__
+_NO_MODULE = ModuleRecord(
+    index=0,
+    path="",
+    aliases=(),
+    class_name="",
+    parent=None,
+    in_model=True,
+    training=True,
+)
+"""Owns the parameters of a script without modules."""
+
+_WRAPPERS = ("module.",)
+"""What the names of parameters begin with under a wrapper for data-parallel training."""
+
+
+@dataclass(slots=True)
+class Root:
+    """A module that was called from outside of any other."""
+
+    module: ref[nn.Module]
+    name: str
+    """As the script calls it."""
+    mode_dependent: list[ref[nn.Module]] = field(default_factory=list)
+    is_recorded: bool = False
+
+
+@dataclass(slots=True)
+class Mode:
+    """A model was called in eval mode while gradients were on."""
+
+    name: str
+    place: Place
+    dropout: int
+    batchnorm: int
+
+
+@dataclass(slots=True)
+class Forwards:
+    """The calls of models since the last backward."""
+
+    rows: int | None = None
+    batch: str = ""
+    in_eval: bool = False
+    """Whether the model of the rows was in eval mode."""
+    modes: dict[str, Mode | None] = field(default_factory=dict)
+    """By model, None where its last call was in training mode."""
+
+
+class Models:
+    """The models that the script has called, their names, and how they were called."""
+
+    def __init__(self, guard: Guard, ledger: Ledger, places: Places) -> None:
+        self._guard, self._ledger, self._places = guard, ledger, places
+        self._known: dict[int, ref[nn.Module]] = {}
+        """By `id`: every module that is a model or part of one."""
+        self._roots: dict[int, Root] = {}
+        self._handle: RemovableHandle | None = None
+        self._forwards = Forwards()
+        self._recorded: dict[int, tuple[ref[nn.Module], int]] = {}
+        """By `id`: the place of a module among the recording's."""
+        self.in_threads = False
+        """Whether modules ran in several threads, each of which numbers its nodes itself."""
+        self._thread: int | None = None
+
+    def start(self) -> None:
+        """Begin to see calls."""
+        self._handle = register_module_forward_pre_hook(self._enter)
+
+    def stop(self) -> None:
+        """See no more calls."""
+        if self._handle is not None:
+            self._handle.remove()
+            self._handle = None
+
+    def take_forwards(self) -> Forwards:
+        """Return the calls since the last backward, which this one uses."""
+        forwards, self._forwards = self._forwards, Forwards()
+        return forwards
+
+    @property
+    def described(self) -> str:
+        """The classes of the models."""
+        modules = (root.module() for root in self._roots.values())
+        return ", ".join(dict.fromkeys(type(_plain(one)).__name__ for one in modules if one))
+
+    def _enter(self, module: nn.Module, args: tuple[object, ...]) -> None:
+        key = id(module)
+        if key in self._known and key not in self._roots:
+            return
+        self._guard.run(self._enter_root, module, args, sys._getframe(1))
+
+    def _enter_root(self, module: nn.Module, args: tuple[object, ...], frame: FrameType) -> None:
+        root = self._roots.get(id(module))
+        if root is None:
+            outer = _outer_module(frame)
+            if outer is not None and self._is_part_of(module, outer):
+                return
+            root = self._add_root(module, frame)
+            if outer is not None:
+                del self._roots[id(module)]
+                return
+        if torch.is_grad_enabled():
+            self._note_call(root, module, args or _keyword_arguments(frame), frame)
+
+    def _is_part_of(self, module: nn.Module, outer: nn.Module) -> bool:
+        """Take in the modules that a model has got since; return whether this is one of them."""
+        if id(outer) in self._roots:
+            self._add_modules(self._roots[id(outer)], outer)
+        return id(module) in self._known
+
+    def _add_root(self, module: nn.Module, frame: FrameType) -> Root:
+        root = Root(ref(module), self._name(module, frame))
+        self._roots[id(module)] = root
+        self._add_modules(root, module)
+        return root
+
+    def _add_modules(self, root: Root, module: nn.Module) -> None:
+        root.mode_dependent, root.is_recorded = [], False
+        for one in module.modules():
+            self._known[id(one)] = ref(one, _Forget(id(one), self._known, self._roots))
+            if one is not module:
+                self._roots.pop(id(one), None)
+            if _depends_on_mode(one):
+                root.mode_dependent.append(ref(one))
+        for parameter in module.parameters():
+            self._ledger.add(parameter)
+
+    def _name(self, module: nn.Module, frame: FrameType) -> str:
+        call = self._places.of(frame).call()
+        name = (stem(call.func) if call else None) or type(_plain(module)).__name__
+        taken = {root.name for root in self._roots.values()}
+        number, unique = 1, name
+        while unique in taken:
+            number += 1
+            unique = f"{name}#{number}"
+        return unique
+
+    def _note_call(self, root: Root, module: nn.Module, inputs: object, frame: FrameType) -> None:
+        forwards = self._forwards
+        if forwards.rows is None or (forwards.in_eval and module.training):
+            first = next((one for one in tensors(inputs) if one.dim()), None)
+            if first is not None:
+                forwards.rows, forwards.in_eval = first.shape[0], not module.training
+                forwards.batch = f"{shape_of(first).dtype}{list(first.shape)}"
+        forwards.modes[root.name] = None if module.training else self._mode(root, frame)
+
+    def _mode(self, root: Root, frame: FrameType) -> Mode:
+        in_eval = [one for r in root.mode_dependent if (one := r()) and not one.training]
+        dropout = sum(not isinstance(one, _BatchNorm) for one in in_eval)
+        place = self._places.of(frame)
+        return Mode(root.name, place, dropout, len(in_eval) - dropout)
+
+    def records(
+        self, first_module: int, first_parameter: int
+    ) -> tuple[list[ModuleRecord], list[ParameterRecord]]:
+        """Return the modules and parameters that the recording has not got yet.
+
+        Args:
+            first_module: How many modules it has.
+            first_parameter: How many parameters it has.
+        """
+        modules: list[ModuleRecord] = []
+        parameters: list[ParameterRecord] = []
+        has_new = any(entry.index is None for entry in self._ledger.entries)
+        for root in list(self._roots.values()):
+            if has_new or not root.is_recorded:
+                modules += self._record(
+                    root, first_module + len(modules), parameters, first_parameter
+                )
+        for entry in self._ledger.entries:
+            parameter = entry.parameter()
+            if entry.index is None and parameter is not None:
+                if not first_module and not modules:
+                    modules.append(_NO_MODULE)
+                entry.index = first_parameter + len(parameters)
+                parameters.append(_nameless(parameter, entry.index))
+        return modules, parameters
+
+    def _record(
+        self, root: Root, first: int, parameters: list[ParameterRecord], first_parameter: int
+    ) -> Iterator[ModuleRecord]:
+        module = root.module()
+        if module is None:
+            return
+        try:
+            named = name_model(module, None)
+        except GradscopeError:
+            return  # a lazy parameter has no shape yet
+        root.is_recorded = True
+        indices: list[int] = []
+        for one, record in zip(named.modules, named.module_records, strict=True):
+            known = self._recorded.get(id(one))
+            if known is not None and known[0]() is one:
+                indices.append(known[1])
+                continue
+            parent = None if record.parent is None else indices[record.parent]
+            index = first
+            first += 1
+            indices.append(index)
+            self._recorded[id(one)] = (ref(one), index)
+            path = _path(root.name, record.path)
+            aliases = tuple(_path(root.name, alias) for alias in record.aliases)
+            yield replace(record, index=index, path=path, aliases=aliases, parent=parent)
+        for parameter, found in zip(named.parameters, named.parameter_records, strict=True):
+            entry = self._ledger.add(parameter)
+            if entry is None or entry.index is not None:
+                continue
+            entry.index = first_parameter + len(parameters)
+            parameters.append(
+                replace(
+                    found,
+                    index=entry.index,
+                    name=_path(root.name, found.name),
+                    aliases=tuple(_path(root.name, alias) for alias in found.aliases),
+                    module=indices[found.module],
+                )
+            )
+
+
+class _Forget:
+    """Forgets a module that is gone."""
+
+    def __init__(self, key: int, *tables: MutableMapping[int, Any]) -> None:
+        self._key, self._tables = key, tables
+
+    def __call__(self, _: object) -> None:
+        for table in self._tables:
+            table.pop(self._key, None)
+
+
+def _path(root: str, path: str) -> str:
+    for prefix in _WRAPPERS:
+        path = path.removeprefix(prefix)
+    return f"{root}.{path}" if path else root
+
+
+def _plain(module: nn.Module) -> nn.Module:
+    inner: nn.Module = getattr(module, "_orig_mod", module)
+    return inner
+
+
+def _outer_module(frame: FrameType) -> nn.Module | None:
+    """Return the outermost module whose forward is running, other than the one being called."""
+    outer = None
+    step: FrameType | None = frame
+    while step is not None and step.f_code.co_filename == _MODULE_FILE:
+        step = step.f_back
+    while step is not None:
+        if step.f_code.co_filename == _MODULE_FILE and step.f_code.co_name == "_call_impl":
+            outer = step.f_locals.get("self")
+        step = step.f_back
+    return outer
+
+
+def _keyword_arguments(frame: FrameType) -> object:
+    kwargs = frame.f_locals.get("kwargs")
+    return tuple(kwargs.values()) if isinstance(kwargs, dict) else ()
+
+
+def _depends_on_mode(module: nn.Module) -> bool:
+    if isinstance(module, _DropoutNd):
+        return module.p > 0
+    if isinstance(module, _BatchNorm):
+        return module.track_running_stats
+    return isinstance(module, nn.RNNBase | nn.MultiheadAttention) and module.dropout > 0
+
+
+def _nameless(parameter: Tensor, index: int) -> ParameterRecord:
+    return ParameterRecord(
+        index=index,
+        name=f"parameter{index}",
+        aliases=(),
+        module=0,
+        shape=shape_of(parameter),
+        device=str(parameter.device),
+        numel=parameter.numel(),
+        requires_grad=parameter.requires_grad,
+        optimizer_group=None,
+    )

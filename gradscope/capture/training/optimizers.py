@@ -1,0 +1,169 @@
+"""The optimizers of a script, and their steps."""
+
+import ast
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from types import FrameType
+from weakref import ref
+
+import torch
+from torch import Tensor
+from torch.optim import Optimizer
+
+from gradscope.capture.training.ledger import Entry, Ledger
+from gradscope.capture.training.places import NOWHERE, Place, Places, stem
+from gradscope.recording.evidence.optimizer import OptimizerFamily
+from gradscope.recording.evidence.trained_optimizer import TrainedOptimizer
+
+_ADAPTIVE = (
+    torch.optim.Adadelta,
+    torch.optim.Adagrad,
+    torch.optim.Adam,
+    torch.optim.Adamax,
+    torch.optim.AdamW,
+    torch.optim.NAdam,
+    torch.optim.RAdam,
+    torch.optim.RMSprop,
+    torch.optim.SparseAdam,
+)
+
+
+@dataclass(slots=True)
+class Known:
+    """An optimizer that was seen."""
+
+    optimizer: ref[Optimizer]
+    index: int
+    class_name: str
+    family: OptimizerFamily
+    place: Place
+    name: str
+    entries: list[Entry] = field(default_factory=list)
+    ids: list[int] = field(default_factory=list)
+    replaced: int | None = None
+    is_changed: bool = True
+    """Whether the recording does not have it as it is."""
+
+    def record(self, site: int | None) -> TrainedOptimizer:
+        """Return it as the recording keeps it."""
+        self.is_changed = False
+        indices = [entry.index for entry in self.entries]
+        return TrainedOptimizer(
+            class_name=self.class_name,
+            family=self.family,
+            name=self.name,
+            site=site,
+            parameters=tuple(index for index in indices if index is not None),
+            replaced=self.replaced,
+        )
+
+
+class Optimizers:
+    """Every optimizer that was made or stepped, in the order in which they were first seen."""
+
+    def __init__(self, ledger: Ledger, places: Places) -> None:
+        self._ledger, self._places = ledger, places
+        self.known: list[Known] = []
+        self._indices: dict[int, int] = {}
+        """By `id`."""
+
+    def made(self, optimizer: Optimizer, frame: FrameType) -> None:
+        """Note an optimizer where it is made."""
+        step: FrameType | None = frame
+        # Where a class of the user's calls this, the line that made the optimizer is further out.
+        while step is not None and step.f_code.co_name == "__init__" and _is_self(step, optimizer):
+            step = step.f_back
+        place = self._places.of(step)
+        self._add(optimizer, place, _assigned_name(place))
+
+    def of(self, optimizer: Optimizer) -> Known:
+        """Return what is known of an optimizer, with its parameters as they are now."""
+        index = self._indices.get(id(optimizer))
+        if index is None or self.known[index].optimizer() is not optimizer:
+            return self._add(optimizer, NOWHERE, None)
+        known = self.known[index]
+        self._update(known, optimizer)
+        return known
+
+    def name_by_step(self, known: Known, place: Place) -> None:
+        """Take an optimizer's name from a call of its step, where its making did not tell it."""
+        call = place.call() if known.name == known.class_name else None
+        if call is None:
+            return
+        owner = call.func.value if isinstance(call.func, ast.Attribute) else None
+        names = [stem(one) for one in ([owner] if owner else []) + call.args[:1]]
+        # As in `scaler.step(optimizer)` the last one is it.
+        known.name = next((name for name in reversed(names) if name), known.name)
+
+    def _add(self, optimizer: Optimizer, place: Place, name: str | None) -> Known:
+        class_name = type(optimizer).__name__
+        known = Known(
+            ref(optimizer),
+            len(self.known),
+            class_name,
+            _family(optimizer),
+            place,
+            name or class_name,
+        )
+        self._update(known, optimizer)
+        own = set(known.ids)
+        others = (one.index for one in reversed(self.known) if not own.isdisjoint(one.ids))
+        known.replaced = next(others, None)
+        self._indices[id(optimizer)] = known.index
+        self.known.append(known)
+        return known
+
+    def _update(self, known: Known, optimizer: Optimizer) -> None:
+        parameters = list(parameters_of(optimizer))
+        ids = list(map(id, parameters))
+        if ids == known.ids:
+            return
+        found = [self._ledger.add(parameter) for parameter in parameters]
+        known.entries = [entry for entry in found if entry is not None]
+        for entry in known.entries:
+            entry.in_optimizer = True
+        known.ids, known.is_changed = ids, True
+
+
+def parameters_of(optimizer: Optimizer) -> Iterable[Tensor]:
+    """Yield the tensors of an optimizer's groups."""
+    for group in optimizer.param_groups:
+        yield from group["params"]
+
+
+def learning_rate(optimizer: Optimizer) -> object:
+    """Return the learning rate of the first group, None where there is none."""
+    return optimizer.param_groups[0].get("lr") if optimizer.param_groups else None
+
+
+def describe(optimizer: Optimizer) -> str:
+    """Return an optimizer's class and learning rates, as `AdamW(lr=0.001)`."""
+    rates = [group.get("lr") for group in optimizer.param_groups]
+    texts = dict.fromkeys(
+        f"{float(rate):g}"
+        for rate in rates
+        if isinstance(rate, int | float) or (isinstance(rate, Tensor) and rate.is_cpu)
+    )
+    name = type(optimizer).__name__
+    return f"{name}(lr={', '.join(texts)})" if texts else name
+
+
+def _family(optimizer: Optimizer) -> OptimizerFamily:
+    name = type(optimizer).__name__.lower()
+    if isinstance(optimizer, torch.optim.SGD) or "sgd" in name:
+        return "sgd"
+    return "adaptive" if isinstance(optimizer, _ADAPTIVE) or "adam" in name else "other"
+
+
+def _is_self(frame: FrameType, optimizer: Optimizer) -> bool:
+    names = frame.f_code.co_varnames[:1]
+    return any(frame.f_locals.get(name) is optimizer for name in names)
+
+
+def _assigned_name(place: Place) -> str | None:
+    """Return the variable that a statement on the place's line assigns to."""
+    statement = place.statement()
+    match statement:
+        case ast.Assign(targets=[target]) | ast.AnnAssign(target=target):
+            return stem(target)
+    return None

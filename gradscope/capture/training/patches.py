@@ -1,0 +1,43 @@
+"""Replaces functions of torch while a script is watched, and puts them back."""
+
+import functools
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+Function = Callable[..., Any]
+
+
+class _Replaced(NamedTuple):
+    owner: object
+    name: str
+    original: object
+    ours: object
+
+
+class Patches:
+    """The functions that are replaced, each by one that looks like it.
+
+    `inspect.signature`, pickling by name and `isinstance` see no difference.
+    """
+
+    def __init__(self) -> None:
+        self._replaced: list[_Replaced] = []
+
+    def wrap(self, owner: object, name: str, make: Callable[[Function], Function]) -> None:
+        """Replace a function, or a method of a class, by what `make` returns for it."""
+        original = vars(owner)[name]
+        ours = functools.wraps(original)(make(original))
+        setattr(owner, name, ours)
+        self._replaced.append(_Replaced(owner, name, original, ours))
+
+    def put(self, owner: object, name: str, function: object) -> None:
+        """Replace another name of a function that was wrapped already."""
+        self._replaced.append(_Replaced(owner, name, vars(owner)[name], function))
+        setattr(owner, name, function)
+
+    def restore(self) -> None:
+        """Put everything back; what somebody else has wrapped since stays as it is."""
+        while self._replaced:
+            replaced = self._replaced.pop()
+            if vars(replaced.owner).get(replaced.name) is replaced.ours:
+                setattr(replaced.owner, replaced.name, replaced.original)

@@ -1,0 +1,144 @@
+"""Where in the script something happens: its line, and the call that stands there."""
+
+import ast
+import functools
+import linecache
+import sysconfig
+import warnings
+from itertools import islice
+from types import CodeType, FrameType
+from typing import NamedTuple
+
+from gradscope.capture.lines import Line, is_users
+
+_STANDARD_LIBRARY = sysconfig.get_path("stdlib")
+_INSTALLED = ("site-packages", "dist-packages")
+
+# Whose code a file holds. Plain numbers: these are compared for every frame.
+_PASSED_OVER, _LIBRARYS, _USERS = range(3)
+
+
+class Place(NamedTuple):
+    """Where something happened, seen from within torch."""
+
+    user: Line | None
+    """The innermost line of code that is not installed."""
+    inner: Line | None
+    """The innermost line outside torch and Python's own library: the same, or a trainer's."""
+    code: CodeType | None
+    """Of the inner line."""
+    instruction: int
+    """Of the inner line, as `f_lasti`."""
+
+    def call(self) -> ast.Call | None:
+        """Return the call that is being made on the inner line, as it is written."""
+        return None if self.code is None else _call_at(self.code, self.instruction)
+
+    def statement(self) -> ast.stmt | None:
+        """Return the innermost statement on the inner line."""
+        line = self.inner
+        return None if line is None else _statement_at(line.code.co_filename, line.number)
+
+
+NOWHERE = Place(None, None, None, 0)
+
+
+class Places:
+    """Finds the lines of a script from within torch."""
+
+    def __init__(self) -> None:
+        self._kinds: dict[str, int] = {}
+
+    def of(self, frame: FrameType | None) -> Place:
+        """Return where a frame was called from."""
+        inner: FrameType | None = None
+        while frame is not None:
+            kind = self._kind(frame.f_code)
+            if kind != _PASSED_OVER:
+                inner = inner or frame
+                if kind == _USERS:
+                    return _place(frame, inner)
+            frame = frame.f_back
+        return NOWHERE if inner is None else _place(None, inner)
+
+    def _kind(self, code: CodeType) -> int:
+        kind = self._kinds.get(code.co_filename)
+        if kind is None:
+            kind = self._kinds[code.co_filename] = _kind_of(code)
+        return kind
+
+
+def _place(user: FrameType | None, inner: FrameType) -> Place:
+    line = Line(inner.f_code, inner.f_lineno)
+    if user is None or user is inner:
+        return Place(user and line, line, inner.f_code, inner.f_lasti)
+    return Place(Line(user.f_code, user.f_lineno), line, inner.f_code, inner.f_lasti)
+
+
+def _kind_of(code: CodeType) -> int:
+    file = code.co_filename
+    if not is_users(code) or file.startswith("<frozen"):
+        return _PASSED_OVER
+    if any(part in file for part in _INSTALLED):
+        return _LIBRARYS
+    return _PASSED_OVER if file.startswith(_STANDARD_LIBRARY) else _USERS
+
+
+def _call_at(code: CodeType, instruction: int) -> ast.Call | None:
+    """Return the call that an instruction makes, read from the source."""
+    position = next(islice(code.co_positions(), instruction // 2, None), None)
+    if position is None:
+        return None
+    first, last, start, end = position
+    if first is None or last is None or start is None or end is None:
+        return None
+    lines = [linecache.getline(code.co_filename, n).encode() for n in range(first, last + 1)]
+    lines[-1] = lines[-1][:end]
+    lines[0] = lines[0][start:]
+    try:
+        tree = ast.parse(b"(" + b"".join(lines) + b")", mode="eval")
+    except (SyntaxError, ValueError, RecursionError):
+        return None
+    return tree.body if isinstance(tree.body, ast.Call) else None
+
+
+def stem(expression: ast.expr) -> str | None:
+    """Return how an expression names an object: `model`, `opt` for `self.opt`, `nets["g"]`.
+
+    None where it stands for another object each time, as `nets[i]`, and for `self` itself.
+    """
+    match expression:
+        case ast.Name(id=name):
+            return None if name in ("self", "cls") else name
+        case ast.Attribute(value=ast.Name(id="self" | "cls"), attr=attribute):
+            return attribute
+        case ast.Attribute(value=owner, attr=attribute):
+            outer = stem(owner)
+            return None if outer is None else f"{outer}.{attribute}"
+        case ast.Subscript(value=owner, slice=ast.Constant(value=key)):
+            outer = stem(owner)
+            return None if outer is None else f"{outer}[{key!r}]"
+    return None
+
+
+def receiver(call: ast.Call | None) -> str | None:
+    """Return the name of the object whose method a call calls."""
+    if call is None or not isinstance(call.func, ast.Attribute):
+        return None
+    return stem(call.func.value)
+
+
+@functools.lru_cache(maxsize=64)
+def _statement_at(file: str, line: int) -> ast.stmt | None:
+    """Return the innermost statement that stands on a line."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # its compilation has warned already
+            tree = ast.parse("".join(linecache.getlines(file)))
+    except (SyntaxError, ValueError, RecursionError):
+        return None
+    found = None
+    for node in ast.walk(tree):
+        if isinstance(node, ast.stmt) and node.lineno <= line <= (node.end_lineno or node.lineno):
+            found = node
+    return found

@@ -1,0 +1,68 @@
+"""What the parts of a watch share: what is known of the script by now, and where it is noted."""
+
+from gradscope.capture.training.guard import Guard
+from gradscope.capture.training.journal import Journal, Number
+from gradscope.capture.training.ledger import Entry, Ledger, Outside
+from gradscope.capture.training.models import Forwards, Models
+from gradscope.capture.training.optimizers import Optimizers
+from gradscope.capture.training.places import NOWHERE, Place, Places
+
+OUTSIDE = "outside"
+"""The subject of gradients that were zeroed by no call that is watched."""
+
+
+class Scene:
+    """What is known of the script by now."""
+
+    def __init__(self, guard: Guard) -> None:
+        self.guard = guard
+        self.places = Places()
+        self.ledger = Ledger()
+        self.journal = Journal()
+        self.models = Models(guard, self.ledger, self.places)
+        self.optimizers = Optimizers(self.ledger, self.places)
+        self.stepping: list[set[int]] = []
+        """Of each optimizer whose step runs now, outermost first: the entries (by `id`) to which a
+        backward came meanwhile."""
+        self.taken_meanwhile = 0
+        """Gradients that steps have used while the backward runs that made them."""
+        self.batch = ""
+        """The first input of the first model, in words."""
+
+    def sync(self, place: Place) -> None:
+        """Take in, and note, what was done to gradients without a call that is watched."""
+        outside = self.ledger.sync()
+        if outside.removed or outside.zeroed:
+            self._note_zeroed(outside)
+        if outside.by_hand:
+            self.journal.note(
+                "step", NOWHERE, {"manual": 1.0, "parameters": float(outside.by_hand)}
+            )
+
+    def _note_zeroed(self, outside: Outside) -> None:
+        numbers: dict[str, Number] = {
+            "parameters": float(outside.removed + outside.zeroed),
+            "unspent": float(outside.unspent),
+            "set_to_none": float(outside.removed > 0),
+        }
+        self.journal.note("zero", NOWHERE, numbers, subject=OUTSIDE)
+
+    def take_forwards(self) -> Forwards:
+        """Return the calls of models since the last backward, and note those in eval mode."""
+        forwards = self.models.take_forwards()
+        self.batch = self.batch or forwards.batch
+        for mode in forwards.modes.values():
+            if mode is not None:
+                numbers: dict[str, Number] = {
+                    "eval": 1.0,
+                    "dropout": float(mode.dropout),
+                    "batchnorm": float(mode.batchnorm),
+                }
+                self.journal.note("mode", mode.place, numbers, subject=mode.name)
+        return forwards
+
+    def came_while_stepping(self, entries: list[Entry]) -> None:
+        """Take in that a backward ran within a step, as by a closure, which uses its gradients."""
+        if self.stepping:
+            self.stepping[-1].update(map(id, entries))
+            self.ledger.spend(entries)

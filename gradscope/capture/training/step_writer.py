@@ -1,0 +1,150 @@
+"""Turns a step that is over into records, and hands them to the recording."""
+
+import math
+from dataclasses import dataclass
+
+from gradscope.capture.sources import sources_around
+from gradscope.capture.statements import statements_around
+from gradscope.capture.training.ledger import Entry
+from gradscope.capture.training.scene import Scene
+from gradscope.recording.evidence.trained_optimizer import TrainedOptimizer
+from gradscope.recording.records import (
+    EventRecord,
+    GradientStat,
+    ParameterStat,
+    Reach,
+    Skipped,
+    StepRecord,
+)
+from gradscope.recording.run_recorder import RunRecorder, RunStep
+
+
+@dataclass(slots=True)
+class Measured:
+    """The numbers of one parameter in one step."""
+
+    entry: Entry
+    weight: float
+    gradient: float | None
+    numel: int
+    requires_grad: bool
+    update: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Finished:
+    """A step that is over."""
+
+    optimizer: str | None
+    """None at the end, for what led to no step."""
+    measured: list[Measured]
+
+
+class StepWriter:
+    """Writes steps to the recording."""
+
+    def __init__(self, scene: Scene, recorder: RunRecorder) -> None:
+        self._scene, self._recorder = scene, recorder
+        self.steps = 0
+        """How many were written."""
+        self._modules = self._parameters = 0
+        self._skipped: list[Skipped] = []
+
+    def skip(self, what: str, reason: str) -> None:
+        """Note what cannot be seen."""
+        self._skipped.append(Skipped(what=what, reason=reason))
+
+    def write(self, finished: Finished) -> None:
+        """Write a step with everything that has happened since the one before."""
+        modules, parameters = self._scene.models.records(self._modules, self._parameters)
+        is_new = bool(modules) or self.steps == 0
+        self._modules += len(modules)
+        self._parameters += len(parameters)
+        events = self._scene.journal.take(self.steps)
+        optimizers = self._optimizers()
+        stats = tuple(_stat(self.steps, one) for one in finished.measured)
+        sites = self._scene.journal.sites.take()
+        skipped, self._skipped = tuple(self._skipped), []
+        self._recorder.add(
+            RunStep(
+                step=StepRecord(
+                    index=self.steps,
+                    kind="run",
+                    graph=None,
+                    loss=_loss(events),
+                    optimizer=finished.optimizer,
+                ),
+                events=events,
+                stats=tuple(stat for stat in stats if stat is not None),
+                parameters=tuple(parameters),
+                modules=tuple(modules),
+                sites=sites,
+                sources=tuple(sources_around(sites)),
+                statements=tuple(statements_around(sites)),
+                optimizers=optimizers,
+                skipped=skipped,
+            )
+        )
+        self.steps += 1
+        if is_new:
+            self._describe()
+
+    def finish(self) -> None:
+        """Write what led to no step, and close the recording."""
+        if self._scene.journal.events or self._skipped:
+            self.write(Finished(None, []))
+        self._recorder.close()
+
+    def _optimizers(self) -> tuple[tuple[int, TrainedOptimizer], ...]:
+        site = self._scene.journal.sites.index
+        return tuple(
+            (one.index, one.record(site(one.place.user or one.place.inner)))
+            for one in self._scene.optimizers.known
+            if one.is_changed
+        )
+
+    def _describe(self) -> None:
+        names = (one.class_name for one in self._scene.optimizers.known)
+        self._recorder.describe(
+            model=self._scene.models.described,
+            batch=self._scene.batch,
+            optimizer=", ".join(dict.fromkeys(names)) or None,
+        )
+
+
+def _loss(events: tuple[EventRecord, ...]) -> float | None:
+    values = [dict(event.numbers).get("loss") for event in events if event.kind == "backward"]
+    return values[-1] if values else None
+
+
+def _stat(step: int, one: Measured) -> ParameterStat | None:
+    index = one.entry.index
+    if index is None:
+        return None
+    return ParameterStat(
+        step=step,
+        parameter=index,
+        reach=_reach(one),
+        gradient=None if one.gradient is None else _gradient_stat(one.gradient, one.numel),
+        reason=None if one.gradient is not None else "it had no gradient",
+        weight_norm=one.weight,
+        update_norm=one.update,
+    )
+
+
+def _reach(one: Measured) -> Reach:
+    if one.gradient is None:
+        return "none" if one.requires_grad else "frozen"
+    return "zero" if one.gradient == 0 else "gradient"
+
+
+def _gradient_stat(norm: float, numel: int) -> GradientStat:
+    # Of every step's gradients the norm alone is measured.
+    return GradientStat(
+        numel=numel,
+        norm=norm,
+        absolute_maximum=math.nan,
+        zero_share=math.nan,
+        nonfinite=0 if math.isfinite(norm) else 1,
+        sampled=False,
+    )

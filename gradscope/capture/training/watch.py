@@ -1,0 +1,168 @@
+"""Watches a training script from the moment it has imported torch."""
+
+import os
+import platform
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch.optim import Optimizer
+
+from gradscope import __version__
+from gradscope.capture.training.backwards import Backwards
+from gradscope.capture.training.clips import Clips
+from gradscope.capture.training.guard import Guard
+from gradscope.capture.training.patches import Function, Patches
+from gradscope.capture.training.scene import Scene
+from gradscope.capture.training.step_writer import StepWriter
+from gradscope.capture.training.steps import Steps
+from gradscope.capture.training.zeroing import Zeroing
+from gradscope.errors import GradscopeError
+from gradscope.recording.meta import Header
+from gradscope.recording.records import Environment, TargetRecord
+from gradscope.recording.run_recorder import RunRecorder
+from gradscope.repository import repository_of
+
+
+class TrainingWatch:
+    """Records what a script does with gradients, from `start` to `stop`.
+
+    Args:
+        recorder_path: The recording's file, made anew.
+        command: What was run, for the record.
+        every: Gradients are measured in every so manieth step.
+        max_steps: The recording ends after so many steps; the script goes on.
+        on_step: Is called with the number of steps that were recorded, after each; what it raises
+            comes out of the optimizer's step.
+    """
+
+    def __init__(
+        self,
+        recorder_path: Path,
+        command: str,
+        *,
+        every: int = 1,
+        max_steps: int | None = None,
+        on_step: Callable[[int], None] | None = None,
+    ) -> None:
+        self._path, self._command = recorder_path, command
+        self._every, self._max_steps, self._on_step = every, max_steps, on_step
+        self._process = os.getpid()
+        self._running: _Running | None = None
+        self.steps = 0
+        """How many steps were recorded."""
+
+    def start(self) -> None:
+        """Begin to watch; torch has been imported by now.
+
+        Raises:
+            GradscopeError: The recording cannot be written.
+        """
+        recorder = RunRecorder(self._path, _header(self._command))
+        self._running = _Running(recorder, self._every, self._after_step)
+
+    def stop(self) -> None:
+        """Finish the recording and leave torch as it was found; once is enough."""
+        running, self._running = self._running, None
+        if running is not None and os.getpid() == self._process:
+            running.stop()
+
+    def _after_step(self) -> None:
+        self.steps += 1
+        if self.steps == self._max_steps:
+            self.stop()
+        if self._on_step is not None:
+            self._on_step(self.steps)
+
+
+class _Running:
+    """A watch between its start and its stop."""
+
+    def __init__(self, recorder: RunRecorder, every: int, after_step: Callable[[], None]) -> None:
+        self._guard = Guard(self._fail)
+        self._scene = scene = Scene(self._guard)
+        self._writer = StepWriter(scene, recorder)
+        self._backwards = Backwards(scene)
+        self._after_step = after_step
+        self._steps = Steps(scene, self._writer, every=every, ended=self._ended)
+        self._patches = Patches()
+        self._install()
+
+    def _install(self) -> None:
+        patches = self._patches
+        patches.wrap(torch.autograd.graph, "_engine_run_backward", self._backwards.wrap)
+        patches.put(
+            torch.autograd, "_engine_run_backward", torch.autograd.graph._engine_run_backward
+        )
+        patches.wrap(Optimizer, "__init__", self._wrap_making)
+        Zeroing(self._scene).install(patches)
+        Clips(self._scene).install(patches)
+        self._scene.models.start()
+        self._steps.start()
+
+    def stop(self) -> None:
+        """Put everything back and finish the recording."""
+        self._guard.run(self._writer.finish)
+        self._guard.active = False
+        self._remove()
+
+    def _remove(self) -> None:
+        self._steps.stop()
+        self._scene.models.stop()
+        self._patches.restore()
+
+    def _ended(self) -> None:
+        self._backwards.next_window()
+        self._after_step()
+
+    def _wrap_making(self, original: Function) -> Function:
+        def __init__(optimizer: Optimizer, *args: Any, **kwargs: Any) -> None:  # noqa: ANN401, N807
+            original(optimizer, *args, **kwargs)
+            self._guard.run(self._scene.optimizers.made, optimizer, sys._getframe(1))
+
+        return __init__
+
+    def _fail(self, error: Exception) -> None:
+        self._remove()
+        told = (
+            error.what if isinstance(error, GradscopeError) else f"{type(error).__name__}: {error}"
+        )
+        print(f"gradscope: watching ended: {told}; the script goes on", file=sys.stderr)  # noqa: T201
+
+
+def _header(command: str) -> Header:
+    folder = Path.cwd()
+    return Header(
+        version=__version__,
+        command=command,
+        environment=Environment(
+            python=platform.python_version(),
+            torch=str(torch.__version__),
+            platform=f"{platform.system()} {platform.machine()}",
+            device="cpu",
+            threads=torch.get_num_threads(),
+        ),
+        target=TargetRecord(
+            name=_script(),
+            model="",
+            batch="",
+            loss="",
+            optimizer=None,
+            mode="train",
+            seed=None,
+            synthetic_loss=False,
+            root=str(folder),
+            repository=str(repository_of(folder)),
+        ),
+    )
+
+
+def _script() -> str:
+    main = sys.modules.get("__main__")
+    specification = getattr(main, "__spec__", None)
+    if specification is not None:
+        return str(specification.name)
+    file = getattr(main, "__file__", None)
+    return Path(file).name if file else "script"

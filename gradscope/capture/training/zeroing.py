@@ -1,0 +1,99 @@
+"""Where a script zeroes gradients."""
+
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from types import FrameType
+from typing import Any, TypeVar
+
+import torch
+from torch import nn
+from torch.optim import Optimizer
+
+from gradscope.capture.training.ledger import EMPTY, UNSPENT, Entry
+from gradscope.capture.training.patches import Function, Patches
+from gradscope.capture.training.places import Place, receiver
+from gradscope.capture.training.scene import Scene
+
+Owner = TypeVar("Owner", Optimizer, nn.Module)
+
+
+@dataclass(frozen=True, slots=True)
+class _Held:
+    """What the parameters held before they were zeroed."""
+
+    place: Place
+    parameters: int
+    unspent: int
+    optimizer: int | None
+    subject: str
+
+
+class Zeroing:
+    """Watches `zero_grad` of optimizers and modules."""
+
+    def __init__(self, scene: Scene) -> None:
+        self._scene = scene
+
+    def install(self, patches: Patches) -> None:
+        """Watch from now on."""
+        patches.wrap(Optimizer, "zero_grad", partial(self._wrap, self._before_optimizers))
+        patches.wrap(nn.Module, "zero_grad", partial(self._wrap, self._before_modules))
+
+    def _wrap(self, before: Callable[[Owner, FrameType], _Held], original: Function) -> Function:
+        guard = self._scene.guard
+
+        def zero_grad(owner: Owner, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
+            if torch.compiler.is_compiling() or not guard.active:
+                return original(owner, *args, **kwargs)
+            held = guard.run(before, owner, sys._getframe(1))
+            result = original(owner, *args, **kwargs)
+            if held is not None:
+                guard.run(self._after, held, _sets_to_none(*args, **kwargs))
+            return result
+
+        return zero_grad
+
+    def _before_optimizers(self, optimizer: Optimizer, frame: FrameType) -> _Held:
+        scene = self._scene
+        place = scene.places.of(frame)
+        scene.sync(place)
+        known = scene.optimizers.of(optimizer)
+        return _held(place, known.entries, known.index, known.name)
+
+    def _before_modules(self, module: nn.Module, frame: FrameType) -> _Held:
+        scene = self._scene
+        place = scene.places.of(frame)
+        scene.sync(place)
+        found = map(scene.ledger.add, module.parameters())
+        subject = receiver(place.call()) or type(module).__name__
+        return _held(place, [entry for entry in found if entry is not None], None, subject)
+
+    def _after(self, held: _Held, set_to_none: bool) -> None:
+        self._scene.ledger.zeroed()
+        self._scene.journal.note(
+            "zero",
+            held.place,
+            {
+                "parameters": float(held.parameters),
+                "unspent": float(held.unspent),
+                "set_to_none": float(set_to_none),
+            },
+            optimizer=held.optimizer,
+            subject=held.subject,
+        )
+
+
+def _held(place: Place, entries: list[Entry], optimizer: int | None, subject: str) -> _Held:
+    return _Held(
+        place,
+        sum(entry.state != EMPTY for entry in entries),
+        sum(entry.state == UNSPENT and not entry.is_touched for entry in entries),
+        optimizer,
+        subject,
+    )
+
+
+def _sets_to_none(set_to_none: bool = True) -> bool:
+    return set_to_none
