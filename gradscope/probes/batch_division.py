@@ -102,7 +102,8 @@ class _BatchShape:
         if isinstance(value, Tensor):
             return self._part_of_tensor(value, start, stop)
         if _is_sequence(value) and self._are_examples(value):
-            return type(value)(value[start:stop])
+            # A list, because a tuple of two could pass for an input and a target.
+            return list(value[start:stop])
         return map_items(value, lambda item: self.part(item, start, stop))
 
     def repeated(self, batch: object) -> Iterator[str]:

@@ -5,23 +5,13 @@ what is left between the two is how the loss is made.
 """
 
 import math
-from dataclasses import dataclass, replace
 
 from torch import nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from gradscope.errors import GradscopeError
-from gradscope.probes.accumulation_laws import (
-    FULL_TOLERANCE,
-    LOW_TOLERANCE,
-    Count,
-    Law,
-    find_law,
-)
 from gradscope.probes.batch_division import Division, divide
-from gradscope.probes.equal_draws import EqualDraws, Part
-from gradscope.probes.gradient_runs import GradientRun, run_gradients
-from gradscope.probes.gradient_sums import GradientSums, Products
+from gradscope.probes.micro_batch_runs import MicroBatchTrial, run_micro_batches
 from gradscope.probes.scene import Scene
 from gradscope.recording.evidence.micro_batch import (
     AccumulatedGradient,
@@ -29,10 +19,9 @@ from gradscope.recording.evidence.micro_batch import (
     MicroBatchRecord,
     Obstruction,
 )
-from gradscope.target.structures import named_tensors
 
-_IGNORED = -100
-"""The target that torch's losses ignore, if they are not told of another."""
+_ALIKE = 1e-2
+"""What two numbers of micro-batches have too much is the same, if it differs by less than that."""
 
 
 def examine_micro_batches(scene: Scene) -> str | None:
@@ -48,7 +37,7 @@ def examine_micro_batches(scene: Scene) -> str | None:
 def _examined(scene: Scene, number: int) -> str | None:
     try:
         division = divide(scene.target.batch, number)
-        trial = _run(scene, division)
+        trial = run_micro_batches(scene, division)
     except GradscopeError as error:
         return _told(error)
     if not math.isfinite(trial.total.norm):
@@ -67,95 +56,6 @@ def _told(error: GradscopeError) -> str:
     return error.what if error.cause is None else f"{error.what} ({error.cause})"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Trial:
-    """The whole batch's run and those of its parts."""
-
-    division: Division
-    whole: GradientRun
-    parts: tuple[GradientRun, ...]
-    """Without gradients."""
-    finite: tuple[bool, ...]
-    """By part: whether its loss and its gradients are."""
-    sums: GradientSums
-    products: dict[int, Products]
-    """By parameter."""
-    total: Products
-    law: Law
-    draws: int
-    unmatched: int
-
-
-def _run(scene: Scene, division: Division, still: tuple[nn.Module, ...] = ()) -> _Trial:
-    """Run the whole batch and its parts.
-
-    Raises:
-        GradscopeError: One of them cannot be run.
-    """
-    draws = EqualDraws()
-    whole = run_gradients(scene, scene.target.batch, draws.kept(), still=still)
-    sums = GradientSums(whole.gradients)
-    parts, finite = list[GradientRun](), list[bool]()
-    start = 0
-    for batch, size in zip(division.parts, division.sizes, strict=True):
-        given = draws.given(Part(start, size, division.rows))
-        run = run_gradients(scene, batch, given, still=still)
-        is_finite = sums.add(run.gradients)
-        finite.append(is_finite and math.isfinite(run.loss))
-        parts.append(replace(run, gradients=()))
-        start += size
-    products = sums.products()
-    return _Trial(
-        division=division,
-        whole=whole,
-        parts=tuple(parts),
-        finite=tuple(finite),
-        sums=sums,
-        products=products,
-        total=sum(products.values(), Products(0.0, 0.0, 0.0)),
-        law=_law(sums, division, whole, parts) if all(finite) else _unknown(len(parts)),
-        draws=draws.count,
-        unmatched=draws.unmatched + whole.drew_in_python,
-    )
-
-
-def _law(
-    sums: GradientSums, division: Division, whole: GradientRun, parts: list[GradientRun]
-) -> Law:
-    of_parts, of_whole = sums.sample()
-    if not of_whole.any() or not of_whole.isfinite().all():
-        return _unknown(len(parts))
-    return find_law(
-        of_parts,
-        of_whole,
-        _counts(division, [part.graph.totals for part in parts]),
-        ([part.loss for part in parts], whole.loss),
-        LOW_TOLERANCE if whole.graph.is_low else FULL_TOLERANCE,
-    )
-
-
-def _unknown(parts: int) -> Law:
-    return Law(name="none", weights=(math.nan,) * parts, remaining=math.nan)
-
-
-def _counts(division: Division, totals: list[tuple[float, ...]]) -> list[Count]:
-    """Return what the loss's mean may be over."""
-    counts = [Count("rows", tuple(float(size) for size in division.sizes))]
-    if len({len(total) for total in totals}) == 1:
-        counts += [Count("targets", amounts) for amounts in zip(*totals, strict=True)]
-    # Of the same batch, so that names and order are the same in every part.
-    named = [list(named_tensors(part, "batch")) for part in division.parts]
-    for tensors in zip(*named, strict=True):
-        name = tensors[0][0]
-        values = [tensor.detach() for _, tensor in tensors]
-        if not values[0].is_floating_point() and not values[0].is_complex():
-            kept = tuple(float((value != _IGNORED).sum()) for value in values)
-            counts.append(Count(f"elements of {name} that are not {_IGNORED}", kept))
-        filled = tuple(float(value.count_nonzero()) for value in values)
-        counts.append(Count(f"elements of {name} that are not 0", filled))
-    return counts
-
-
 def _normalising(scene: Scene) -> tuple[nn.Module, ...]:
     """Return the modules that normalise by statistics of the batch."""
     return tuple(
@@ -165,30 +65,51 @@ def _normalising(scene: Scene) -> tuple[nn.Module, ...]:
     )
 
 
-def _calm(scene: Scene, division: Division, still: tuple[nn.Module, ...]) -> _Trial | None:
+def _calm(scene: Scene, division: Division, still: tuple[nn.Module, ...]) -> MicroBatchTrial | None:
     """Run all of it once more with modules in eval mode, None where that cannot be done."""
     try:
-        return _run(scene, division, still)
+        return run_micro_batches(scene, division, still)
     except GradscopeError:
         return None
 
 
-def _obstruction(trial: _Trial, norms: tuple[nn.Module, ...], calm: _Trial | None) -> Obstruction:
+def _obstruction(
+    scene: Scene,
+    trial: MicroBatchTrial,
+    norms: tuple[nn.Module, ...],
+    calm: MicroBatchTrial | None,
+) -> Obstruction:
     if not all(trial.finite):
         return "non-finite"
     is_calm = calm is not None and calm.law.name != "none"
-    fixed = [module for module in norms if module.running_mean is None]
-    if norms and (is_calm or fixed):
+    if norms and (is_calm or any(module.running_mean is None for module in norms)):
         return "batch norm"
     if trial.unmatched and (is_calm or calm is None or calm.unmatched):
         return "random numbers"
-    return "examples meet"
+    return "repeated term" if _has_repeated_term(scene, trial) else "examples meet"
 
 
-def _note(scene: Scene, trial: _Trial, norms: tuple[nn.Module, ...], calm: _Trial | None) -> None:
+def _has_repeated_term(scene: Scene, trial: MicroBatchTrial) -> bool:
+    """Return whether each micro-batch adds the same once more, as a penalty on the weights.
+
+    Then any other number of micro-batches has as much too much for each of them but the first.
+    """
+    number = 3 if len(trial.parts) == 2 else 2
+    try:
+        other = run_micro_batches(scene, divide(scene.target.batch, number))
+    except GradscopeError:
+        return False
+    difference = (trial.excess - other.excess).norm()
+    return bool(difference <= _ALIKE * trial.excess.norm())
+
+
+def _note(
+    scene: Scene, trial: MicroBatchTrial, norms: tuple[nn.Module, ...], calm: MicroBatchTrial | None
+) -> None:
     law, total, division = trial.law, trial.total, trial.division
     number = len(division.parts)
-    obstruction = _obstruction(trial, norms, calm) if law.name == "none" else None
+    count = trial.count
+    obstruction = _obstruction(scene, trial, norms, calm) if law.name == "none" else None
     places = {id(module): place for place, module in enumerate(scene.named.modules)}
     scene.assembler.note(
         AccumulationRecord(
@@ -197,7 +118,7 @@ def _note(scene: Scene, trial: _Trial, norms: tuple[nn.Module, ...], calm: _Tria
             repeated=division.repeated,
             loss=trial.whole.loss,
             law=law.name,
-            unit=None if law.count is None else law.count.unit,
+            unit=None if count is None else count.unit,
             obstruction=obstruction,
             modules=tuple(places[id(module)] for module in norms),
             site=_meeting_site(scene, trial) if obstruction == "examples meet" else None,
@@ -211,7 +132,7 @@ def _note(scene: Scene, trial: _Trial, norms: tuple[nn.Module, ...], calm: _Tria
             remaining=law.remaining,
         )
     )
-    amounts = law.count.amounts if law.count else division.sizes
+    amounts = division.sizes if count is None else count.amounts
     for place, run in enumerate(trial.parts):
         scene.assembler.note(
             MicroBatchRecord(
@@ -225,7 +146,7 @@ def _note(scene: Scene, trial: _Trial, norms: tuple[nn.Module, ...], calm: _Tria
     _note_parameters(scene, trial)
 
 
-def _note_parameters(scene: Scene, trial: _Trial) -> None:
+def _note_parameters(scene: Scene, trial: MicroBatchTrial) -> None:
     remaining = trial.sums.remaining(trial.law.weights)
     for place, one in trial.products.items():
         is_tiny = one.is_tiny(trial.total)
@@ -240,7 +161,7 @@ def _note_parameters(scene: Scene, trial: _Trial) -> None:
         )
 
 
-def _meeting_site(scene: Scene, trial: _Trial) -> int | None:
+def _meeting_site(scene: Scene, trial: MicroBatchTrial) -> int | None:
     """Return the first line whose result has examples along two dimensions."""
     whole, part = trial.whole.graph, trial.parts[0].graph
     known = scene.capture.graph

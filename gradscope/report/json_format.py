@@ -3,6 +3,7 @@
 import json
 
 from gradscope.report import objects
+from gradscope.report.accumulation import accumulation_object
 from gradscope.report.model import Report
 from gradscope.report.objects import Json, Object
 from gradscope.report.run.objects import run_objects
@@ -24,7 +25,7 @@ def _object(report: Report) -> Object:
         "graph": objects.graph_object(report),
         "events": [objects.event_object(event, report) for event in report.events],
         "clipping": None,
-        "accumulation": None,
+        "accumulation": accumulation_object(report),
         **run_objects(report),
         "training": [objects.other_step_object(step, report) for step in report.training],
         "probes": [objects.other_step_object(step, report) for step in report.probes],

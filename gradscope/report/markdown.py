@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 from gradscope.recording.finding import Finding
 from gradscope.recording.records import Site
+from gradscope.report.accumulation import TITLE, Accumulation, headline, remarks
 from gradscope.report.finding_words import (
     consequence_text,
     evidence_text,
@@ -35,6 +36,7 @@ def render_markdown(report: Report, view: ViewOptions) -> str:
         *_training(report),
         *_findings(report),
         *([] if run is None else run_blocks(report, run, view)),
+        *_accumulation(report),
         *_lists(report, view),
         *_skipped(report),
     ]
@@ -102,6 +104,15 @@ def _details(finding: Finding, report: Report) -> Iterator[str]:
 
 def _place(site: Site | None, report: Report) -> str:
     return code(shown_site(site, report.target.root))
+
+
+def _accumulation(report: Report) -> list[str]:
+    found = Accumulation.of(report)
+    if found is None:
+        return []
+    lines = [f"- {escape(remark)}" for remark in remarks(found)]
+    title = headline(found, "×")  # noqa: RUF001 - the sign of multiplication is meant
+    return [f"### {TITLE}", escape(title), "\n".join(lines)]
 
 
 def _lists(report: Report, view: ViewOptions) -> list[str]:

@@ -14,6 +14,7 @@ from gradscope.report.page import Page, Trimmed
 from gradscope.report.run.text import run_closing, run_header, steps_section
 from gradscope.report.run.text_strips import strips_sections
 from gradscope.report.run.training_run import TrainingRun
+from gradscope.report.text_accumulation import accumulation_section
 from gradscope.report.text_findings import findings_section, unjudged_section
 from gradscope.report.text_modules import module_section
 from gradscope.report.text_parameters import parameter_section
@@ -50,6 +51,7 @@ def _blocks(report: Report, view: ViewOptions, page: Page) -> Iterator[list[Rend
 def _measured(report: Report, view: ViewOptions, page: Page) -> Iterator[list[RenderableType]]:
     scope = [Text("of the whole model:", style="dim")] if view.module else []
     yield [*scope, summary_table(report, page)]
+    yield list(accumulation_section(report, page))
     yield list(module_section(report, view, page))
     lists: list[list[RenderableType]] = [
         list(parameter_section(report, view, page)),

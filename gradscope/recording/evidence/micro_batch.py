@@ -8,10 +8,13 @@ AccumulationLaw = Literal["equal", "mean", "counted", "fitted", "none"]
 each by 1/K; by what each micro-batch holds of something; by weights that only a fit tells; or no
 weights do it."""
 
-Obstruction = Literal["batch norm", "random numbers", "non-finite", "examples meet"]
+Obstruction = Literal[
+    "batch norm", "random numbers", "non-finite", "repeated term", "examples meet"
+]
 """Why no weights do it: batch normalisation by each micro-batch's own statistics; random numbers
-that the micro-batches could not be given alike; a micro-batch without a finite gradient; a loss
-that is no sum or mean over examples."""
+that the micro-batches could not be given alike; a micro-batch without a finite gradient; a part of
+the loss beside a sum over examples, which each micro-batch adds; a loss that is no sum or mean over
+examples."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,7 +31,8 @@ class AccumulationRecord:
     """Of the whole batch."""
     law: AccumulationLaw
     unit: str | None
-    """What counts where `law` is `counted`, as `rows`."""
+    """What counts where `law` is `counted`, as `rows`; what a micro-batch without a finite gradient
+    has none of."""
     obstruction: Obstruction | None
     """Why, where `law` is `none`."""
     modules: tuple[int, ...]
@@ -65,7 +69,7 @@ class MicroBatchRecord:
     is_finite: bool
     """Whether its loss and its gradients are."""
     count: float
-    """What of the unit it holds; its rows where the law is not `counted`."""
+    """What of the unit it holds; its rows where there is none."""
     weight: float | None
     """What its gradient is to be multiplied by; None without a law."""
 

@@ -1,0 +1,278 @@
+"""What accumulating micro-batches gives, in words and as an object of JSON."""
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Self
+
+from gradscope.recording.evidence.micro_batch import (
+    AccumulatedGradient,
+    AccumulationLaw,
+    AccumulationRecord,
+    MicroBatchRecord,
+)
+from gradscope.report.figures import counted
+from gradscope.report.model import Report
+from gradscope.report.numbers import number
+from gradscope.report.objects import Object, location_object
+from gradscope.report.paths import shown_site
+
+TITLE = "Accumulation"
+
+_SHOWN = 8
+"""So many counts, weights or names are spelled out."""
+
+_OFF = 0.02
+"""Parameters of which a law leaves more than that, over their norm, are told by name."""
+
+_APART: dict[AccumulationLaw, str] = {
+    "equal": "the accumulated gradients are the full batch's",
+    "mean": "the accumulated gradients are {count} times the full batch's: divide the loss by "
+    "{count}",
+    "counted": "the loss is a mean over what the micro-batches hold unequally: weigh them by that",
+    "fitted": "the loss weighs the micro-batches unequally",
+    "none": "the accumulated gradients are not the full batch's either",
+}
+"""What holds with batch normalisation and random numbers switched off."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Accumulation:
+    """The records of a comparison of micro-batches with the full batch."""
+
+    report: Report
+    record: AccumulationRecord
+    parts: tuple[MicroBatchRecord, ...]
+    parameters: tuple[AccumulatedGradient, ...]
+
+    @classmethod
+    def of(cls, report: Report) -> Self | None:
+        """Return that of a report, None where none was made."""
+        recording = report.recording
+        for record in recording.evidence_of(AccumulationRecord):
+            return cls(
+                report=report,
+                record=record,
+                parts=tuple(recording.evidence_of(MicroBatchRecord)),
+                parameters=tuple(recording.evidence_of(AccumulatedGradient)),
+            )
+        return None
+
+    @property
+    def is_sound(self) -> bool:
+        """Whether there are weights by which the gradients add up, of every parameter."""
+        return self.record.law != "none" and not self.exceptions
+
+    @property
+    def worst(self) -> AccumulatedGradient | None:
+        """Return the parameter that is furthest off, None where none is compared."""
+        known = [one for one in self.parameters if not math.isnan(self.left(one))]
+        return max(known, key=self.left, default=None)
+
+    def left(self, gradient: AccumulatedGradient) -> float:
+        """Return how far a parameter is off: by the law's weights; without, divided by K."""
+        record = self.record
+        if record.law != "none":
+            return gradient.remaining
+        if record.obstruction == "repeated term":
+            return gradient.deviation
+        # The square of |sum / K - whole| over |whole|, from that of |sum - whole|.
+        square = gradient.deviation**2 - 1 + 2 * gradient.scale
+        share = 1 / record.micro_batches
+        return math.sqrt(max(share**2 * square - 2 * share * gradient.scale + 1, 0.0))
+
+    @property
+    def exceptions(self) -> tuple[AccumulatedGradient, ...]:
+        """Return the parameters for which the law of all others does not hold, the worst first."""
+        if self.record.law == "none":
+            return ()
+        found = [one for one in self.parameters if one.remaining > _OFF]
+        return tuple(sorted(found, key=lambda one: -one.remaining))
+
+    def name(self, gradient: AccumulatedGradient) -> str:
+        """Return a parameter's fully qualified name."""
+        return self.report.recording.parameters[gradient.parameter].name
+
+
+def headline(found: Accumulation, times: str) -> str:
+    """Return how the gradients add up, and what to do about it."""
+    return f"micro-batches {times}{found.record.micro_batches}: {_verdict(found)}"
+
+
+def _verdict(found: Accumulation) -> str:
+    record = found.record
+    match record.law:
+        case "equal":
+            return "accumulated gradients are the full batch's: the loss needs no division"
+        case "mean":
+            return (
+                f"accumulated gradients are {record.scale:.3f} times the full batch's: "
+                f"divide the loss by {record.micro_batches}"
+            )
+        case "counted":
+            total = f"{sum(part.count for part in found.parts):g}"
+            held = _listed([f"{part.count:g}" for part in found.parts])
+            return (
+                f"the loss is a mean over {record.unit}, of which the micro-batches hold {held}: "
+                f"multiply each loss by its share of all {total}"
+            )
+        case "fitted":
+            weights = _listed([number(part.weight) for part in found.parts])
+            return (
+                f"accumulated gradients need weights of {weights}, which no count explains: the "
+                "loss is a mean over something else, or a function of a mean, as its root"
+            )
+        case "none":
+            return _failure(found)
+
+
+def _failure(found: Accumulation) -> str:
+    record = found.record
+    match record.obstruction:
+        case "batch norm":
+            return (
+                "batch norm normalises each of them by its own statistics, so that no weights of "
+                "the losses give the full batch's gradients"
+            )
+        case "random numbers":
+            return (
+                "the gradients cannot be compared, because not all random numbers of the full "
+                "batch's forward could be given to the micro-batches"
+            )
+        case "non-finite":
+            places = [str(place) for place, one in enumerate(found.parts, 1) if not one.is_finite]
+            plural = "es" if len(places) > 1 else ""
+            have = "have" if len(places) > 1 else "has"
+            return f"micro-batch{plural} {_listed(places)} {have} no finite gradient"
+        case "repeated term":
+            return (
+                "a part of the loss does not depend on the batch, as a penalty on the weights, "
+                f"and each micro-batch adds it again: divide that part by {record.micro_batches}"
+            )
+        case _:
+            return (
+                "the loss is no sum or mean over examples: no weights of the micro-batches give "
+                "the full batch's gradients"
+            )
+
+
+def remarks(found: Accumulation) -> Iterator[str]:
+    """Yield what else is worth telling, the weightiest first."""
+    yield from _reasons(found)
+    yield from _figures(found)
+    record = found.record
+    if record.draws and not record.unmatched:
+        draws = counted(record.draws, "draw")
+        yield f"dropout and the like drew as for the full batch ({draws})"
+    if record.repeated:
+        yield f"without a batch dimension, and whole in each: {_listed(record.repeated)}"
+
+
+def _reasons(found: Accumulation) -> Iterator[str]:
+    record, recording = found.record, found.report.recording
+    if record.site is not None:
+        site = recording.sites[record.site]
+        yield f"{shown_site(site, found.report.target.root)} lets examples meet: {site.source}"
+    if record.obstruction == "examples meet":
+        yield (
+            "where examples are compared with each other, keep the batch whole, or its outputs "
+            "(GradCache)"
+        )
+    if record.obstruction == "non-finite" and record.unit is not None:
+        held = _listed([f"{part.count:g}" for part in found.parts])
+        yield (
+            f"they hold {held} {record.unit}, and a mean over none is no number: sum the losses, "
+            f"and divide by the {record.unit} of all micro-batches"
+        )
+    if record.obstruction == "batch norm":
+        paths = [recording.modules[place].path or "the model" for place in record.modules]
+        yield f"normalised so: {_listed(paths)}"
+    if record.apart is not None and record.obstruction in ("batch norm", "random numbers"):
+        calm = "with batch norm" if record.obstruction == "batch norm" else "with the model"
+        yield f"{calm} in eval mode {_APART[record.apart].format(count=record.micro_batches)}"
+    if found.exceptions:
+        names = [f"{found.name(one)} ({off(one.remaining)} off)" for one in found.exceptions]
+        yield f"this does not hold for {_listed(names)}"
+
+
+def _figures(found: Accumulation) -> Iterator[str]:
+    record, worst = found.record, found.worst
+    if record.law in ("counted", "fitted"):
+        yield (
+            f"accumulated as they are, the gradients are {record.scale:.3f} times the full "
+            f"batch's; divided by {record.micro_batches}, they are {off(record.divided)} off"
+        )
+    if record.obstruction == "repeated term":
+        yield f"as they are, the accumulated gradients are {off(record.deviation)} off"
+    elif record.law == "none" and not math.isnan(record.scale):
+        words = (
+            f"divided by {record.micro_batches}, the accumulated gradients are "
+            f"{off(record.divided)} off, cosine {record.cosine:.3f}"
+        )
+        best = f"; the best weights leave {off(record.remaining)}"
+        yield words + (best if record.remaining > _OFF else "")
+    if worst is not None and not found.exceptions:
+        after = "" if record.law in ("equal", "none") else " after that"
+        yield f"worst parameter{after}: {found.name(worst)}, {off(found.left(worst))} off"
+
+
+def off(share: float) -> str:
+    """Return how far a gradient is off: `42%`, `2e-7 of its norm`, `3.1 times its norm`."""
+    if share >= 2:
+        return f"{number(share)} times its norm"
+    if share >= 1e-3:
+        return f"{100 * share:.3g}%"
+    digits, _, power = f"{share:.0e}".partition("e")
+    return f"{digits}e{int(power)} of its norm" if share else "nothing"
+
+
+def _listed(words: Sequence[str]) -> str:
+    more = len(words) - _SHOWN
+    return ", ".join(words[:_SHOWN]) + (f" and {more} more" if more > 0 else "")
+
+
+def accumulation_object(report: Report) -> Object | None:
+    """Return the comparison as an object of JSON, None where none was made."""
+    found = Accumulation.of(report)
+    if found is None:
+        return None
+    record, recording = found.record, report.recording
+    site = None if record.site is None else recording.sites[record.site]
+    return {
+        "micro_batches": record.micro_batches,
+        "rows": record.rows,
+        "repeated": record.repeated,
+        "loss": record.loss,
+        "law": record.law,
+        "unit": record.unit,
+        "obstruction": record.obstruction,
+        "modules": [recording.modules[place].path for place in record.modules],
+        "location": location_object(site, report),
+        "law_in_eval_mode": record.apart,
+        "draws": record.draws,
+        "unmatched_draws": record.unmatched,
+        "scale": record.scale,
+        "cosine": record.cosine,
+        "deviation": record.deviation,
+        "deviation_divided": record.divided,
+        "remaining": record.remaining,
+        "parts": [
+            {
+                "rows": part.rows,
+                "loss": part.loss,
+                "finite": part.is_finite,
+                "count": part.count,
+                "weight": part.weight,
+            }
+            for part in found.parts
+        ],
+        "parameters": {
+            found.name(one): {
+                "norm": one.norm,
+                "scale": one.scale,
+                "deviation": one.deviation,
+                "remaining": one.remaining,
+            }
+            for one in found.parameters
+        },
+    }
