@@ -85,6 +85,7 @@ def run(  # noqa: PLR0913 - the signature is the list of options
 
     program = Program(name=script, arguments=tuple(args or ()), is_module=module)
     check_program(program)
+    watch.check()
     configuration = read_configuration(rules.config)
     rank = _rank()
     # Nothing that is written may take the place of the script.

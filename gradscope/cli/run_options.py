@@ -89,6 +89,19 @@ class WatchGroup:
         ),
     ] = None
 
+    def check(self) -> None:
+        """Make sure that the options go together.
+
+        Raises:
+            GradscopeError: The recording ends before the step after which the script is to end.
+        """
+        if self.stop_after and self.max_steps and self.stop_after > self.max_steps:
+            raise GradscopeError(
+                f"--max-steps {self.max_steps} ends the watching before"
+                f" --stop-after {self.stop_after}",
+                help="leave --max-steps out: nothing is recorded after the end",
+            )
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunGateGroup:

@@ -177,6 +177,13 @@ def test_options_of_the_gate_need_the_gate(gradscope, script):
     assert done.stderr.startswith("error: --max-warnings needs --check\n")
 
 
+def test_script_cannot_be_ended_after_the_watching(gradscope, script):
+    script(HEALTHY)
+    done = gradscope("run", "--max-steps", "2", "--stop-after", "3", "train.py")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert gradscope("run", "--max-steps", "2", "--stop-after", "2", "train.py").returncode == 0
+
+
 def test_ranks_have_files_of_their_own_and_the_first_reports(gradscope, script, tmp_path):
     script(SICK)
     first, second = (gradscope("run", "train.py", RANK=rank) for rank in "01")
