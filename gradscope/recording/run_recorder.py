@@ -5,6 +5,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from gradscope.errors import GradscopeError
+from gradscope.recording.evidence.clip_scope import ClipScope
+from gradscope.recording.evidence.rounded_update import RoundedUpdate
 from gradscope.recording.evidence.source import SourceRecord
 from gradscope.recording.evidence.statement import StatementRecord
 from gradscope.recording.evidence.trained_optimizer import TrainedOptimizer
@@ -38,6 +40,8 @@ class RunStep:
     statements: tuple[StatementRecord, ...] = ()
     optimizers: tuple[tuple[int, TrainedOptimizer], ...] = ()
     """With their places: new ones, and those that have become others."""
+    scopes: tuple[ClipScope, ...] = ()
+    rounded: tuple[RoundedUpdate, ...] = ()
     skipped: tuple[Skipped, ...] = ()
 
 
@@ -75,6 +79,8 @@ class RunRecorder:
             add(PARAMETERS, one.parameters)
             for place, optimizer in one.optimizers:
                 self._writer.put(evidence[TrainedOptimizer], place, optimizer)
+            add(evidence[ClipScope], one.scopes)
+            add(evidence[RoundedUpdate], one.rounded)
             add(SKIPPED, one.skipped)
             add(EVENTS, one.events)
             add(PARAMETER_STATS, one.stats)

@@ -152,6 +152,7 @@ class Clips:
             empty=states.count(EMPTY),
             scaled=float(any(entry.is_scaled for entry in clip.entries)),
             exhausted=float(not clip.parameters),
+            scope=scene.scopes.place(clip.entries),
         )
         scene.journal.note(clip.kind, clip.place, numbers, subject=clip.function)
 

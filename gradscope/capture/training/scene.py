@@ -6,6 +6,7 @@ from gradscope.capture.training.ledger import Entry, Ledger, Outside
 from gradscope.capture.training.models import Forwards, Models
 from gradscope.capture.training.optimizers import Optimizers
 from gradscope.capture.training.places import NOWHERE, Place, Places
+from gradscope.capture.training.scopes import Scopes
 
 OUTSIDE = "outside"
 """The subject of gradients that were zeroed by no call that is watched."""
@@ -21,6 +22,7 @@ class Scene:
         self.journal = Journal()
         self.models = Models(guard, self.ledger, self.places)
         self.optimizers = Optimizers(self.ledger, self.places)
+        self.scopes = Scopes()
         self.stepping: list[set[int]] = []
         """Of each optimizer whose step runs now, outermost first: the entries (by `id`) to which a
         backward came meanwhile."""

@@ -1,12 +1,15 @@
 """Turns a step that is over into records, and hands them to the recording."""
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from gradscope.capture.sources import sources_around
 from gradscope.capture.statements import statements_around
 from gradscope.capture.training.ledger import Entry
+from gradscope.capture.training.rounding import Rounded
 from gradscope.capture.training.scene import Scene
+from gradscope.recording.evidence.rounded_update import RoundedUpdate
 from gradscope.recording.evidence.trained_optimizer import TrainedOptimizer
 from gradscope.recording.records import (
     EventRecord,
@@ -38,6 +41,9 @@ class Finished:
     optimizer: str | None
     """None at the end, for what led to no step."""
     measured: list[Measured]
+    place: int = 0
+    """The optimizer's, among those that are known."""
+    rounded: tuple[Rounded, ...] = ()
 
 
 class StepWriter:
@@ -82,6 +88,8 @@ class StepWriter:
                 sources=tuple(sources_around(sites)),
                 statements=tuple(statements_around(sites)),
                 optimizers=optimizers,
+                scopes=self._scene.scopes.take(),
+                rounded=tuple(_rounded(self.steps, finished)),
                 skipped=skipped,
             )
         )
@@ -130,6 +138,18 @@ def _stat(step: int, one: Measured) -> ParameterStat | None:
         weight_norm=one.weight,
         update_norm=one.update,
     )
+
+
+def _rounded(step: int, finished: Finished) -> Iterator[RoundedUpdate]:
+    for one in finished.rounded:
+        if one.entry.index is not None:
+            yield RoundedUpdate(
+                step=step,
+                optimizer=finished.place,
+                parameter=one.entry.index,
+                moving=one.moving,
+                unchanged=one.unchanged,
+            )
 
 
 def _reach(one: Measured) -> Reach:

@@ -3,7 +3,7 @@
 import math
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from types import FrameType
 from typing import Any
 
@@ -22,6 +22,7 @@ from gradscope.capture.training.journal import Number, known
 from gradscope.capture.training.ledger import SPENT, UNSPENT, Entry
 from gradscope.capture.training.optimizers import Known, describe, learning_rate
 from gradscope.capture.training.places import Place
+from gradscope.capture.training.rounding import Sample, rounded, samples_of
 from gradscope.capture.training.scene import Scene
 from gradscope.capture.training.step_writer import Finished, Measured, StepWriter
 
@@ -43,6 +44,7 @@ class _Open:
     measured: list[Measured] | None
     before: list[Tensor] | None
     """Copies of the parameters."""
+    samples: list[Sample] = field(default_factory=list)
     is_wrapper: bool = False
     """Whether another optimizer's step within it moves its parameters."""
 
@@ -103,7 +105,8 @@ class Steps:
         if not has_closure:
             self._look(self._open[-1], {id(e) for e in one.entries if e.state == UNSPENT})
         if self._measures_update(one):
-            self._open[-1].before = _copies(one)
+            self._open[-1].samples = samples_of(one.entries)
+            self._open[-1].before = _copies(one) if _is_copyable(one) else None
 
     def _look(self, step: _Open, fresh: set[int]) -> None:
         """Note what the optimizer has to work with."""
@@ -122,7 +125,7 @@ class Steps:
             "manual": 0.0,
         }
         if self._writer.steps % self._every == 0:
-            step.measured = _measure(step.known)
+            step.measured = _measure(step.known, scale=_own_scale(step.known))
             found = [one.gradient for one in step.measured if one.gradient is not None]
             step.numbers["norm"] = math.hypot(*found)
             step.numbers["nonfinite"] = float(sum(not math.isfinite(norm) for norm in found))
@@ -158,12 +161,19 @@ class Steps:
         self._scene.journal.note(
             "step", step.place, numbers, optimizer=step.known.index, subject=step.known.name
         )
-        self._writer.write(Finished(describe(optimizer), step.measured or []))
+        self._writer.write(
+            Finished(
+                describe(optimizer),
+                step.measured or [],
+                step.known.index,
+                tuple(rounded(step.samples)),
+            )
+        )
 
     def _measures_update(self, one: Known) -> bool:
         made = self._made.get(one.index, 0)
         due = made < _UPDATES_FIRST or made % _UPDATES_EVERY == 0
-        return due and self._writer.steps % self._every == 0 and _is_copyable(one)
+        return due and self._writer.steps % self._every == 0
 
 
 def _gradient(entry: Entry) -> Tensor | None:
@@ -171,13 +181,19 @@ def _gradient(entry: Entry) -> Tensor | None:
     return None if parameter is None else parameter.grad
 
 
-def _measure(one: Known) -> list[Measured]:
+def _own_scale(one: Known) -> float:
+    """Return by what an optimizer divides its gradients itself, as fused ones do for a scaler."""
+    scale = getattr(one.optimizer(), "grad_scale", None)
+    return float(scale) if isinstance(scale, Tensor) else 1.0
+
+
+def _measure(one: Known, *, scale: float) -> list[Measured]:
     """Measure the gradients and weights of an optimizer's parameters."""
     entries = [(e, p) for e in one.entries if (p := e.parameter()) is not None]
     gradients = [(place, p.grad) for place, (_, p) in enumerate(entries) if p.grad is not None]
     with DisableTorchFunction(), torch.no_grad():
         values = norms([p for _, p in entries] + [gradient for _, gradient in gradients])
-    weights, rest = values[: len(entries)], values[len(entries) :]
+    weights, rest = values[: len(entries)], [norm / scale for norm in values[len(entries) :]]
     by_place = dict(zip((place for place, _ in gradients), rest, strict=True))
     return [
         Measured(entry, weight, by_place.get(place), p.numel(), p.requires_grad)

@@ -98,10 +98,13 @@ def _breaks(clips: Clips, clip: Clip) -> bool:
 
 
 def _harm(step: RunEvent) -> str:
-    if not step.count("nonfinite"):
-        return "all gradients zero"
-    broken, others = step.count("nonfinite"), step.count("with_gradient") - step.count("nonfinite")
-    return f"{broken} gradients NaN" + (f" and {others} zero" if others else ": all that there are")
+    broken = step.count("nonfinite")
+    others = step.count("with_gradient") - broken
+    if not broken:
+        return "makes every gradient zero"
+    if not others:
+        return f"makes all {broken} gradients NaN"
+    return f"makes {broken} gradients NaN and the other {others} zero"
 
 
 def _last_backward(clips: Clips, clip: Clip) -> RunEvent:

@@ -3,6 +3,7 @@
 from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from math import isfinite
 from statistics import median
 from typing import ClassVar
@@ -17,6 +18,8 @@ from gradscope.rules.rule import Rule
 _NORMAL = 1.4826
 """Standard deviations in a median absolute deviation, of a normal distribution."""
 _MOST_PARAMETERS = 8
+_BURST = 3
+"""Steps apart at most: weights that a spike has driven off have large gradients for a while."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,7 +104,8 @@ class GradientSpike(Rule):
     def _finding(self, case: Case, series: Series, spikes: Sequence[Spike], judged: int) -> Finding:
         worst = max(spikes, key=lambda spike: spike.times)
         step = worst.window.step
-        is_usual = len(spikes) >= 3 and len(spikes) >= self.often * judged
+        bursts = _bursts(spikes)
+        is_usual = bursts >= 3 and bursts >= self.often * judged
         is_note = worst.is_caught or is_usual
         backward = worst.window.passes[-1] if worst.window.passes else step
         before, after = _losses_around(series.windows, worst.window)
@@ -164,6 +168,12 @@ class GradientSpike(Rule):
             return False
         deviation = _NORMAL * median(abs(one - usual) for one in before)
         return norm > usual + self.deviations * deviation
+
+
+def _bursts(spikes: Sequence[Spike]) -> int:
+    """Return how many spikes there are, those that follow upon another counted as one with it."""
+    steps = [spike.window.step.step for spike in spikes]
+    return sum(step - before > _BURST for before, step in pairwise([-_BURST - 1, *steps]))
 
 
 def _raw_norms(case: Case) -> dict[int, float]:

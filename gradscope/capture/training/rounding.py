@@ -1,0 +1,74 @@
+"""What rounding leaves of a step on weights in half precision."""
+
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+from torch._C import DisableTorchFunction
+
+from gradscope.capture.training.ledger import Entry
+
+_HALVES = (torch.bfloat16, torch.float16)
+_SAMPLED = 8192
+"""Elements of one parameter that are looked at, evenly spread: a share needs no more."""
+
+
+class Sample(NamedTuple):
+    """Elements of a parameter before a step."""
+
+    entry: Entry
+    before: Tensor
+
+
+class Rounded(NamedTuple):
+    """What a step did to a sample."""
+
+    entry: Entry
+    moving: int
+    """Elements whose gradient is finite and not zero."""
+    unchanged: int
+    """Of these: those that the step left as they were."""
+
+
+def samples_of(entries: Iterable[Entry]) -> list[Sample]:
+    """Return samples of the parameters in half precision."""
+    with DisableTorchFunction(), torch.no_grad():
+        return [
+            Sample(entry, _sampled(parameter).clone())
+            for entry in entries
+            if (parameter := entry.parameter()) is not None
+            and parameter.dtype in _HALVES
+            and parameter.layout == torch.strided
+        ]
+
+
+def rounded(samples: Sequence[Sample]) -> list[Rounded]:
+    """Count what a step has left as it was; the gradients are still those that it used."""
+    counted = [(one, counts) for one in samples if (counts := _counts(one)) is not None]
+    if not counted:
+        return []
+    device = counted[0][1].device
+    values = torch.stack([counts.to(device) for _, counts in counted]).tolist()
+    return [
+        Rounded(one.entry, moving, unchanged)
+        for (one, _), (moving, unchanged) in zip(counted, values, strict=True)
+    ]
+
+
+def _counts(sample: Sample) -> Tensor | None:
+    parameter = sample.entry.parameter()
+    gradient = None if parameter is None else parameter.grad
+    if parameter is None or gradient is None or gradient.layout != torch.strided:
+        return None
+    with DisableTorchFunction(), torch.no_grad():
+        after, slopes = _sampled(parameter), _sampled(gradient)
+        if after.shape != sample.before.shape or slopes.shape != sample.before.shape:
+            return None
+        is_moving = (slopes != 0) & torch.isfinite(slopes)
+        return torch.stack([is_moving.sum(), (is_moving & (after == sample.before)).sum()])
+
+
+def _sampled(tensor: Tensor) -> Tensor:
+    flat = tensor.detach().flatten()
+    return flat[:: 1 + flat.numel() // _SAMPLED]
