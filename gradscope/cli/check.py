@@ -2,7 +2,7 @@
 
 import io
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -38,10 +38,10 @@ _RECORDING = ".gradscope"
 CheckArguments = Annotated[
     list[str] | None,
     typer.Argument(
-        metavar="[TARGET|RECORDING]... [-- ARGS]",
+        metavar="TARGET|RECORDING",
         help="path/file.py[:EXPR], package.module[:EXPR], a target's name in the configuration, or "
-        "a .gradscope file; without any, every configured target. What follows -- is what the "
-        "target's file sees as sys.argv.",
+        "a .gradscope file or a folder of them; without any, every configured target. What "
+        "follows -- is what the target's file sees as sys.argv.",
         show_default=False,
     ),
 ]
@@ -57,9 +57,9 @@ NoStepSummaryOption = Annotated[
 
 @with_groups
 def check(  # noqa: PLR0913 - the signature is the list of options
+    gate: GateGroup,
     loading: options.TargetGroup,
     trial: options.TrialGroup,
-    gate: GateGroup,
     rules: options.RulesGroup,
     baseline: BaselineGroup,
     targets: CheckArguments = None,
@@ -88,7 +88,8 @@ def check(  # noqa: PLR0913 - the signature is the list of options
     from gradscope.gate.unmatched import unmatched_limits
     from gradscope.report.gate.render import render_check
 
-    named, args = split_arguments(targets or [], sys.argv)
+    given, args = split_arguments(targets or [], sys.argv)
+    named = tuple(_unfolded(given))
     configuration = read_configuration(rules.config)
     settings = settings_of(
         rules,
@@ -97,6 +98,8 @@ def check(  # noqa: PLR0913 - the signature is the list of options
         min_grad_norm=gate.min_grad_norm,
     )
     overrides = {**loading.given(), **trial.given(), **gate.running()}
+    # Limits for another target match nothing in this one.
+    is_whole = not named or {*configuration.targets} <= {*named}
     subjects = _subjects(configuration, named, {**overrides, **given_arguments(args)})
     planned = [subject for subject in subjects if not isinstance(subject, Path)]
     known = baseline.chosen(configuration.baseline)
@@ -115,7 +118,7 @@ def check(  # noqa: PLR0913 - the signature is the list of options
         command=typed_command(),
         targets=results,
         policy=gate.policy(configuration.policy),
-        unmatched=unmatched_limits(settings, results),
+        unmatched=unmatched_limits(settings, results) if is_whole else (),
     )
     result = baseline_applied(result, baseline, known)
     console = make_console(sys.stdout if destination is None else io.StringIO(), color)
@@ -126,6 +129,13 @@ def check(  # noqa: PLR0913 - the signature is the list of options
     if form == "github" and not no_step_summary:
         add_step_summary(result)
     raise typer.Exit(exit_code(result))
+
+
+def _unfolded(given: Iterable[str]) -> Iterator[str]:
+    """Yield what was given, and in place of a folder of recordings what is in it."""
+    for name in given:
+        found = sorted(Path(name).glob(f"*{_RECORDING}")) if name and Path(name).is_dir() else []
+        yield from map(str, found) if found else (name,)
 
 
 def _subjects(

@@ -344,7 +344,10 @@ ForceOption = Annotated[
     typer.Option("-f", "--force", help="Let --save overwrite a file.", rich_help_panel=_OUTPUT),
 ]
 QuietOption = Annotated[
-    bool, typer.Option("-q", "--quiet", help="Say nothing but errors.", rich_help_panel=_OUTPUT)
+    bool,
+    typer.Option(
+        "-q", "--quiet", help="Leave notes out, and what is fine.", rich_help_panel=_OUTPUT
+    ),
 ]
 VerboseOption = Annotated[
     bool, typer.Option("-v", "--verbose", help="Full tracebacks.", rich_help_panel=_OUTPUT)

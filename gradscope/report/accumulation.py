@@ -11,6 +11,7 @@ from gradscope.recording.evidence.micro_batch import (
     AccumulationRecord,
     MicroBatchRecord,
 )
+from gradscope.recording.records import Recording
 from gradscope.report.figures import counted
 from gradscope.report.model import Report
 from gradscope.report.numbers import number
@@ -40,18 +41,17 @@ _APART: dict[AccumulationLaw, str] = {
 class Accumulation:
     """The records of a comparison of micro-batches with the full batch."""
 
-    report: Report
+    recording: Recording
     record: AccumulationRecord
     parts: tuple[MicroBatchRecord, ...]
     parameters: tuple[AccumulatedGradient, ...]
 
     @classmethod
-    def of(cls, report: Report) -> Self | None:
-        """Return that of a report, None where none was made."""
-        recording = report.recording
+    def of(cls, recording: Recording) -> Self | None:
+        """Return that of a recording, None where none was made."""
         for record in recording.evidence_of(AccumulationRecord):
             return cls(
-                report=report,
+                recording=recording,
                 record=record,
                 parts=tuple(recording.evidence_of(MicroBatchRecord)),
                 parameters=tuple(recording.evidence_of(AccumulatedGradient)),
@@ -91,7 +91,7 @@ class Accumulation:
 
     def name(self, gradient: AccumulatedGradient) -> str:
         """Return a parameter's fully qualified name."""
-        return self.report.recording.parameters[gradient.parameter].name
+        return self.recording.parameters[gradient.parameter].name
 
 
 def headline(found: Accumulation, times: str) -> str:
@@ -169,10 +169,10 @@ def remarks(found: Accumulation) -> Iterator[str]:
 
 
 def _reasons(found: Accumulation) -> Iterator[str]:
-    record, recording = found.record, found.report.recording
+    record, recording = found.record, found.recording
     if record.site is not None:
         site = recording.sites[record.site]
-        yield f"{shown_site(site, found.report.target.root)} lets examples meet: {site.source}"
+        yield f"{shown_site(site, recording.target.root)} lets examples meet: {site.source}"
     if record.obstruction == "examples meet":
         yield (
             "where examples are compared with each other, keep the batch whole, or its outputs "
@@ -233,7 +233,7 @@ def _listed(words: Sequence[str]) -> str:
 
 def accumulation_object(report: Report) -> Object | None:
     """Return the comparison as an object of JSON, None where none was made."""
-    found = Accumulation.of(report)
+    found = Accumulation.of(report.recording)
     if found is None:
         return None
     record, recording = found.record, report.recording

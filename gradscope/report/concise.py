@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 from gradscope.recording.finding import Finding
 from gradscope.recording.records import Site
+from gradscope.report.accumulation import Accumulation, headline
 from gradscope.report.finding_words import parameter_text, verdict_text
 from gradscope.report.model import Report
 from gradscope.report.names import printable, shape_text, tensor_text
@@ -32,6 +33,9 @@ def render_concise(report: Report, view: ViewOptions) -> str:
         lines = [*tensors, *parameters] if is_broken else [*parameters, *tensors]
     if report.target.synthetic_loss:
         lines.insert(0, _line(report, None, f"warning: {SYNTHETIC_LOSS}"))
+    accumulation = Accumulation.of(report.recording)
+    if accumulation is not None:
+        lines.append(_line(report, None, headline(accumulation, "x")))
     return "\n".join([*lines, _closing(report)])
 
 

@@ -4,6 +4,7 @@ import json
 from collections.abc import Iterator
 
 from gradscope.report import objects
+from gradscope.report.accumulation import accumulation_object
 from gradscope.report.model import Report
 from gradscope.report.objects import Object
 from gradscope.report.run.objects import run_lines
@@ -29,6 +30,9 @@ def _lines(report: Report) -> Iterator[tuple[str, Object]]:
         yield "tensor", objects.tensor_object(tensor, report)
     for event in report.events:
         yield "event", objects.event_object(event, report)
+    accumulation = accumulation_object(report)
+    if accumulation is not None:
+        yield "accumulation", accumulation
     yield from run_lines(report)
     for kind, steps in (("training", report.training), ("probe", report.probes)):
         yield from ((kind, objects.other_step_object(step, report)) for step in steps)

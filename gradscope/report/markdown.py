@@ -107,7 +107,7 @@ def _place(site: Site | None, report: Report) -> str:
 
 
 def _accumulation(report: Report) -> list[str]:
-    found = Accumulation.of(report)
+    found = Accumulation.of(report.recording)
     if found is None:
         return []
     lines = [f"- {escape(remark)}" for remark in remarks(found)]

@@ -14,7 +14,7 @@ _INDENT = 2
 
 def accumulation_section(report: Report, page: Page) -> Iterator[Text]:
     """Yield how the gradients of micro-batches compare with the full batch's."""
-    found = Accumulation.of(report)
+    found = Accumulation.of(report.recording)
     if found is None:
         return
     yield Text(TITLE, style="bold")

@@ -2,6 +2,7 @@
 
 import io
 import json
+import re
 from dataclasses import replace
 from importlib.resources import files
 
@@ -126,7 +127,8 @@ def test_known_findings_are_counted_and_not_shown(result_of):
     known = replace(target, findings=tuple(replace(one, is_known=True) for one in target.findings))
     text = rendered(replace(result, targets=(known,), stale=("GS201 in a.py",)))
     assert "GS101" not in text
-    assert "1 known finding in the baseline, not counted." in text
+    assert "passed  exploding_stack  no new findings, 1 known;" in text
+    assert text.splitlines()[-1] == "Passed: no new findings, 1 known in 1 target."
     assert "In the baseline, and found no more: GS201 in a.py." in text
 
 
@@ -165,3 +167,21 @@ def test_a_target_that_was_trained_says_so(result_of, run_of):
     trained = replace(run, recording=replace(run.recording, steps=steps))
     result = replace(result_of("healthy_mlp"), targets=(target_result("m", [trained]),))
     assert "trained 1 step with SGD(lr=0.1)" in " ".join(rendered(result).split())
+
+
+def test_findings_after_training_say_so(result_of, run_of):
+    run = run_of("gradient_cut")
+    way = replace(run.recording.steps[0], kind="training", optimizer="SGD(lr=0.1)")
+    steps = (way, way, *run.recording.steps)
+    trained = replace(run, recording=replace(run.recording, steps=steps))
+    result = replace(result_of("healthy_mlp"), targets=(target_result("m", [trained]),))
+    for output_format in ("full", "concise", "github", "gitlab", "sarif", "markdown"):
+        assert "after 2 training steps" in rendered(result, output_format)
+
+
+def test_what_passes_is_left_out_of_the_brief_text(mixed):
+    console = Console(file=io.StringIO(), width=100, color_system=None)
+    text = render_check(mixed, "full", console, is_brief=True)
+    assert not re.search("^passed", text, re.MULTILINE)
+    assert "Not judged" not in text
+    assert re.search("^failed  .*exploding_stack", text, re.MULTILINE)

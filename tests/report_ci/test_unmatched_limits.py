@@ -18,7 +18,9 @@ def result():
 
 
 def test_annotation(result):
-    assert render_ci(result, "github") == f"::warning title=gradscope::{TEXT}"
+    annotation, verdict = render_ci(result, "github").split("\n")
+    assert annotation == f"::warning title=gradscope::{TEXT}"
+    assert verdict.startswith("Passed")
 
 
 def test_notification(result):

@@ -10,7 +10,7 @@ from gradscope.recording.finding import Severity
 from gradscope.recording.records import Recording
 from gradscope.report.ci.places import Placement, placement
 from gradscope.report.finding_words import SEVERITIES, concerned_text, consequence_text
-from gradscope.report.gate.words import seeds_text
+from gradscope.report.gate.words import seeds_text, when_text
 from gradscope.report.names import printable
 from gradscope.rules.fingerprint import unique_fingerprints
 
@@ -129,6 +129,7 @@ def _finding(
     concerned = concerned_text(finding, tuple(one.name for one in recording.parameters))
     consequences, seeds = consequence_text(finding), seeds_text(item, target)
     details = (
+        when_text(item, target),
         f"seeds: {seeds}" if seeds else "",
         f"worse than the baseline allows: {item.worsened}" if item.worsened else "",
         f"explains: {consequences}" if consequences else "",

@@ -18,7 +18,6 @@ from gradscope.report.finding_words import evidence_text
 from gradscope.report.gate.words import (
     closing_text,
     found_text,
-    known_count,
     measured_text,
     unjudged_rules,
 )
@@ -72,7 +71,8 @@ def _blocks(result: CheckResult) -> Iterator[str]:
 
 
 def _known_text(result: CheckResult) -> Iterator[str]:
-    if known := known_count(result):
+    known = sum(item.is_known for target in result.targets for item in target.findings)
+    if known:
         yield f"{counted(known, 'known finding')} in the baseline, not counted."
 
 

@@ -5,7 +5,13 @@ from collections.abc import Iterator
 from gradscope.gate.decision import outcome_of
 from gradscope.gate.results import CheckedFinding, CheckResult, TargetResult
 from gradscope.report.concise import finding_line
-from gradscope.report.gate.words import closing_text, failure_text, remarks, seeds_text
+from gradscope.report.gate.words import (
+    closing_text,
+    failure_text,
+    remarks,
+    seeds_text,
+    when_text,
+)
 from gradscope.report.model import Report
 from gradscope.report.names import printable
 
@@ -26,6 +32,6 @@ def _lines(target: TargetResult, result: CheckResult) -> Iterator[str]:
 
 
 def _standing(item: CheckedFinding, target: TargetResult) -> str:
-    seeds = seeds_text(item, target)
+    seeds, when = seeds_text(item, target), when_text(item, target)
     worse = f" (worse than the baseline: {item.worsened})" if item.worsened else ""
-    return f"{f' (seeds: {seeds})' if seeds else ''}{worse}"
+    return f"{f' ({when})' if when else ''}{f' (seeds: {seeds})' if seeds else ''}{worse}"

@@ -17,6 +17,7 @@ from gradscope.report.gate.words import (
     remarks,
     seeds_text,
     unjudged_rules,
+    when_text,
 )
 from gradscope.report.model import Report
 from gradscope.report.page import Page, Trimmed
@@ -32,7 +33,7 @@ def render_text(result: CheckResult, console: Console, *, is_brief: bool) -> Non
     Args:
         result: What was found.
         console: Where to print.
-        is_brief: Whether rules that could not judge are left out.
+        is_brief: Whether targets that pass and rules that could not judge are left out.
     """
     for part in _parts(result, console, is_brief=is_brief):
         console.print(Trimmed(part), end="")
@@ -46,7 +47,7 @@ def _parts(result: CheckResult, console: Console, *, is_brief: bool) -> Iterator
             yield plain.text(target.name, "bold underline")
             yield Text()
         yield from _findings(target, console)
-    yield _table(result, plain)
+    yield _table(result, plain, is_brief=is_brief)
     if not is_brief:
         yield from _skipped(result, plain)
     for remark in remarks(result):
@@ -72,6 +73,7 @@ def _findings(target: TargetResult, console: Console) -> Iterator[RenderableType
 
 def _standing(item: CheckedFinding, target: TargetResult, page: Page) -> Iterator[RenderableType]:
     for name, text in (
+        ("when", when_text(item, target)),
         ("seeds", seeds_text(item, target)),
         ("baseline", f"known, and now worse: {item.worsened}" if item.worsened else ""),
     ):
@@ -79,7 +81,7 @@ def _standing(item: CheckedFinding, target: TargetResult, page: Page) -> Iterato
             yield detail(name, text, page)
 
 
-def _table(result: CheckResult, page: Page) -> Table:
+def _table(result: CheckResult, page: Page, *, is_brief: bool) -> Table:
     """Return a row a target: how it came out, and what was measured or why nothing was."""
     table = Table.grid(padding=(0, 2, 0, 0))
     table.add_column(no_wrap=True)
@@ -87,6 +89,8 @@ def _table(result: CheckResult, page: Page) -> Table:
     table.add_column(overflow="fold")
     for target in result.targets:
         outcome = outcome_of(target, result)
+        if is_brief and outcome == "passed":
+            continue
         table.add_row(
             Text(_WORDS[outcome], style=_STYLES[outcome]),
             page.text(target.name, "bold"),
@@ -100,7 +104,7 @@ def _details(target: TargetResult, page: Page) -> Iterator[str]:
         seed = "" if failure.seed is None or len(target.failures) == 1 else f"seed {failure.seed}: "
         yield f"{seed}{failure_text(failure)}"
     if target.runs:
-        yield found_text(target.counted())
+        yield found_text(target.findings)
         yield measured_text(target, page.signs)
 
 

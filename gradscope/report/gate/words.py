@@ -6,8 +6,9 @@ from collections.abc import Iterable, Iterator
 
 from gradscope.gate.decision import exit_code, outcome_of, reasons
 from gradscope.gate.results import CheckedFinding, CheckResult, Failure, TargetResult
-from gradscope.recording.records import Recording
+from gradscope.recording.records import Recording, StepRecord
 from gradscope.recording.step_view import first_step
+from gradscope.report.accumulation import Accumulation, headline
 from gradscope.report.figures import counted, figure
 from gradscope.report.finding_words import SEVERITIES, code_ranges
 from gradscope.report.norms import total_norm
@@ -17,10 +18,13 @@ _SEEDS_SHOWN = 5
 
 
 def found_text(items: Iterable[CheckedFinding]) -> str:
-    """Return `2 errors, 1 warning`; `no findings` without any."""
-    counts = Counter(item.finding.severity for item in items)
+    """Return `2 errors, 1 warning`; known findings apart; `no findings` without any."""
+    found = list(items)
+    counts = Counter(item.finding.severity for item in found if not item.is_known)
     words = [counted(counts[level], level) for level in SEVERITIES if counts[level]]
-    return ", ".join(words) or "no findings"
+    known = sum(item.is_known for item in found)
+    text = ", ".join(words) or ("no new findings" if known else "no findings")
+    return f"{text}, {known:,} known" if known else text
 
 
 def seeds_text(item: CheckedFinding, target: TargetResult) -> str:
@@ -41,9 +45,7 @@ def measured_text(target: TargetResult, signs: Signs = UNICODE) -> str:
         return ""
     recordings = [run.recording for run in target.runs]
     words = [counted(len(recordings[0].parameters), "parameter")]
-    trained = [step for step in recordings[0].steps if step.kind == "training"]
-    if trained:
-        words.append(f"trained {counted(len(trained), 'step')} with {trained[0].optimizer}")
+    words += _training_words(recordings[0])
     norms = [norm for norm in map(global_norm, recordings) if norm is not None]
     if norms:
         words.append(f"global gradient norm {_span(norms, signs)}")
@@ -51,6 +53,27 @@ def measured_text(target: TargetResult, signs: Signs = UNICODE) -> str:
         words.append(counted(len(recordings), "seed"))
     words.append(counted(len(target.runs[0].verdict.ran), "rule"))
     return ", ".join(words)
+
+
+def _training_words(recording: Recording) -> Iterator[str]:
+    """Yield how a target was trained before the judged step, and why it was not trained on."""
+    steps = training_steps(recording)
+    if steps:
+        yield f"trained {counted(len(steps), 'step')} with {steps[0].optimizer}"
+    for skipped in recording.skipped:
+        if "training step" in skipped.what:
+            yield f"without {skipped.what} ({skipped.reason})"
+
+
+def training_steps(recording: Recording) -> list[StepRecord]:
+    """Return the steps that led to the judged one."""
+    return [step for step in recording.steps if step.kind == "training"]
+
+
+def when_text(item: CheckedFinding, target: TargetResult) -> str:
+    """Return after how many training steps a finding shows; empty where there were none."""
+    steps = len(training_steps(target.runs[item.run].recording))
+    return f"after {counted(steps, 'training step')}" if steps else ""
 
 
 def _span(norms: list[float], signs: Signs) -> str:
@@ -67,15 +90,9 @@ def global_norm(recording: Recording) -> float | None:
 
 
 def failure_text(failure: Failure) -> str:
-    """Return why a run could not be judged, in a line."""
+    """Return why a run could not be judged, in a line; what helps is told on stderr."""
     cause = f": {failure.cause}" if failure.cause else ""
-    help_ = f" ({failure.help})" if failure.help else ""
-    return " ".join(f"{failure.what}{cause}{help_}".split())
-
-
-def known_count(result: CheckResult) -> int:
-    """Return how many findings the baseline hides."""
-    return sum(item.is_known for target in result.targets for item in target.findings)
+    return " ".join(f"{failure.what}{cause}".split())
 
 
 def ignored_count(result: CheckResult) -> int:
@@ -89,11 +106,11 @@ def closing_text(result: CheckResult) -> str:
     """Return whether the check passes, and why not, in a sentence."""
     targets = result.targets
     unjudged = sum(outcome_of(target, result) == "unjudged" for target in targets)
-    found = found_text(item for target in targets for item in target.counted())
+    found = found_text(item for target in targets for item in target.findings)
     checked = counted(len(targets), "target")
     if unjudged:
         what = "the target" if len(targets) == 1 else f"{unjudged:,} of {checked}"
-        beside = "" if found == "no findings" else f"; found {found}"
+        beside = "" if found.startswith("no ") else f"; found {found}"
         return f"Could not judge {what}{beside}."
     why = ", ".join(reasons(result))
     if why:
@@ -103,10 +120,7 @@ def closing_text(result: CheckResult) -> str:
 
 
 def remarks(result: CheckResult) -> Iterator[str]:
-    """Yield what is worth knowing beside: known findings, and what the baseline holds in vain."""
-    known = known_count(result)
-    if known:
-        yield f"{counted(known, 'known finding')} in the baseline, not counted."
+    """Yield what is worth knowing beside: what is hidden, and what is written down in vain."""
     ignored = ignored_count(result)
     if ignored:
         yield f"{counted(ignored, 'finding')} hidden by per-module-ignores, not counted."
@@ -116,6 +130,15 @@ def remarks(result: CheckResult) -> Iterator[str]:
         yield f"In the baseline, and found no more: {entry}."
     if result.stale:
         yield "--prune-baseline removes that."
+
+
+def _accumulations(result: CheckResult) -> Iterator[str]:
+    """Yield how the micro-batches of each target add up, where that was asked for."""
+    for target in result.targets:
+        for run in target.runs[:1]:
+            found = Accumulation.of(run.recording)
+            if found is not None:
+                yield f"{target.name}, {headline(found, UNICODE.times)}."
 
 
 def unjudged_rules(target: TargetResult) -> Iterator[tuple[str, str]]:

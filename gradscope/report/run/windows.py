@@ -64,19 +64,24 @@ def _in_loop_order(found: Iterable[Window]) -> tuple[Window, ...]:
     starts: dict[int | None, set[_Key]] = {}
     for window in found:
         lead = tuple(_lead(window))
-        if not ordered or (window.is_finished and window.optimizer not in starts):
-            starts[window.optimizer] = {_key(event) for event in lead}
         before = ordered[-1] if ordered else None
-        known = _starts(window, starts)
-        behind = 0
-        for place, event in enumerate(lead, 1):
-            if before is not None and (_key(event) not in known or _is_of(event, before, window)):
-                behind = place
-        if before is not None and behind:
-            ordered[-1] = replace(before, events=before.events + lead[:behind])
-            window = replace(window, events=window.events[behind:])
-        if window.is_finished or window.events:
+        if before is None:
+            starts[window.optimizer] = {_key(event) for event in lead}
             ordered.append(window)
+            continue
+        if window.is_finished and window.optimizer not in starts:
+            starts[window.optimizer] = {
+                _key(event) for event in lead if not _is_of(event, before, window)
+            }
+        known = _starts(window, starts)
+        behind = max(
+            (place for place, event in enumerate(lead, 1) if _key(event) not in known), default=0
+        )
+        if behind:
+            ordered[-1] = replace(before, events=before.events + lead[:behind])
+        events = window.events[behind:]
+        if window.is_finished or events:
+            ordered.append(replace(window, events=events))
     return tuple(ordered)
 
 
