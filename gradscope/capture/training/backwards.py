@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch._C import DisableTorchFunction
-from torch.autograd.graph import GradientEdge, Node
+from torch.autograd.graph import GradientEdge, Node, saved_tensors_hooks
 
 from gradscope.capture.lines import created, sequence_number
 from gradscope.capture.teardown import free_the_dead
@@ -37,7 +37,7 @@ class Backwards:
         self._last_step: int | None = None
         """autograd's number at the step before."""
         self.windows = 0
-        self.scaled: dict[int, float] = {}
+        self.scaled: dict[int, Number] = {}
         """By creation number of a scaled loss: the scale."""
         self.are_saved_readable = True
         """False where hooks of anyone's stand between a graph and what it has saved."""
@@ -57,6 +57,18 @@ class Backwards:
             return result
 
         return run_backward
+
+    def wrap_saving(self, original: Function) -> Function:
+        """Return `saved_tensors_hooks.__enter__` under watch.
+
+        What is saved under such hooks is not read: under a checkpoint that would run the forward.
+        """
+
+        def __enter__(hooks: saved_tensors_hooks) -> None:  # noqa: N807
+            self.are_saved_readable = False
+            original(hooks)
+
+        return __enter__
 
     def next_window(self) -> None:
         """Take in that an optimizer has stepped."""
@@ -93,6 +105,8 @@ class Backwards:
         scene = self._scene
         if note.kind == "backward":
             arrival = scene.ledger.arrived()
+            for entry in arrival.reached:
+                entry.is_scaled = bool(note.numbers.get("scaled"))
             reached = len(arrival.reached) + scene.taken_meanwhile
             note.numbers["reached"] = float(reached)
             note.numbers["stale"] = float(arrival.stale)
@@ -132,7 +146,7 @@ class Backwards:
             roots.add(number)
         return {"root": float(number), "again": float(again)}
 
-    def _scale(self) -> float:
+    def _scale(self) -> Number:
         return next(reversed(self.scaled.values()), 1.0)
 
     def _extent(self, node: Node) -> dict[str, Number]:

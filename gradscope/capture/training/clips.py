@@ -89,7 +89,10 @@ class Clips:
         guard = self._scene.guard
 
         def clip_grad_value_(
-            parameters: Given, clip_value: float, *args: Any, **kwargs: Any
+            parameters: Given,
+            clip_value: float,
+            *args: Any,  # noqa: ANN401
+            **kwargs: Any,  # noqa: ANN401
         ) -> Any:  # noqa: ANN401
             if torch.compiler.is_compiling() or not guard.active:
                 return original(parameters, clip_value, *args, **kwargs)

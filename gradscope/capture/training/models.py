@@ -18,7 +18,7 @@ from gradscope.capture.edges import tensors
 from gradscope.capture.naming import name_model, shape_of
 from gradscope.capture.training.guard import Guard
 from gradscope.capture.training.ledger import Ledger
-from gradscope.capture.training.places import Place, Places, stem
+from gradscope.capture.training.places import Place, Places, receiver, stem
 from gradscope.errors import GradscopeError
 from gradscope.recording.records import ModuleRecord, ParameterRecord
 
@@ -102,6 +102,15 @@ class Models:
         forwards, self._forwards = self._forwards, Forwards()
         return forwards
 
+    def see_compiled(self, compiled: object, frame: FrameType) -> None:
+        """Take in a model that is compiled, and see no more calls: a hook would be compiled too."""
+        self.stop()
+        module = getattr(compiled, "__self__", compiled)
+        if isinstance(module, nn.Module) and id(module) not in self._known:
+            call = self._places.of(frame).call()
+            name = stem(call.args[0]) if call and call.args else receiver(call)
+            self._add_root(module, self._unique(name or type(module).__name__))
+
     @property
     def described(self) -> str:
         """The classes of the models."""
@@ -120,7 +129,7 @@ class Models:
             outer = _outer_module(frame)
             if outer is not None and self._is_part_of(module, outer):
                 return
-            root = self._add_root(module, frame)
+            root = self._add_root(module, self._name(module, frame))
             if outer is not None:
                 del self._roots[id(module)]
                 return
@@ -133,8 +142,8 @@ class Models:
             self._add_modules(self._roots[id(outer)], outer)
         return id(module) in self._known
 
-    def _add_root(self, module: nn.Module, frame: FrameType) -> Root:
-        root = Root(ref(module), self._name(module, frame))
+    def _add_root(self, module: nn.Module, name: str) -> Root:
+        root = Root(ref(module), name)
         self._roots[id(module)] = root
         self._add_modules(root, module)
         return root
@@ -152,7 +161,9 @@ class Models:
 
     def _name(self, module: nn.Module, frame: FrameType) -> str:
         call = self._places.of(frame).call()
-        name = (stem(call.func) if call else None) or type(_plain(module)).__name__
+        return self._unique((stem(call.func) if call else None) or type(_plain(module)).__name__)
+
+    def _unique(self, name: str) -> str:
         taken = {root.name for root in self._roots.values()}
         number, unique = 1, name
         while unique in taken:

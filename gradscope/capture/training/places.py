@@ -30,9 +30,14 @@ class Place(NamedTuple):
     instruction: int
     """Of the inner line, as `f_lasti`."""
 
+    def expression(self) -> ast.expr | None:
+        """Return what is being evaluated on the inner line, as it is written."""
+        return None if self.code is None else _expression_at(self.code, self.instruction)
+
     def call(self) -> ast.Call | None:
         """Return the call that is being made on the inner line, as it is written."""
-        return None if self.code is None else _call_at(self.code, self.instruction)
+        expression = self.expression()
+        return expression if isinstance(expression, ast.Call) else None
 
     def statement(self) -> ast.stmt | None:
         """Return the innermost statement on the inner line."""
@@ -84,8 +89,9 @@ def _kind_of(code: CodeType) -> int:
     return _PASSED_OVER if file.startswith(_STANDARD_LIBRARY) else _USERS
 
 
-def _call_at(code: CodeType, instruction: int) -> ast.Call | None:
-    """Return the call that an instruction makes, read from the source."""
+@functools.lru_cache(maxsize=256)
+def _expression_at(code: CodeType, instruction: int) -> ast.expr | None:
+    """Return what an instruction evaluates, read from the source."""
     position = next(islice(code.co_positions(), instruction // 2, None), None)
     if position is None:
         return None
@@ -99,7 +105,7 @@ def _call_at(code: CodeType, instruction: int) -> ast.Call | None:
         tree = ast.parse(b"(" + b"".join(lines) + b")", mode="eval")
     except (SyntaxError, ValueError, RecursionError):
         return None
-    return tree.body if isinstance(tree.body, ast.Call) else None
+    return tree.body
 
 
 def stem(expression: ast.expr) -> str | None:

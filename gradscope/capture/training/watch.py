@@ -5,17 +5,22 @@ import platform
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
 import torch
+from torch.autograd.graph import saved_tensors_hooks
 from torch.optim import Optimizer
 
 from gradscope import __version__
 from gradscope.capture.training.backwards import Backwards
 from gradscope.capture.training.clips import Clips
 from gradscope.capture.training.guard import Guard
+from gradscope.capture.training.loaders import Loaders
 from gradscope.capture.training.patches import Function, Patches
+from gradscope.capture.training.scalers import Scalers
 from gradscope.capture.training.scene import Scene
+from gradscope.capture.training.schedulers import Schedulers
 from gradscope.capture.training.step_writer import StepWriter
 from gradscope.capture.training.steps import Steps
 from gradscope.capture.training.zeroing import Zeroing
@@ -99,6 +104,11 @@ class _Running:
         patches.wrap(Optimizer, "__init__", self._wrap_making)
         Zeroing(self._scene).install(patches)
         Clips(self._scene).install(patches)
+        Scalers(self._scene, self._backwards, self._steps).install(patches)
+        Schedulers(self._scene).install(patches)
+        Loaders(self._scene).install(patches)
+        patches.wrap(saved_tensors_hooks, "__enter__", self._backwards.wrap_saving)
+        patches.wrap(torch, "compile", self._wrap_compile)
         self._scene.models.start()
         self._steps.start()
 
@@ -123,6 +133,18 @@ class _Running:
             self._guard.run(self._scene.optimizers.made, optimizer, sys._getframe(1))
 
         return __init__
+
+    def _wrap_compile(self, original: Function) -> Function:
+        def compile(*args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
+            self._guard.run(self._see_compiled, args[0] if args else None, sys._getframe(1))
+            return original(*args, **kwargs)
+
+        return compile
+
+    def _see_compiled(self, compiled: object, frame: FrameType) -> None:
+        # A hook on modules would be compiled into what runs, and could break it up.
+        self._scene.models.see_compiled(compiled, frame)
+        self._writer.skip("rows and modes of models", "torch.compile is used")
 
     def _fail(self, error: Exception) -> None:
         self._remove()

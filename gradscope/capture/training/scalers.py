@@ -1,0 +1,138 @@
+"""Gradient scalers: what they scale, unscale and skip."""
+
+import sys
+from types import FrameType
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.amp.grad_scaler import GradScaler
+from torch.optim import Optimizer
+
+from gradscope.capture.edges import tensors
+from gradscope.capture.lines import created
+from gradscope.capture.training.backwards import Backwards
+from gradscope.capture.training.journal import Number, known, number
+from gradscope.capture.training.patches import Function, Patches
+from gradscope.capture.training.scene import Scene
+from gradscope.capture.training.steps import Steps
+
+
+class Scalers:
+    """Watches every gradient scaler."""
+
+    def __init__(self, scene: Scene, backwards: Backwards, steps: Steps) -> None:
+        self._scene, self._backwards, self._steps = scene, backwards, steps
+        self._stepping = 0
+        """How many calls of `GradScaler.step` are open, which unscale by themselves."""
+
+    def install(self, patches: Patches) -> None:
+        """Watch from now on."""
+        patches.wrap(GradScaler, "scale", self._wrap_scale)
+        patches.wrap(GradScaler, "unscale_", self._wrap_unscale)
+        patches.wrap(GradScaler, "step", self._wrap_step)
+        patches.wrap(GradScaler, "update", self._wrap_update)
+
+    def _is_off(self, scaler: GradScaler) -> bool:
+        return (
+            torch.compiler.is_compiling() or not self._scene.guard.active or not scaler.is_enabled()
+        )
+
+    def _wrap_scale(self, original: Function) -> Function:
+        def scale(scaler: GradScaler, outputs: Any) -> Any:  # noqa: ANN401
+            scaled = original(scaler, outputs)
+            if not self._is_off(scaler):
+                self._scene.guard.run(self._note_scaled, scaler, scaled)
+            return scaled
+
+        return scale
+
+    def _note_scaled(self, scaler: GradScaler, scaled: object) -> None:
+        scale = number(scaler._scale)
+        for tensor in tensors(scaled):
+            node = tensor.grad_fn
+            place = None if node is None else created(node)
+            if place is not None and scale is not None:
+                self._backwards.scaled[place] = scale
+
+    def _wrap_unscale(self, original: Function) -> Function:
+        def unscale_(scaler: GradScaler, optimizer: Optimizer) -> Any:  # noqa: ANN401
+            if self._is_off(scaler):
+                return original(scaler, optimizer)
+            frame = sys._getframe(1)
+            self._scene.guard.run(self._before_unscale, frame)
+            result = original(scaler, optimizer)
+            self._scene.guard.run(self._after_unscale, scaler, optimizer, frame)
+            return result
+
+        return unscale_
+
+    def _before_unscale(self, frame: FrameType) -> None:
+        self._scene.sync(self._scene.places.of(frame))
+
+    def _after_unscale(self, scaler: GradScaler, optimizer: Optimizer, frame: FrameType) -> None:
+        scene = self._scene
+        one = scene.optimizers.of(optimizer)
+        for entry in one.entries:
+            entry.is_scaled = False
+        scene.ledger.accept()
+        if not self._stepping:
+            place = scene.places.of(frame)
+            numbers = known(scale=scaler._scale)
+            scene.journal.note("unscale", place, numbers, optimizer=one.index, subject=one.name)
+
+    def _wrap_step(self, original: Function) -> Function:
+        def step(scaler: GradScaler, optimizer: Optimizer, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
+            if self._is_off(scaler):
+                return original(scaler, optimizer, *args, **kwargs)
+            frame = sys._getframe(1)
+            self._scene.guard.run(self._before_step, optimizer, frame)
+            try:
+                result = original(scaler, optimizer, *args, **kwargs)
+            finally:
+                self._stepping -= 1
+            self._scene.guard.run(self._after_step, scaler, optimizer, frame)
+            return result
+
+        return step
+
+    def _before_step(self, optimizer: Optimizer, frame: FrameType) -> None:
+        scene = self._scene
+        scene.sync(scene.places.of(frame))
+        self._stepping += 1
+        self._steps.stepped.discard(id(optimizer))
+
+    def _after_step(self, scaler: GradScaler, optimizer: Optimizer, frame: FrameType) -> None:
+        scene = self._scene
+        one = scene.optimizers.of(optimizer)
+        infinite = _found_infinite(scaler, optimizer)
+        skipped: Number = float(id(optimizer) not in self._steps.stepped)
+        if not skipped and infinite is not None:
+            skipped = infinite  # a fused optimizer looks for itself whether to skip
+        scene.ledger.accept()
+        scene.ledger.spend(one.entries)
+        numbers = known(skipped=skipped, found_inf=infinite)
+        place = scene.places.of(frame)
+        scene.journal.note("scaler-step", place, numbers, optimizer=one.index, subject=one.name)
+
+    def _wrap_update(self, original: Function) -> Function:
+        def update(scaler: GradScaler, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
+            if self._is_off(scaler):
+                return original(scaler, *args, **kwargs)
+            before = self._scene.guard.run(number, scaler._scale)
+            result = original(scaler, *args, **kwargs)
+            self._scene.guard.run(self._note_update, scaler, before, sys._getframe(1))
+            return result
+
+        return update
+
+    def _note_update(self, scaler: GradScaler, before: object, frame: FrameType) -> None:
+        numbers = known(scale_before=before, scale_after=scaler._scale)
+        self._scene.journal.note("scaler-update", self._scene.places.of(frame), numbers)
+
+
+def _found_infinite(scaler: GradScaler, optimizer: Optimizer) -> Number | None:
+    """Return whether gradients were not finite: 0, or more for every device that found any."""
+    states = scaler._per_optimizer_states
+    found: dict[Any, Tensor] = states[id(optimizer)]["found_inf_per_device"] if states else {}
+    return next((number(value) for value in found.values()), None)
