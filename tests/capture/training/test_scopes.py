@@ -1,0 +1,34 @@
+import torch
+
+from gradscope.capture.training.ledger import Ledger
+from gradscope.capture.training.scopes import Scopes
+
+
+def entries(number):
+    ledger = Ledger()
+    parameters = [torch.nn.Parameter(torch.ones(2)) for _ in range(number)]
+    found = [ledger.add(parameter) for parameter in parameters]
+    for index, entry in enumerate(found):
+        entry.index = index
+    return parameters, found
+
+
+def test_every_set_has_one_place():
+    _parameters, found = entries(4)
+    scopes = Scopes()
+    assert [scopes.place(found), scopes.place(found[:2]), scopes.place(found)] == [0, 1, 0]
+    assert [one.parameters for one in scopes.take()] == [(0, 1, 2, 3), (0, 1)]
+    assert scopes.take() == ()
+    assert scopes.place(found[1:]) == 2
+    assert [one.parameters for one in scopes.take()] == [(1, 2, 3)]
+
+
+def test_nothing_has_no_place():
+    assert Scopes().place([]) is None
+
+
+def test_sets_that_are_new_every_time_are_not_kept_without_end(monkeypatch):
+    monkeypatch.setattr("gradscope.capture.training.scopes._MOST", 2)
+    _parameters, found = entries(4)
+    scopes = Scopes()
+    assert [scopes.place(found[:size]) for size in (1, 2, 3, 1)] == [0, 1, None, 0]
