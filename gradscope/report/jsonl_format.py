@@ -30,14 +30,19 @@ def _lines(report: Report) -> Iterator[tuple[str, Object]]:
         yield "tensor", objects.tensor_object(tensor, report)
     for event in report.events:
         yield "event", objects.event_object(event, report)
+    yield from run_lines(report)
+    yield from _beside(report)
+    yield "rules", objects.rules_object(report)
+    for finding in report.findings:
+        yield "finding", objects.finding_object(finding, report)
+
+
+def _beside(report: Report) -> Iterator[tuple[str, Object]]:
+    """Yield what was run beside the judged step."""
     accumulation = accumulation_object(report)
     if accumulation is not None:
         yield "accumulation", accumulation
-    yield from run_lines(report)
     for kind, steps in (("training", report.training), ("probe", report.probes)):
         yield from ((kind, objects.other_step_object(step, report)) for step in steps)
     for item in report.skipped:
         yield "skipped", {"what": item.what, "reason": item.reason}
-    yield "rules", objects.rules_object(report)
-    for finding in report.findings:
-        yield "finding", objects.finding_object(finding, report)
