@@ -1,0 +1,21 @@
+"""Watches small training loops of torch as `gradscope run` does, in this process."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+from gradscope.capture.training.watch import TrainingWatch
+from gradscope.recording.finding import Finding
+from gradscope.recording.store import load_recording
+from gradscope.rules.engine import judge
+
+
+def findings_of(loop: Callable[[], object], folder: Path) -> tuple[Finding, ...]:
+    """Run a training loop, and return what the rules find in it."""
+    path = folder / "run.gradscope"
+    watch = TrainingWatch(path, "run")
+    watch.start()
+    try:
+        loop()
+    finally:
+        watch.stop()
+    return judge(load_recording(path)).findings
