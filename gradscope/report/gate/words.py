@@ -121,6 +121,7 @@ def closing_text(result: CheckResult) -> str:
 
 def remarks(result: CheckResult) -> Iterator[str]:
     """Yield what is worth knowing beside: what is hidden, and what is written down in vain."""
+    yield from _accumulations(result)
     ignored = ignored_count(result)
     if ignored:
         yield f"{counted(ignored, 'finding')} hidden by per-module-ignores, not counted."
