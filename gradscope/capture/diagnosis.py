@@ -7,6 +7,7 @@ from traceback import walk_tb
 from torch import nn
 from torch.autograd.graph import Node
 
+from gradscope.capture.carried import carried_over
 from gradscope.capture.errors import ENTRIES, StepFailedError, kind_of
 from gradscope.capture.function_code import backward_code, function_of
 from gradscope.capture.graph_records import GraphPlace
@@ -15,6 +16,7 @@ from gradscope.capture.naming import NamedModel
 from gradscope.capture.sites import SiteMode
 from gradscope.recording.evidence.autograd_error import (
     AutogradErrorRecord,
+    Carried,
     ErrorPlace,
     PlaceRole,
 )
@@ -73,12 +75,19 @@ class Diagnosis:
             function=None if function is None else function.__name__,
             frozen=len(named.parameters) if isinstance(self._raised, FrozenModelError) else None,
             reset=_reset_method(named.modules),
+            carried=self._carried(named) if self._is_older(node) else (),
             places=tuple(
                 ErrorPlace(role=role, site=site_of(line), operation=operation)
                 for role, line, operation in self._places()
                 if line is not None or role in ("cut", "unrecorded")
             ),
         )
+
+    def _carried(self, named: NamedModel) -> tuple[Carried, ...]:
+        ran = [line for sites in (self._capture.sites, *self._earlier) for line in sites.lines]
+        first = self._capture.first_number
+        carried = carried_over(named, self._graph.index, first, ran)
+        return () if carried is None else (carried,)
 
     def _places(self) -> Iterator[tuple[PlaceRole, Line | None, str]]:
         if kind_of(self._raised) != "in-place" or self._node is not None:

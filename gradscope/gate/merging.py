@@ -56,7 +56,9 @@ def obstacle_of(run: Run) -> Failure | None:
     seed = recording.target.seed
     error = ended_by(recording)
     if error is not None:
-        return Failure(what="autograd raised an exception", cause=error.message, seed=seed)
+        # Its advice is in the exception, which the run has told, and better in the finding.
+        cause = error.message.partition("\n")[0].partition(". ")[0]
+        return Failure(what="autograd raised an exception", cause=cause, seed=seed)
     if not has_gradient(recording):
         return Failure(
             what="no parameter received a gradient",

@@ -26,6 +26,20 @@ class ErrorPlace:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Carried:
+    """An attribute of the model, or a global, that holds a tensor of an earlier step's graph."""
+
+    name: str
+    """As `Decoder.state`; a global by its name alone."""
+    attribute: str
+    """As the code names it: `self.state`, or the global."""
+    is_replaced: bool
+    """Whether each forward puts another tensor there."""
+    is_tended: bool
+    """Whether code that did not run deals with it, which may let go of it between the steps."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class AutogradErrorRecord:
     """An exception of autograd's, and the lines that explain it."""
 
@@ -48,6 +62,8 @@ class AutogradErrorRecord:
     """How many parameters there are, where none of them requires grad."""
     reset: str | None
     """A method of the model's by whose name it lets go of what it keeps from step to step."""
+    carried: tuple[Carried, ...]
+    """What holds the part of an earlier step's graph that backward came to, if that is known."""
     places: tuple[ErrorPlace, ...]
 
     def place(self, role: str) -> ErrorPlace | None:

@@ -6,6 +6,7 @@ from typing import ClassVar
 
 from gradscope.recording.evidence.autograd_error import AutogradErrorRecord
 from gradscope.recording.finding import Finding, Severity
+from gradscope.recording.step_view import ended_by
 from gradscope.rules.autograd.autograd_errors import (
     errors_of,
     evidence_of,
@@ -40,9 +41,12 @@ class BackwardTwice(Rule):
         as `self.hidden = hidden.detach()`, or make it anew in every forward.
 
     When it may be wrong:
-        When only a further step fails it is a warning, and a note where the model has a method such
-        as `reset_hidden`: a training loop may reset or detach the state between its steps, which
-        the second step tried here does not.
+        Where a training loop resets or detaches between its steps what the second step tried here
+        came to. So if only such a further step fails, it is a note where the model has a method
+        such as `reset_hidden`, and an error where an attribute of the model or a global keeps the
+        tensor, and no code of the forward's files, their packages and folders may let go of it. It
+        is a warning in between. Where a step that was asked for by `--steps` failed, and not one
+        tried beyond it, it is an error in any case.
 
     Source:
         torch documentation, "Autograd mechanics": "Saved tensors"; `torch.Tensor.backward`.
@@ -69,16 +73,23 @@ class BackwardTwice(Rule):
                     freed="this backward went through it first",
                     call="this backward comes to it again",
                 ),
-                severity=_severity(record),
+                severity=_severity(case, record),
                 evidence=evidence_of(record),
                 step=record.step,
             )
 
 
-def _severity(record: AutogradErrorRecord) -> Severity:
-    if not record.step:
+def _severity(case: Case, record: AutogradErrorRecord) -> Severity:
+    if not record.step or ended_by(case.recording) is record:
         return "error"
-    return "warning" if record.reset is None else "note"
+    if record.reset is not None:
+        return "note"
+    return "error" if _is_kept_for_good(record) else "warning"
+
+
+def _is_kept_for_good(record: AutogradErrorRecord) -> bool:
+    """Return whether no code in sight lets go of what is carried over."""
+    return bool(record.carried) and not any(one.is_tended for one in record.carried)
 
 
 def _message(case: Case, record: AutogradErrorRecord) -> str:
@@ -87,20 +98,42 @@ def _message(case: Case, record: AutogradErrorRecord) -> str:
         return f"backward goes a second time through {operation}, which it has used up"
     if record.step or record.place("reuse") is not None:
         which = f"step {record.step + 1}'s backward" if record.step else "backward"
+        what = next((one.name for one in record.carried), "a tensor")
         return (
             f"{which} reaches into the graph of an earlier step, through {operation}: "
-            "a tensor is carried over with its history"
-            + (f", unless {record.reset}() is called between the steps" if record.reset else "")
+            f"{what} is carried over with its history{_unless(case, record)}"
         )
     return f"backward goes a second time through {operation}, which is used up"
+
+
+def _unless(case: Case, record: AutogradErrorRecord) -> str:
+    """Return what a training loop would have to do that gradscope's own did not."""
+    if record.reset is not None:
+        return f", unless {record.reset}() is called between the steps"
+    if not record.step or ended_by(case.recording) is record:
+        return ""
+    if _is_kept_for_good(record):
+        return ", which the training loop would have to reset or detach between the steps"
+    return ", unless the training loop resets or detaches it between the steps"
 
 
 def _remedy(record: AutogradErrorRecord) -> str:
     freed = record.place("freed")
     if freed is None:
-        return "detach what is carried over, as self.hidden = hidden.detach()"
+        return _remedy_of_kept(record)
     if freed.operation == "grad":
         return "give autograd.grad create_graph=True, or retain_graph=True"
     if record.place("call") is None:
         return "return the loss without calling backward on it: gradscope does that"
     return "add the losses up and call backward once, or give the first call retain_graph=True"
+
+
+def _remedy_of_kept(record: AutogradErrorRecord) -> str:
+    for carried in record.carried:
+        if not carried.is_replaced:
+            return (
+                f"make {carried.attribute} anew in every forward; or, if nothing is to learn "
+                "through it, keep it detached"
+            )
+        return f"store it detached, as {carried.attribute} = state.detach(), of a tuple every part"
+    return "detach what is carried over, as self.hidden = hidden.detach()"

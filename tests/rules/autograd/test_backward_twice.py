@@ -2,6 +2,7 @@
 
 import pytest
 
+from gradscope.target.options import Trial
 from tests.rules.inspecting import only
 from tests.rules.raising import HEAD, check, marked
 
@@ -61,7 +62,10 @@ model, loss_fn = Cached(), F.mse_loss
 def test_what_is_carried_over_fails_in_the_second_step(inspect_file, text):
     report = inspect_file(HEAD + text)
     finding = only(report.findings, "GS502")
-    assert (finding.severity, finding.step) == ("warning", 1)
+    assert (finding.severity, finding.step) == ("error", 1)
+    kind = "Stateful" if "Stateful" in text else "Cached"
+    assert f"{kind}.kept is carried over" in finding.message
+    assert "the training loop would have to reset or detach" in finding.message
     assert [finding.location.source] == marked(text, "# <-")
     assert {place.source for place in finding.related} == set(marked(text, "# also"))
     assert {row.reach for row in report.parameters} == {"gradient"}
@@ -88,3 +92,104 @@ class Stateful(Net):
 model, loss_fn = Stateful(), F.mse_loss
 """
     assert "GS502" not in {one.rule for one in inspect_file(HEAD + text).findings}
+
+
+TENDED = {
+    "a loop detaches it": """
+def train():
+    for _ in range(3):
+        loss_fn(model(batch[0]), batch[1]).backward()
+        model.kept = model.kept.detach()
+""",
+    "a loop drops it by its name": """
+def train():
+    for _ in range(3):
+        loss_fn(model(batch[0]), batch[1]).backward()
+        setattr(model, "kept", None)
+""",
+    "a method drops it": """
+class Started(Stateful):
+    def start_sequence(self):
+        self.kept = None
+model = Started()
+""",
+    "the forward drops it when told to": """
+class Told(Stateful):
+    def forward(self, x, is_first=False):
+        if is_first:
+            self.kept = None
+        hidden = self.a(x) if self.kept is None else self.a(x) + self.kept
+        self.kept = torch.tanh(hidden)
+        return self.b(self.kept)
+model = Told()
+""",
+    "the forward detaches it every fourth time": """
+class Truncated(Stateful):
+    calls = 0
+    def forward(self, x):
+        self.calls += 1
+        if self.kept is not None and self.calls % 4 == 0:
+            self.kept = self.kept.detach()
+        hidden = self.a(x) if self.kept is None else self.a(x) + self.kept
+        self.kept = torch.tanh(hidden)
+        return self.b(self.kept)
+model = Truncated()
+""",
+}
+
+
+@pytest.mark.parametrize("text", TENDED.values(), ids=TENDED)
+def test_what_a_training_loop_may_let_go_of_is_a_warning(inspect_file, text):
+    finding = only(inspect_file(HEAD + KEPT["a hidden state"] + text).findings, "GS502")
+    assert finding.severity == "warning"
+    assert "unless the training loop resets or detaches it" in finding.message
+
+
+def test_a_loop_in_a_file_beside_the_model_may_let_go_of_it(inspect_file, tmp_path):
+    text = HEAD + KEPT["a hidden state"]
+    (tmp_path / "other.py").write_text("def run(robot):\n    robot.kept = None\n")
+    assert only(inspect_file(text).findings, "GS502").severity == "error"
+    (tmp_path / "train.py").write_text("import model\n\nmodel.model.kept = None\n")
+    assert only(inspect_file(text).findings, "GS502").severity == "warning"
+
+
+UNRELATED = """
+class Robot:
+    def reset_arm(self):
+        self.kept = None
+def show(net):
+    kept = net.b.weight
+    return kept.detach()
+"""
+
+
+def test_other_things_of_that_name_do_not_let_go_of_it(inspect_file):
+    finding = only(inspect_file(HEAD + KEPT["a hidden state"] + UNRELATED).findings, "GS502")
+    assert finding.severity == "error"
+
+
+GLOBAL = """
+past = []
+def compute_loss(model, batch):
+    output = model(batch[0])  # <-
+    drift = sum(((output - old) ** 2).mean() for old in past)
+    past.append(output)
+    return F.mse_loss(output, batch[1]) + drift
+"""
+
+
+@pytest.mark.parametrize(
+    ("loop", "severity"), [("", "error"), ("def epoch():\n    past.clear()\n", "warning")]
+)
+def test_a_global_that_keeps_outputs(inspect_file, loop, severity):
+    finding = only(inspect_file(HEAD + GLOBAL + loop).findings, "GS502")
+    assert finding.severity == severity
+    assert "past is carried over" in finding.message
+
+
+@pytest.mark.parametrize("reset", ["", "    def reset_hidden(self): ...\n"])
+def test_a_training_step_that_failed_is_an_error(inspect_file, reset):
+    text = KEPT["a hidden state"].replace("Stateful(Net):", f"Stateful(Net):\n{reset}")
+    loop = TENDED["a loop detaches it"]
+    finding = only(inspect_file(HEAD + text + loop, trial=Trial(steps=2)).findings, "GS502")
+    assert (finding.severity, finding.step) == ("error", 1)

@@ -1,0 +1,202 @@
+"""Whether code deals with what is kept between steps: may a training loop let go of it?"""
+
+import ast
+import linecache
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+
+_MOST_FILES = 1000
+_LETS_GO = frozenset({"clear", "detach", "detach_", "pop", "popitem", "popleft", "zero_"})
+
+_Function = ast.FunctionDef | ast.AsyncFunctionDef
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Mention:
+    """A place in the source that names what is kept."""
+
+    node: ast.AST
+    parent: ast.AST
+    statement: ast.stmt | None = None
+    function: _Function | None = None
+    """The innermost that it lies in."""
+    kinds: tuple[str, ...] = ()
+    """The classes that it lies in."""
+
+    @property
+    def is_made(self) -> bool:
+        """Whether it is a store or, of a global, its first value."""
+        return isinstance(getattr(self.node, "ctx", None), ast.Store)
+
+    @property
+    def lets_go(self) -> bool:
+        """Whether it may drop what is kept, or detach it."""
+        if isinstance(self.parent, ast.Attribute) and self.parent.attr in _LETS_GO:
+            return True
+        if isinstance(getattr(self.node, "ctx", None), ast.Del):
+            return True
+        value = getattr(self.statement, "value", None)
+        return self.is_made and isinstance(value, ast.expr) and any(map(_drops, ast.walk(value)))
+
+
+class Upkeep:
+    """The source in which a training loop may be: that of what ran, and what lies beside it.
+
+    Args:
+        files: Those of the code that ran, and of the model.
+        ran: File and number of the lines of the forwards.
+    """
+
+    def __init__(self, files: Collection[str], ran: Collection[tuple[str, int]]) -> None:
+        self._files, self._ran = files, ran
+
+    def reads(self, name: str, kinds: frozenset[str]) -> bool:
+        """Return whether code that ran makes use of what is called so.
+
+        Args:
+            name: Of an attribute or a global.
+            kinds: The classes of what has the attribute; none for a global.
+        """
+        return any(
+            isinstance(getattr(mention.node, "ctx", None), ast.Load)
+            and self._has_run(file, mention)
+            for file in self._files
+            for mention in self._mentions(file, name, is_global=not kinds)
+        )
+
+    def is_tended(self, name: str, kinds: frozenset[str]) -> bool:
+        """Return whether code that did not run deals with it, or some that did may let go of it.
+
+        Args:
+            name: Of an attribute or a global.
+            kinds: The classes of what has the attribute; none for a global.
+        """
+        if len(self._texts) > _MOST_FILES:
+            return True  # nobody can tell
+        return any(
+            mention.lets_go if self._has_run(file, mention) else _deals_with_it(mention, kinds)
+            for file, text in self._texts.items()
+            if file in self._files or self._may_use(text)
+            for mention in self._mentions(file, name, is_global=not kinds)
+            if file in self._files or not _is_own(mention.node)
+        )
+
+    @cached_property
+    def _texts(self) -> dict[str, str]:
+        """The source by file; of somewhat more than the most files, if there are that many."""
+        texts = {file: "".join(linecache.getlines(file)) for file in self._files}
+        for path in _neighbours(self._files):
+            if len(texts) > _MOST_FILES:
+                break
+            if str(path) not in texts:
+                texts[str(path)] = _text(path)
+        return texts
+
+    def _may_use(self, text: str) -> bool:
+        """Return whether a file names one of those that the model comes from."""
+        return any(Path(file).stem in text for file in self._files)
+
+    def _mentions(self, file: str, name: str, *, is_global: bool) -> Iterator[_Mention]:
+        text = self._texts.get(file, "")
+        if name not in text:
+            return
+        try:
+            tree = ast.parse(text)
+        except (SyntaxError, ValueError):
+            return
+        wanted = ast.Name if is_global and file in self._files else ast.Attribute
+        for mention in _within(_Mention(node=tree, parent=tree)):
+            node = mention.node
+            if _name(node) == name if isinstance(node, wanted) else _is_given(mention, name):
+                yield mention
+
+    def _has_run(self, file: str, mention: _Mention) -> bool:
+        function = mention.function
+        if function is None:
+            return False
+        inner = [node for node in ast.walk(function) if isinstance(node, _Function)][1:]
+        return any(
+            of == file
+            and _holds(function, line)
+            and not any(_holds(other, line) for other in inner)
+            for of, line in self._ran
+        )
+
+
+def _within(outer: _Mention) -> Iterator[_Mention]:
+    """Yield every node of a tree, with what it lies in."""
+    waiting = [outer]
+    while waiting:
+        place = waiting.pop()
+        yield place
+        node = place.node
+        inside = replace(
+            place,
+            parent=node,
+            statement=node if isinstance(node, ast.stmt) else place.statement,
+            function=node if isinstance(node, _Function) else place.function,
+            kinds=(*place.kinds, node.name) if isinstance(node, ast.ClassDef) else place.kinds,
+        )
+        waiting += [replace(inside, node=child) for child in ast.iter_child_nodes(node)]
+
+
+def _deals_with_it(mention: _Mention, kinds: frozenset[str]) -> bool:
+    """Return whether a place outside the forward is none that only makes what is kept."""
+    node = mention.node
+    if _is_own(node):
+        own = not kinds.isdisjoint(mention.kinds)
+        return own and getattr(mention.function, "name", "") != "__init__"
+    return not (isinstance(node, ast.Name) and mention.is_made and mention.function is None)
+
+
+def _drops(node: ast.AST) -> bool:
+    if isinstance(node, ast.Constant):
+        return node.value is None
+    return "detach" in _name(node)
+
+
+def _name(node: ast.AST) -> str:
+    name: str = getattr(node, "attr", getattr(node, "id", ""))
+    return name
+
+
+def _is_own(node: ast.AST) -> bool:
+    """Return whether it is an attribute of `self`."""
+    return isinstance(node, ast.Attribute) and getattr(node.value, "id", "") == "self"
+
+
+def _is_given(mention: _Mention, name: str) -> bool:
+    """Return whether it is the name of an attribute, as `setattr` is given it."""
+    node, call = mention.node, mention.parent
+    return (
+        isinstance(node, ast.Constant)
+        and node.value == name
+        and isinstance(call, ast.Call)
+        and _name(call.func) in ("delattr", "getattr", "setattr")
+    )
+
+
+def _holds(function: _Function, line: int) -> bool:
+    return function.lineno <= line <= (function.end_lineno or function.lineno)
+
+
+def _neighbours(files: Collection[str]) -> Iterator[Path]:
+    """Yield the Python files of the packages that files belong to, and those beside them."""
+    folders: dict[Path, bool] = {}
+    for file in files:
+        folder = Path(file).parent
+        folders.setdefault(folder, False)
+        while (folder / "__init__.py").is_file():
+            folders[folder], folder = True, folder.parent
+            folders.setdefault(folder, False)
+    for folder, is_package in folders.items():
+        yield from folder.rglob("*.py") if is_package else folder.glob("*.py")
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return ""
