@@ -127,8 +127,10 @@ class Ledger:
 
     def sync(self) -> Outside:
         """Take in what was done since the last look without a call that is watched."""
+        if self._dead:
+            self._bury()
         outside = Outside()
-        written = []
+        before, written = self._ids, []
         for place in self._look():
             entry = self.entries[place]
             if self._ids[place] == _NONE:
@@ -136,17 +138,19 @@ class Ledger:
                     outside.removed += 1
                     self._empty(entry, outside)
             else:
-                written.append(entry)
+                written.append((entry, self._ids[place] != before[place]))
         self._take_in_written(written, outside)
         self._take_in_changed_weights(outside)
         return outside
 
-    def _take_in_written(self, entries: list[Entry], outside: Outside) -> None:
-        for entry, is_zero in zip(entries, _are_zero(entries), strict=True):
+    def _take_in_written(self, written: list[tuple[Entry, bool]], outside: Outside) -> None:
+        """Take in gradients that were written to, or another tensor in place of each."""
+        zeros = _are_zero([entry for entry, _ in written])
+        for (entry, is_another), is_zero in zip(written, zeros, strict=True):
             if is_zero:
                 outside.zeroed += entry.state != EMPTY
                 self._empty(entry, outside)
-            elif entry.state == EMPTY:  # assigned, as `p.grad = …`
+            elif is_another or entry.state == EMPTY:  # assigned, as `p.grad = …`
                 entry.state, entry.passes = UNSPENT, 0
 
     def _empty(self, entry: Entry, outside: Outside) -> None:
