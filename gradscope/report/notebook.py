@@ -8,8 +8,10 @@ from gradscope.report.model import Report
 from gradscope.report.names import printable
 from gradscope.report.notes import SYNTHETIC_LOSS, parameter_counts, tensor_counts
 from gradscope.report.numbers import number
+from gradscope.report.page import UNICODE
 from gradscope.report.paths import shown_site
 from gradscope.report.rows import ModuleRow, ParameterRow
+from gradscope.report.run.words import run_words
 
 _SHOWN = 3
 _FINDINGS_SHOWN = 10
@@ -85,7 +87,9 @@ def _modules(rows: tuple[ModuleRow, ...]) -> Iterator[tuple[str, str, str, str]]
 
 
 def _headline(report: Report) -> str:
-    summary = report.summary
+    summary, run = report.summary, report.training_run
+    if run is not None:
+        return ", ".join(run_words(run, UNICODE))
     return f"loss {number(summary.loss)}, global gradient norm {number(summary.grad_norm)}"
 
 

@@ -108,7 +108,7 @@ def _table(lines: list[_Line], page: Page) -> Table:
             "params": Text(short_count(line.module.rows[0].numel)),
             "norm": norm,
             "bar": bar(line.module.grad_norm, scale, page.signs) if scale else Text(),
-            _TREND_TITLE: _trend(line.module, page),
+            _TREND_TITLE: trend(line.module, page),
             "gain": Text(gain),
         }
         table.add_row(*(cells[column] for column in layout.columns))
@@ -145,7 +145,7 @@ def _layout(lines: list[_Line], page: Page, *, norm: int, gain: int) -> _Layout:
     )
 
 
-def _trend(module: FoldedModule, page: Page) -> Text:
+def trend(module: FoldedModule, page: Page) -> Text:
     """Return a sparkline of the norms' logarithms over the repeated modules."""
     norms = [row.grad_norm for row in module.rows]
     known = [math.log10(norm) for norm in norms if norm and math.isfinite(norm)]

@@ -7,7 +7,6 @@ from dataclasses import replace
 import pytest
 from rich.console import Console
 
-from gradscope.recording.evidence.run_ending import RunEnding
 from gradscope.recording.records import GradientStat, ModuleRecord, ParameterRecord, Shape
 from gradscope.report.model import Report
 from gradscope.report.render import render
@@ -15,10 +14,9 @@ from gradscope.report.view import ViewOptions
 from tests.rules.accumulation.runs import Run
 
 
-def ended(recording, seconds=12.5, reason=""):
-    """Return a recording that goes on to the end of its run."""
-    ending = RunEnding(seconds=seconds, reason=reason)
-    return replace(recording, evidence=(*recording.evidence, ending))
+def cut_short(recording):
+    """Return a recording that ends before its run did."""
+    return replace(recording, finished=False)
 
 
 def accumulation(steps=12, last=2):

@@ -94,3 +94,15 @@ def test_nothing_is_lost_and_nothing_changes_places(before, body):
     recording = loop(body, before=before)
     told = [event for window in windows(recording) for event in window.events]
     assert told == list(recording.events)
+
+
+def test_optimizers_that_zero_behind_their_steps_keep_their_own():
+    run = Run()
+    one, other = run.model("one", 1), run.model("other", 1)
+    first, second = run.optimizer(one), run.optimizer(other)
+    for _ in range(3):
+        for optimizer, weights in ((first, one), (second, other)):
+            run.backward(weights, line=5 + optimizer)
+            run.step(optimizer, line=7 + optimizer)
+            run.zero(optimizer, line=9 + optimizer)
+    assert kinds(run.recording()) == ["backward step zero"] * 6

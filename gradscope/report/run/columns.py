@@ -2,7 +2,7 @@
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from statistics import fmean
 from typing import Self
@@ -45,18 +45,24 @@ class Columns:
         """Return the column of a step, counted from 0; None of a step that is not among these."""
         return self._places.get(step)
 
-    def largest(self, measured: Iterable[tuple[int, float]]) -> Cells:
-        """Return the largest number of each column; NaN where one is."""
+    def largest(self, measured: Iterable[tuple[int, float | None]]) -> Cells:
+        """Return the largest number of each column; NaN where one is.
+
+        Args:
+            measured: Steps, and what was measured there; None where there was nothing to measure.
+        """
         cells: list[float | None] = [None] * self.count
+        seen: set[int] = set()
         for step, value in measured:
             place = self._places.get(step)
             if place is None:
                 continue
+            seen.add(place)
             known = cells[place]
             # A NaN is neither larger nor smaller, and stays.
-            if known is None or not value <= known:
-                cells[place] = value if known is None or known == known else known
-        return held(cells)
+            if known is None or (value is not None and known == known and not value <= known):
+                cells[place] = value
+        return held(cells, seen)
 
     def mean(self, measured: Iterable[tuple[int, float]]) -> Cells:
         """Return the mean of each column's numbers; NaN or infinite where one is."""
@@ -65,7 +71,8 @@ class Columns:
             place = self._places.get(step)
             if place is not None:
                 values[place].append(value)
-        return held([_mean(column) if column else None for column in values])
+        seen = {place for place, column in enumerate(values) if column}
+        return held([_mean(column) if column else None for column in values], seen)
 
 
 def _mean(values: list[float]) -> float:
@@ -73,15 +80,14 @@ def _mean(values: list[float]) -> float:
     return fmean(values) if all(map(math.isfinite, values)) else math.nan
 
 
-def held(cells: Sequence[float | None]) -> Cells:
-    """Return the cells with each gap between two numbers filled with the one before it.
+def held(cells: Sequence[float | None], seen: Collection[int]) -> Cells:
+    """Return the cells, those between two that were seen as the one before them.
 
-    Not every step is measured; after the last number nothing is known.
+    Not every step is measured; after the last measured one nothing is known.
     """
     filled = list(cells)
-    last = max((place for place, value in enumerate(cells) if value is not None), default=0)
-    for place in range(1, last):
-        if filled[place] is None:
+    for place in range(1, max(seen, default=0)):
+        if place not in seen:
             filled[place] = filled[place - 1]
     return tuple(filled)
 

@@ -8,11 +8,10 @@ from gradscope.report.model import Report
 from gradscope.report.page import UNICODE
 from gradscope.report.run.training_run import TrainingRun
 from gradscope.report.run.words import (
-    ends_text,
     heading,
-    length_text,
     of_each_optimizer,
     picture_text,
+    run_words,
 )
 
 _SHOWN = 5
@@ -32,12 +31,6 @@ def picture_lines(run: TrainingRun) -> Iterator[str]:
 
 def run_line(report: Report, run: TrainingRun) -> str:
     """Return the verdict, and how the run went."""
-    words = [
-        length_text(run),
-        counted(report.summary.parameters, "parameter"),
-        *(f"{name} {text}" for name, text in ends_text(run, UNICODE)),
-        *([f"ended by {run.ending}"] if run.ending else []),
-        *([] if run.is_complete else ["run incomplete"]),
-    ]
+    words = [counted(report.summary.parameters, "parameter"), *run_words(run, UNICODE)]
     verdict = verdict_text(report)
     return f"{f'{verdict} ' if verdict else ''}{', '.join(words)}."

@@ -84,10 +84,10 @@ class _Norms:
         self._columns = columns
         self._below = _parameters_below(recording)
         self._known: dict[int, Cells] = {}
-        measured: dict[int, list[tuple[int, float]]] = {}
+        measured: dict[int, list[tuple[int, float | None]]] = {}
         for stat in recording.parameter_stats:
-            if stat.gradient is not None:
-                measured.setdefault(stat.parameter, []).append((stat.step, stat.gradient.norm))
+            norm = None if stat.gradient is None else stat.gradient.norm
+            measured.setdefault(stat.parameter, []).append((stat.step, norm))
         self._cells = {parameter: columns.largest(norms) for parameter, norms in measured.items()}
 
     def mark(self, row: ModuleRow) -> Hashable:

@@ -43,8 +43,6 @@ def run_summary(report: Report, run: TrainingRun) -> str:
         made.append(f"{more:,} more")
     by = f" with {', '.join(made)}" if made else ""
     text = f"**{length_text(run)}**{by}. {size}."
-    if run.ending:
-        text += f" Ended by {code(run.ending)}."
     return text if run.is_complete else f"{text}\n\n**{escape(INCOMPLETE)}**"
 
 

@@ -70,7 +70,6 @@ def _run(report: Report, run: TrainingRun) -> Object:
         "steps": len(steps),
         "seconds": run.seconds,
         "is_complete": run.is_complete,
-        "ending": run.ending,
         "optimizers": [_optimizer(row, report) for row in run.optimizers],
         "curves": {
             "step": [step.step for step in steps],

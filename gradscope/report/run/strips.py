@@ -1,6 +1,7 @@
 """Strips of characters: a number a column, higher characters for larger numbers."""
 
 import math
+import sys
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Self
@@ -39,7 +40,8 @@ class Scale:
         wanted = _LEAST_DECADES - (math.log10(high) - math.log10(low))
         if wanted > 0:
             # In the middle of its decade.
-            low, high = low * 10 ** (-wanted / 2), high * 10 ** (wanted / 2)
+            low = max(low * 10 ** (-wanted / 2), math.ulp(0.0))
+            high = min(high * 10 ** (wanted / 2), sys.float_info.max)
         return cls(low=low, high=high, is_logarithmic=True)
 
     @classmethod
@@ -51,7 +53,8 @@ class Scale:
             return cls.decades([cells])
         wanted = _FLAT_LOSS * max(abs(low), abs(high)) - (high - low)
         if wanted > 0:
-            low, high = low - wanted / 2, high + wanted / 2
+            low = max(low - wanted / 2, -sys.float_info.max)
+            high = min(high + wanted / 2, sys.float_info.max)
         return cls(low=low, high=high, is_logarithmic=False)
 
     def share(self, value: float) -> float:

@@ -16,12 +16,12 @@ from gradscope.report.run.timeline import Picture
 from gradscope.report.run.training_run import TrainingRun
 from gradscope.report.run.words import (
     INCOMPLETE,
-    ends_text,
     heading,
     length_text,
     of_each_optimizer,
     optimizer_text,
     picture_text,
+    run_words,
 )
 from gradscope.report.text_findings import hanging
 from gradscope.report.text_summary import grid
@@ -46,7 +46,6 @@ def run_header(report: Report, run: TrainingRun, page: Page) -> Iterator[Rendera
             *([("model", models)] if (models := _models(report, page)) else []),
             *(("optimizer", line) for line in _optimizers(run, page)),
             ("run", Text(page.signs.separator.join(word for word in words if word))),
-            *([("ended by", page.text(run.ending, "bold red"))] if run.ending else []),
         ]
     )
     if not run.is_complete:
@@ -135,9 +134,7 @@ def run_closing(report: Report, run: TrainingRun, view: ViewOptions, page: Page)
     found = found_text(report)
     words = [
         *([f"{found} above"] if found else []),
-        length_text(run),
-        *(f"{name} {text}" for name, text in ends_text(run, page.signs)),
-        *([] if run.is_complete else ["run incomplete"]),
+        *run_words(run, page.signs),
     ]
     text = Text(f"{', '.join(words)}.", overflow="fold")
     return text.append(" --save FILE keeps the recording." if view.can_save else "", style="dim")

@@ -28,13 +28,13 @@ from gradscope.report.run.words import (
     optimizer_text,
 )
 from gradscope.report.text_findings import hanging
-from gradscope.report.text_modules import module_label
+from gradscope.report.text_modules import module_label, trend
 from gradscope.report.view import ViewOptions
 
 _GAP = 2
 _WIDE = 112
 _LABEL = 17
-_COURSE, _EXTREME = 17, 26
+_NUMBER, _EXTREME = 9, 26
 _LONGEST = 84
 _STYLES = {BROKEN: "bold red", ZERO: "magenta"}
 
@@ -55,11 +55,12 @@ class StripLayout:
         widest = max(names, default=0)
         label = max(min(page.width * 3 // 10, 30, max(widest, _LABEL)), 10)
         extreme = _EXTREME + _GAP if page.width >= _WIDE else 0
-        room = page.width - label - _GAP - _COURSE - _GAP - extreme
+        course = 2 * _NUMBER + len(f" {page.signs.arrow} ")
+        room = page.width - label - _GAP - course - _GAP - extreme
         return cls(
             label=label,
             strip=max(min(room, _LONGEST), 8),
-            course=_COURSE,
+            course=course,
             extreme=max(extreme - _GAP, 0),
         )
 
@@ -152,7 +153,7 @@ def _layers(
             cells=row.cells,
             scale=scale,
             course=layer_ends(row.cells, page.signs),
-            extreme="",
+            extreme=trend(row.module, page).plain,
         )
         _add(table, shown, layout, page)
     _add_axis(table, columns)
@@ -176,7 +177,7 @@ def _table(columns: Columns, layout: StripLayout) -> Table:
     table = Table.grid(padding=(0, _GAP, 0, 0))
     table.add_column(width=layout.label, overflow="fold")
     table.add_column(width=columns.count, no_wrap=True)
-    table.add_column(width=layout.course, no_wrap=True)
+    table.add_column(width=layout.course, overflow="fold")
     if layout.extreme:
         table.add_column(width=layout.extreme, style="dim")
     return table

@@ -3,7 +3,6 @@
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from gradscope.recording.evidence.run_ending import RunEnding
 from gradscope.recording.records import EventRecord, Recording
 from gradscope.report.norms import total_norm
 from gradscope.report.run.optimizers import OptimizerRow, Optimizers
@@ -40,12 +39,9 @@ class TrainingRun:
     pictures: tuple[Picture, ...]
     """What led to the steps: by optimizer, the most frequent first; at the end what led to none."""
     seconds: float
-    """Until the end, or the last that is known."""
+    """Until the last event."""
     is_complete: bool
     """Whether the recording goes on to the end of the run."""
-    ending: str
-    """Why it ended before the script did; empty where the script came to its end, and where that
-    is not known."""
 
 
 def training_run(recording: Recording) -> TrainingRun | None:
@@ -54,15 +50,13 @@ def training_run(recording: Recording) -> TrainingRun | None:
     if not any(step.kind == "run" for step in recording.steps):
         return None
     optimizers = Optimizers(recording, found)
-    endings = recording.evidence_of(RunEnding)
     last = max((event.seconds for event in recording.events), default=0.0)
     return TrainingRun(
         optimizers=optimizers.rows,
         steps=_steps(recording, found, optimizers),
         pictures=pictures(found, optimizers, recording.sites),
-        seconds=endings[-1].seconds if endings else last,
-        is_complete=bool(endings),
-        ending=endings[-1].reason if endings else "",
+        seconds=last,
+        is_complete=recording.finished,
     )
 
 
