@@ -62,7 +62,7 @@ class ClipOfNonFinite(Rule):
         return self.finding(
             case,
             message=(
-                f"the norm is {word} in step {step.step + 1}, and {first.words} {_harm(step)}"
+                f"the norm is {word} in step {step.step}, and {first.words} {_harm(step)}"
             ),
             remedy=(
                 "give error_if_nonfinite=True or leave the step out, and look for the origin of "

@@ -112,7 +112,7 @@ class GradientSpike(Rule):
         return self.finding(
             case,
             message=(
-                f"the gradient of step {step.step + 1} has a norm of {worst.norm:.3g}, "
+                f"the gradient of step {step.step} has a norm of {worst.norm:.3g}, "
                 f"{worst.times:.3g} times that of the steps before it"
                 + (", which the clip caught" if worst.is_caught else _loss_words(before, after))
             ),

@@ -24,14 +24,14 @@ def broken_loop(size=NAN, *, at=5, clips=True, **numbers):
 def test_nan_norm_is_an_error_at_the_clip_of_the_first_such_step():
     found = broken_loop().found("GS408")
     assert (found.severity, found.location.line, found.step) == ("error", CLIP, 5)
-    assert "NaN in step 6" in found.message
+    assert "NaN in step 5" in found.message
     assert "makes all 4 gradients NaN" in found.message
     assert [place.line for place in found.related] == [BACKWARD]
 
 
 def test_infinite_norm_spares_no_gradient():
     found = broken_loop(INFINITY).found("GS408")
-    assert "infinite in step 6" in found.message
+    assert "infinite in step 5" in found.message
 
 
 def test_norm_that_overflows_makes_all_gradients_zero():

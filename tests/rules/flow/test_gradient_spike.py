@@ -47,7 +47,7 @@ def test_spike_is_a_warning_at_the_backward_of_its_step():
     (found,) = said(train(with_spike(100), losses=losses))
     assert (found.severity, found.step, found.count) == ("warning", 40, 1)
     assert found.location.line == BACKWARD
-    assert "step 41" in found.message and "from 1 to 3" in found.message
+    assert "step 40" in found.message and "from 1 to 3" in found.message
     assert dict(found.evidence)["times_usual"] == pytest.approx(100, rel=0.1)
 
 
