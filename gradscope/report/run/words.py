@@ -13,3 +13,122 @@ from gradscope.report.run.timeline import Picture
 from gradscope.report.run.training_run import TrainingRun
 
 INCOMPLETE = "run incomplete: the process was killed, or is still running; this is what it recorded"
+CURVE_NAMES: dict[CurveKind, str] = {
+    "loss": "loss",
+    "norm": "gradient norm",
+    "update": "update / weight",
+}
+_MOMENTS_SHOWN = 16
+_MINUTE, _HOUR = 60, 3600
+
+
+def duration(seconds: float) -> str:
+    """Return `0.42 s`, `12.3 s`, `3 min 12 s`, `2 h 05 min`."""
+    if seconds < _MINUTE - 0.05:
+        return f"{seconds:.3g} s"
+    whole = round(seconds)
+    if whole < _HOUR:
+        return f"{whole // 60} min {whole % 60:02} s"
+    minutes = round(seconds / 60)
+    return f"{minutes // 60:,} h {minutes % 60:02} min"
+
+
+def length_text(run: TrainingRun) -> str:
+    """Return `10,000 steps in 3 min 12 s`."""
+    count = counted(len(run.steps), "step") if run.steps else "no optimizer step"
+    return f"{count} in {duration(run.seconds)}"
+
+
+def optimizer_text(row: OptimizerRow, run: TrainingRun) -> str:
+    """Return `opt_d SGD(lr=0.1)`; without the name where there is no other."""
+    has_others = len(run.optimizers) > 1
+    return f"{row.name} {row.title}" if row.name and has_others else row.title
+
+
+def of_each_optimizer(run: TrainingRun) -> list[tuple[int | None, list[Picture]]]:
+    """Return the pictures by optimizer; None is what led to no step."""
+    drawn: dict[int | None, list[Picture]] = {}
+    for picture in run.pictures:
+        drawn.setdefault(picture.optimizer, []).append(picture)
+    return list(drawn.items())
+
+
+def heading(run: TrainingRun, optimizer: int | None) -> str:
+    """Return what pictures or curves of an optimizer are of."""
+    if optimizer is None:
+        return "after the last step" if run.steps else "without a step"
+    return optimizer_text(run.optimizers[optimizer], run)
+
+
+def picture_text(picture: Picture, signs: Signs) -> str:
+    """Return `zero → forward → backward → clip 1.0 (norm 3.20) → step`."""
+    notes = dict(_notes(picture, signs))
+    return _sequence(picture.folds, signs, lambda word: f"{word}{notes.get(word, '')}")
+
+
+def _notes(picture: Picture, signs: Signs) -> Iterator[tuple[str, str]]:
+    for word, norms in picture.norms:
+        words = [] if norms.median is None else [f"norm {figure(norms.median, signs)}"]
+        if norms.nonfinite:
+            broken = "non-finite"
+            words.append(f"{norms.nonfinite:,} {broken}" if words else f"norm {broken}")
+        yield word, f" ({', '.join(words)})"
+
+
+def _sequence(folds: Folds, signs: Signs, told: Callable[[str], str]) -> str:
+    parts = [_fold(fold, signs, told) for fold in folds]
+    if len(parts) > _MOMENTS_SHOWN:
+        hidden = len(parts) - _MOMENTS_SHOWN + 1
+        parts = [*parts[: _MOMENTS_SHOWN - 2], f"{signs.ellipsis} {hidden:,} more", parts[-1]]
+    return f" {signs.arrow} ".join(parts)
+
+
+def _fold(fold: Fold, signs: Signs, told: Callable[[str], str]) -> str:
+    text = f"({_sequence(fold.group, signs, told)})" if fold.group else told(fold.word)
+    if fold.most == 1:
+        return text
+    most = "" if fold.least == fold.most else f"{signs.ellipsis}{fold.most:,}"
+    return f"{text} {signs.times}{fold.least:,}{most}"
+
+
+def run_words(run: TrainingRun, signs: Signs) -> Iterator[str]:
+    """Yield `10,000 steps in 12 s`, and where loss and norm went: `loss 2.31 → 0.0420`."""
+    yield length_text(run)
+    for name, values in (
+        ("loss", [step.loss for step in run.steps if step.loss is not None]),
+        ("norm", [step.grad_norm for step in run.steps if step.grad_norm is not None]),
+    ):
+        if values:
+            yield f"{name} {_ends(values, signs)}"
+    if not run.is_complete:
+        yield INCOMPLETE.partition(":")[0]
+
+
+def course_text(course: Course, signs: Signs) -> str:
+    """Return `2.31 → 0.0420`."""
+    return _ends(course.ends, signs)
+
+
+def extreme_text(course: Course, signs: Signs, *, is_loss: bool) -> str:
+    """Return `lowest 0.0400 at step 9,870`; of what is no loss, the largest, unless at an end."""
+    if course.first_nonfinite is not None:
+        steps = counted(course.nonfinite, "step")
+        return f"non-finite in {steps}, first {course.first_nonfinite:,}"
+    extreme = course.lowest if is_loss else course.highest
+    if extreme is None or not math.isfinite(extreme.value):
+        return ""
+    if extreme.value in course.ends:
+        return ""
+    word = "lowest" if is_loss else "largest"
+    return f"{word} {figure(extreme.value, signs)} at step {extreme.step:,}"
+
+
+def layer_ends(cells: Cells, signs: Signs) -> str:
+    """Return `0.120 → 0.0034`: the first and the last number of a strip."""
+    known = [cell for cell in cells if cell is not None]
+    return _ends(known, signs) if known else signs.dash
+
+
+def _ends(values: Sequence[float], signs: Signs) -> str:
+    first = figure(values[0], signs)
+    return first if len(values) == 1 else f"{first} {signs.arrow} {figure(values[-1], signs)}"
