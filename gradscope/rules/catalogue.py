@@ -1,10 +1,19 @@
 """Every rule, ascending by code."""
 
+from gradscope.rules.accumulation.backward_without_step import BackwardWithoutStep
+from gradscope.rules.accumulation.batch_statistics_in_accumulation import (
+    BatchStatisticsInAccumulation,
+)
 from gradscope.rules.accumulation.gradient_erased_before_step import GradientErasedBeforeStep
 from gradscope.rules.accumulation.growing_graph import GrowingGraph
+from gradscope.rules.accumulation.incomplete_window import IncompleteWindow
 from gradscope.rules.accumulation.missing_zero_grad import MissingZeroGrad
+from gradscope.rules.accumulation.optimizer_recreated import OptimizerRecreated
 from gradscope.rules.accumulation.repeated_backward import RepeatedBackward
+from gradscope.rules.accumulation.scaled_without_accumulation import ScaledWithoutAccumulation
+from gradscope.rules.accumulation.scheduler_before_optimizer import SchedulerBeforeOptimizer
 from gradscope.rules.accumulation.step_without_gradient import StepWithoutGradient
+from gradscope.rules.accumulation.training_in_eval_mode import TrainingInEvalMode
 from gradscope.rules.accumulation.uneven_accumulation import UnevenAccumulation
 from gradscope.rules.accumulation.unscaled_accumulation import UnscaledAccumulation
 from gradscope.rules.autograd.backward_error import BackwardError
@@ -90,9 +99,16 @@ RULES: tuple[type[Rule], ...] = (
     GradientErasedBeforeStep,
     UnscaledAccumulation,
     UnevenAccumulation,
+    IncompleteWindow,
     StepWithoutGradient,
+    BackwardWithoutStep,
     RepeatedBackward,
     GrowingGraph,
+    BatchStatisticsInAccumulation,
+    SchedulerBeforeOptimizer,
+    TrainingInEvalMode,
+    ScaledWithoutAccumulation,
+    OptimizerRecreated,
     ClipAfterStep,
     ClipBeforeBackward,
     ClipBeforeUnscale,

@@ -26,7 +26,7 @@ def last_erasure(series: Series, window: Window) -> RunEvent | None:
     for event in reversed(since_any_step(window)):
         if event.kind == "backward":
             return None
-        if _erases(series, event):
+        if series.may_lose(event):
             return event
     return None
 
@@ -64,10 +64,6 @@ def since_any_step(window: Window) -> tuple[RunEvent, ...]:
     """
     steps = [place for place, event in enumerate(window.events) if event.kind == "step"]
     return window.events[steps[-1] + 1 :] if steps else window.events
-
-
-def _erases(series: Series, event: RunEvent) -> bool:
-    return event.kind == "zero" and _concerns(series, event) and event.count("unspent") > 0
 
 
 def _concerns(series: Series, zero: RunEvent) -> bool:

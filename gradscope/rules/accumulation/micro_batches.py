@@ -62,4 +62,4 @@ def _is_alike(one: RunEvent, other: RunEvent) -> bool:
 
 def is_mean(passes: tuple[RunEvent, ...]) -> bool:
     """Return whether each loss is known to be a mean over its micro-batch."""
-    return all(one.number("reduction") == 1 for one in passes)
+    return bool(passes) and all(one.number("reduction") == 1 for one in passes)

@@ -79,6 +79,11 @@ class Series:
         """Those that it holds."""
         return () if self.record is None else self.record.parameters
 
+    def may_lose(self, event: RunEvent) -> bool:
+        """Return whether an event may zero gradients of its own that no step has used."""
+        is_own = event.optimizer is None or event.optimizer in self.optimizers
+        return event.kind == "zero" and is_own and event.count("unspent") > 0
+
     @property
     def is_adaptive(self) -> bool:
         """Whether a factor in its gradients makes no difference to its steps."""

@@ -1,0 +1,118 @@
+"""GS307: gradients that nobody uses."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+from gradscope.recording.finding import Finding, Severity
+from gradscope.rules.accumulation.windows import Series, Windows, most_common
+from gradscope.rules.case import Case
+from gradscope.rules.rule import Rule
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BackwardWithoutStep(Rule):
+    """Gradients are computed again and again and never used.
+
+    What it finds:
+        A loop that never calls `optimizer.step()`, and an optimizer that never steps though its
+        parameters get gradients while others train.
+
+    Why it matters:
+        These parameters stay as they were initialised, and backward costs its time for nothing.
+
+    How it is measured:
+        Over the whole run: there is an optimizer and no step, and at least `passes` backward calls,
+        or gradients that no step has used are zeroed `zeroed_passes` times. Or an optimizer has
+        made no step in a run of at least `steps`, and its parameters, which no other one trains,
+        have a gradient in nearly all of them.
+
+    How to fix it:
+        Call `step()` of every optimizer after its backward.
+
+    When it may be wrong:
+        Scripts that look at gradients and happen to make an optimizer, and parts that are trained
+        later than what was watched.
+
+    Source:
+        Chosen thresholds.
+    """
+
+    code: ClassVar[str] = "GS307"
+    name: ClassVar[str] = "backward-without-step"
+    level: ClassVar[Severity] = "warning"
+    needs_run: ClassVar[bool] = True
+
+    passes: int = 16
+    """Backward passes. Chosen: a first step may be fed by several micro-batches."""
+    zeroed_passes: int = 2
+    """Zeroings of gradients that no step has used."""
+    steps: int = 5
+    """Steps of other optimizers."""
+
+    def check(self, case: Case) -> Iterator[Finding]:
+        """Yield a finding for every optimizer that never steps, or for all of them."""
+        windows = case.shared(Windows)
+        if not windows.optimizers:
+            return
+        if not any(event.kind == "step" for event in windows.events):
+            yield from self._without_any(case, windows)
+            return
+        idle = [one for one in windows.series if not one.windows]
+        active = [one for one in windows.series if one.windows]
+        for series in idle:
+            yield from self._idle(case, series, active)
+
+    def _without_any(self, case: Case, windows: Windows) -> Iterator[Finding]:
+        passes = [one for one in windows.events if one.kind == "backward" and one.count("reached")]
+        zeroed = [one for one in windows.events if one.kind == "zero" and one.count("unspent")]
+        if len(passes) < self.passes and len(zeroed) < self.zeroed_passes:
+            return
+        record = windows.optimizers[0]
+        yield self.finding(
+            case,
+            message=(
+                f"backward() was called {len(passes):,} times, and {record.name}.step() never: "
+                "nothing is trained"
+            ),
+            remedy=f"call {record.name}.step() after backward()",
+            site=most_common(one.site for one in passes),
+            related=(case.related(record.site, "the optimizer that never steps"),),
+            parameters=dict.fromkeys(i for one in windows.optimizers for i in one.parameters),
+            evidence={
+                "backward_passes": len(passes),
+                "gradients_zeroed_unused": len(zeroed),
+                "steps": 0,
+            },
+            count=len(passes),
+            step=passes[0].step if passes else 0,
+        )
+
+    def _idle(self, case: Case, series: Series, active: Sequence[Series]) -> Iterator[Finding]:
+        trained = {index for one in active for index in one.parameters}
+        own = [index for index in series.parameters if index not in trained]
+        steps = {window.step.step for one in active for window in one.windows}
+        reached: dict[int, set[int]] = {}
+        for stat in case.recording.parameter_stats:
+            if stat.gradient is not None and stat.gradient.norm:
+                reached.setdefault(stat.parameter, set()).add(stat.step)
+        always = [index for index in own if len(reached.get(index, ())) >= 0.9 * len(steps)]
+        if len(steps) < self.steps or not always or series.record is None:
+            return
+        yield self.finding(
+            case,
+            message=(
+                f"{series.name} never steps, though its parameters get gradients: they are not "
+                "trained"
+            ),
+            remedy=f"call {series.name}.step() after backward()",
+            site=series.record.site,
+            parameters=always,
+            evidence={
+                "steps_of_others": len(steps),
+                "parameters_with_gradient": len(always),
+                "parameters": len(series.parameters),
+            },
+            count=len(always),
+            step=min(steps),
+        )

@@ -1,0 +1,98 @@
+"""GS314: optimizers that are made anew while training."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import ClassVar
+
+from gradscope.recording.evidence.trained_optimizer import TrainedOptimizer
+from gradscope.recording.finding import Finding, Severity
+from gradscope.rules.accumulation.windows import Series, Windows
+from gradscope.rules.case import Case
+from gradscope.rules.rule import Rule
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OptimizerRecreated(Rule):
+    """A new optimizer takes the old one's place again and again.
+
+    What it finds:
+        `torch.optim.…(model.parameters())` inside the training loop: a new optimizer every step or
+        every epoch, over parameters that the one before held too.
+
+    Why it matters:
+        Its state is lost each time: momentum starts from zero, Adam's averages and their bias
+        correction begin anew, and a scheduler goes on with an optimizer that nobody steps.
+
+    How it is measured:
+        By line: how many optimizers it made one after the other over the same parameters. From
+        `replacements` on it is reported, from `step_replacements` on where each makes a single
+        step. SGD without steps of its own to remember is told of as a note.
+
+    How to fix it:
+        Make the optimizer once, before the loop; change its learning rate with a scheduler or in
+        `optimizer.param_groups`.
+
+    When it may be wrong:
+        Where a fresh start is meant: a client's own optimizer in each round of federated learning,
+        warm restarts.
+
+    Source:
+        torch documentation, `torch.optim`: optimizers hold state. Chosen thresholds: a few new ones
+        are phases of training, as when layers are unfrozen.
+    """
+
+    code: ClassVar[str] = "GS314"
+    name: ClassVar[str] = "optimizer-recreated"
+    level: ClassVar[Severity] = "warning"
+    needs_run: ClassVar[bool] = True
+
+    replacements: int = 4
+    """Times that an optimizer took another's place. Chosen: more than common phases of training."""
+    step_replacements: int = 2
+    """The same where each made one step at most."""
+
+    def check(self, case: Case) -> Iterator[Finding]:
+        """Yield a finding for every line that makes optimizers anew."""
+        windows = case.shared(Windows)
+        found: dict[int | None, list[Series]] = {}
+        for series in windows.series:
+            if self._is_recreated(series):
+                found.setdefault(windows.optimizers[series.optimizers[0]].site, []).append(series)
+        for site, all_series in found.items():
+            records = [windows.optimizers[place] for one in all_series for place in one.optimizers]
+            made = max(len(one.optimizers) for one in all_series)
+            steps = sum(len(one.windows) for one in all_series)
+            each = steps / len(records)
+            has_state = any(_has_state(one) for one in records)
+            lost = "its state is lost each time" if has_state else "it has no state to lose"
+            yield self.finding(
+                case,
+                message=(
+                    f"{records[0].class_name} is made anew {made - 1:,} times over the same "
+                    f"parameters, every {each:,.3g} {'step' if each == 1 else 'steps'}: {lost}"
+                ),
+                remedy="make the optimizer once, before the loop",
+                site=site,
+                severity="warning" if has_state else "note",
+                parameters=dict.fromkeys(i for record in records for i in record.parameters),
+                evidence={
+                    "optimizers_made": made,
+                    "steps": steps,
+                    "steps_each": each,
+                    "limit": self._limit(each),
+                },
+                count=made - 1,
+                step=all_series[0].windows[0].step.step if all_series[0].windows else 0,
+            )
+
+    def _is_recreated(self, series: Series) -> bool:
+        times = len(series.optimizers) - 1
+        return times > 0 and times >= self._limit(len(series.windows) / len(series.optimizers))
+
+    def _limit(self, steps_each: float) -> int:
+        return self.step_replacements if steps_each <= 1 else self.replacements
+
+
+def _has_state(record: TrainedOptimizer) -> bool:
+    """Return whether an optimizer remembers anything; of SGD, its momentum is not known."""
+    return record.family != "sgd"

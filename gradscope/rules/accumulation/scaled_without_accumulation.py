@@ -1,0 +1,119 @@
+"""GS313: losses that are divided for an accumulation that does not take place."""
+
+import re
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import ClassVar
+
+from gradscope.recording.finding import Finding, Severity
+from gradscope.rules.accumulation.micro_batches import is_mean
+from gradscope.rules.accumulation.missing_zero_grad import carries
+from gradscope.rules.accumulation.windows import Series, Sighting, Windows, by_line
+from gradscope.rules.case import Case
+from gradscope.rules.rule import Rule
+
+_SPEAKS_OF_IT = re.compile(r"accum|grad_?acc|micro", re.IGNORECASE)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScaledWithoutAccumulation(Rule):
+    """The loss is divided by a number of micro-batches, but every one of them steps.
+
+    What it finds:
+        `(loss / k).backward()` as gradient accumulation has it, where `optimizer.step()` is called
+        after each micro-batch, as with a wrong indentation.
+
+    Why it matters:
+        Under SGD the learning rate is a k-th of what was set. The batch of a step is a k-th of what
+        was meant, for every optimizer.
+
+    How it is measured:
+        Nearly all steps of an optimizer have one pass, from one line, of a loss that is a mean and
+        is divided by the same whole number k, and either the gradients are zeroed after every k-th
+        step only, or the line of the backward speaks of accumulation.
+
+    How to fix it:
+        Step and zero after every k-th micro-batch, or do not divide the loss.
+
+    When it may be wrong:
+        Where the loss has a weight of 1/k that has nothing to do with accumulation.
+
+    Source:
+        Chosen: a division alone says nothing, weights of losses are common.
+    """
+
+    code: ClassVar[str] = "GS313"
+    name: ClassVar[str] = "scaled-without-accumulation"
+    level: ClassVar[Severity] = "warning"
+    needs_run: ClassVar[bool] = True
+    explains: ClassVar[tuple[str, ...]] = ("GS301",)
+
+    share: float = 0.9
+    """Of an optimizer's steps, 0 to 1, that have one pass of such a loss. Chosen: nearly all."""
+
+    def check(self, case: Case) -> Iterator[Finding]:
+        """Yield a finding for every line that divides for nothing."""
+        divisors: dict[tuple[int, ...], int] = {}
+        sightings = []
+        for series in case.shared(Windows).series:
+            sighting, divisor = self._sighting(series)
+            if sighting is not None and _is_meant(case, sighting, divisor):
+                divisors[series.optimizers] = divisor
+                sightings.append(sighting)
+        for group in by_line(sightings, lambda window: window.passes[-1].site):
+            divisor = divisors[group.sightings[0].series.optimizers]
+            yield self.finding(
+                case,
+                message=(
+                    f"the loss is divided by {divisor}, but every micro-batch makes a step of its "
+                    f"own, in {group.words}"
+                ),
+                remedy=f"step and zero after every {divisor} micro-batches, or do not divide",
+                site=group.site,
+                related=(case.related(group.first.step.site, "the step after each of them"),),
+                parameters=group.parameters,
+                evidence={
+                    "loss_divided_by": divisor,
+                    "passes_each_step": 1,
+                    "steps_concerned": len(group.windows),
+                    "steps": group.judged,
+                },
+                count=len(group.windows),
+                step=group.first.step.step,
+            )
+
+    def _sighting(self, series: Series) -> tuple[Sighting | None, int]:
+        """Return the steps with one pass of a divided loss, and by what it is divided."""
+        windows = [
+            window
+            for window in series.windows
+            if sum(event.kind == "backward" for event in window.events) == 1
+            and is_mean(window.passes)
+            and _divisor(window.passes[-1].number("divided")) > 1
+        ]
+        divisors = Counter(_divisor(window.passes[-1].number("divided")) for window in windows)
+        sites = {window.passes[-1].site for window in windows}
+        if len(divisors) != 1 or len(sites) != 1 or len(windows) < 2:
+            return None, 1
+        if len(windows) < self.share * len(series.windows):
+            return None, 1
+        judged = len(series.windows)
+        return Sighting(series=series, windows=tuple(windows), judged=judged), next(iter(divisors))
+
+
+def _divisor(value: float | None) -> int:
+    """Return the whole number of a division, 1 where it is none."""
+    whole = round(value or 1.0)
+    return whole if value is not None and abs(value - whole) < 1e-6 * whole else 1
+
+
+def _is_meant(case: Case, sighting: Sighting, divisor: int) -> bool:
+    """Return whether the division was there for an accumulation."""
+    site = case.site(sighting.windows[0].passes[-1].site)
+    if site is not None and _SPEAKS_OF_IT.search(site.source):
+        return True
+    fresh = [place for place, one in enumerate(sighting.series.windows) if not carries(one)]
+    distances = {later - sooner for sooner, later in pairwise(fresh)}
+    return distances == {divisor}

@@ -1,0 +1,103 @@
+"""GS311: a scheduler that steps before the optimizer has."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+from gradscope.recording.finding import Finding, Severity
+from gradscope.rules.accumulation.windows import RunEvent, Windows
+from gradscope.rules.case import Case
+from gradscope.rules.rule import Rule
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SchedulerBeforeOptimizer(Rule):
+    """The learning-rate scheduler steps before the first optimizer step.
+
+    What it finds:
+        `scheduler.step()` in front of `optimizer.step()`, as at the start of every epoch or batch.
+
+    Why it matters:
+        The first learning rate of the schedule is never used: every rate comes one step early, and
+        a warm-up loses its first step.
+
+    How it is measured:
+        By order: the scheduler's first step at a line comes before the first step of its optimizer,
+        and the line is used again later. Where a gradient scaler skipped the optimizer's step, and
+        where a line is only used before training, as to go on with a schedule, it is not reported.
+
+    How to fix it:
+        Call `optimizer.step()`, then `scheduler.step()`.
+
+    When it may be wrong:
+        Where the first rate is one that nobody wants, as a warm-up from 0.
+
+    Source:
+        torch documentation, "How to adjust learning rate": since 1.1.0 the scheduler comes after
+        the optimizer.
+    """
+
+    code: ClassVar[str] = "GS311"
+    name: ClassVar[str] = "scheduler-before-optimizer"
+    level: ClassVar[Severity] = "warning"
+    needs_run: ClassVar[bool] = True
+
+    def obstacle(self, case: Case) -> str | None:
+        """Return why this rule cannot judge the recording."""
+        events = case.shared(Windows).events
+        if any(event.kind == "scheduler" for event in events):
+            return None
+        return "the run has no learning-rate scheduler"
+
+    def check(self, case: Case) -> Iterator[Finding]:
+        """Yield a finding for every line that steps a scheduler too early."""
+        events = case.shared(Windows).events
+        by_site: dict[tuple[int | None, int | None], list[RunEvent]] = {}
+        for event in events:
+            if event.kind == "scheduler":
+                by_site.setdefault((event.site, event.optimizer), []).append(event)
+        for (site, optimizer), calls in by_site.items():
+            first = _first_step(events, optimizer)
+            early = [] if first is None else [one for one in calls if one.place < first.place]
+            if first is None or not early or len(early) == len(calls):
+                continue
+            if any(event.kind == "scaler-step" for event in events[: early[0].place]):
+                continue  # skipped: the loop is in order
+            rates = early[0].number("lr_before"), early[-1].number("lr_after")
+            yield self.finding(
+                case,
+                message=(
+                    f"{calls[0].subject or 'the scheduler'} steps before the first optimizer step"
+                    + _rates_words(*rates)
+                ),
+                remedy="call optimizer.step() before scheduler.step()",
+                site=site,
+                related=(case.related(first.site, "the first optimizer step"),),
+                evidence={
+                    "steps_before_optimizer": len(early),
+                    "scheduler_steps": len(calls),
+                    "lr_skipped": rates[0],
+                    "lr_first_used": first.number("lr"),
+                },
+                count=len(early),
+                step=early[0].step,
+            )
+
+
+def _first_step(events: Sequence[RunEvent], optimizer: int | None) -> RunEvent | None:
+    return next(
+        (
+            event
+            for event in events
+            if event.kind == "step"
+            and not event.count("manual")
+            and (optimizer is None or event.optimizer == optimizer)
+        ),
+        None,
+    )
+
+
+def _rates_words(before: float | None, after: float | None) -> str:
+    if before is None or after is None or before == after:
+        return ": every learning rate comes one step early"
+    return f": the learning rate {before:.3g} is never used, training starts with {after:.3g}"

@@ -1,0 +1,120 @@
+"""GS312: models that are trained in eval mode."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import ClassVar
+
+from gradscope.recording.finding import Finding, Severity
+from gradscope.rules.accumulation.windows import RunEvent, Series, Window, Windows
+from gradscope.rules.case import Case
+from gradscope.rules.rule import Rule
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrainingInEvalMode(Rule):
+    """Dropout or batch norm are in eval mode while the model is trained.
+
+    What it finds:
+        A `model.eval()` before an evaluation, with no `model.train()` behind it, and models that
+        come in eval mode, as pretrained ones do.
+
+    Why it matters:
+        Dropout is off, so nothing regularises; batch norm normalises by its running statistics and
+        no longer updates them. Training goes on, and ends up worse.
+
+    How it is measured:
+        A step counts where the model, with layers that depend on the mode, was in eval mode in the
+        forward of every backward pass that feeds it. From `share` of the steps of its optimizer on
+        it is reported. Models whose layers alone are in eval mode, within a model that is not, and
+        models whose parameters no optimizer holds are left out.
+
+    How to fix it:
+        Call `model.train()` at the start of every epoch, or right after each evaluation.
+
+    When it may be wrong:
+        Fine-tuning with frozen batch-norm statistics and without dropout, where it is meant.
+
+    Source:
+        torch documentation, `torch.nn.Module.eval`; pytorch/tutorials issue 1624.
+    """
+
+    code: ClassVar[str] = "GS312"
+    name: ClassVar[str] = "training-in-eval-mode"
+    level: ClassVar[Severity] = "warning"
+    needs_run: ClassVar[bool] = True
+
+    share: float = 0.5
+    """Of the optimizer's steps, 0 to 1. Chosen: without `train()` after an evaluation at the end of
+    each epoch, two epochs come to a half."""
+
+    def check(self, case: Case) -> Iterator[Finding]:
+        """Yield a finding for every model that is trained in eval mode."""
+        windows = case.shared(Windows)
+        modes = _modes_of_passes(windows)
+        for model in dict.fromkeys(name for found in modes.values() for name in found):
+            for series in windows.series:
+                finding = self._finding_of(case, model, series, modes)
+                if finding is not None:
+                    yield finding
+                    break  # one for each model
+
+    def _finding_of(
+        self, case: Case, model: str, series: Series, modes: Mapping[int, Mapping[str, RunEvent]]
+    ) -> Finding | None:
+        names = {index: case.recording.parameters[index].name for index in series.parameters}
+        trained = [index for index, name in names.items() if name.startswith(f"{model}.")]
+        judged = [window for window in series.windows if window.passes]
+        sick = [window for window in judged if _is_eval(window, model, modes)]
+        if not trained or len(sick) < 2 or len(sick) < self.share * len(judged):
+            return None
+        first = sick[0]
+        mode = modes[first.passes[-1].place][model]
+        layers = _layers(mode)
+        since = "" if len(sick) == len(judged) else f", from step {first.step.step + 1} on"
+        return self.finding(
+            case,
+            message=(
+                f"{model} is trained in eval mode in {len(sick):,} of {len(judged):,} steps"
+                f"{since}: {layers}"
+            ),
+            remedy=f"call {model}.train() before training, and again after each evaluation",
+            site=mode.site,
+            related=(case.related(first.passes[-1].site, "the backward of the first such step"),),
+            parameters=trained,
+            modules=(model,),
+            evidence={
+                "steps_in_eval_mode": len(sick),
+                "steps": len(judged),
+                "share_limit": self.share,
+                "dropout_layers": mode.count("dropout"),
+                "batch_norm_layers": mode.count("batchnorm"),
+            },
+            count=len(sick),
+            step=first.step.step,
+        )
+
+
+def _modes_of_passes(windows: Windows) -> dict[int, dict[str, RunEvent]]:
+    """Return by place of a backward: the models that its forward called in eval mode."""
+    found: dict[int, dict[str, RunEvent]] = {}
+    pending: dict[str, RunEvent] = {}
+    for event in windows.events:
+        if event.kind == "mode" and (event.count("dropout") or event.count("batchnorm")):
+            pending[event.subject] = event
+        elif event.kind == "backward":
+            found[event.place] = pending
+            pending = {}
+    return found
+
+
+def _is_eval(window: Window, model: str, modes: Mapping[int, Mapping[str, RunEvent]]) -> bool:
+    return all(model in modes.get(one.place, {}) for one in window.passes)
+
+
+def _layers(mode: RunEvent) -> str:
+    parts = []
+    if mode.count("dropout"):
+        parts.append("dropout is off")
+    if mode.count("batchnorm"):
+        parts.append("batch norm keeps its old statistics")
+    return " and ".join(parts)
