@@ -14,7 +14,7 @@ ANY = st.none() | st.floats()
 
 
 def loss(*cells, signs=UNICODE):
-    return strip(cells, Scale.of_loss(cells), signs)
+    return strip(cells, Scale.linear(cells), signs)
 
 
 def norms(*cells, signs=UNICODE):

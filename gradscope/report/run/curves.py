@@ -1,4 +1,4 @@
-"""Training curves: loss, global gradient norm, and size of the updates."""
+"""Training curves: loss, global gradient norm, size of the updates, learning rate."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -7,7 +7,7 @@ from typing import Literal
 from gradscope.report.run.columns import Columns, Course, course
 from gradscope.report.run.training_run import RunStep, TrainingRun
 
-CurveKind = Literal["loss", "norm", "update"]
+CurveKind = Literal["loss", "norm", "update", "rate"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,15 +33,15 @@ def curves(run: TrainingRun, columns: Columns, optimizers: int) -> tuple[Curve, 
 
 
 def _curves(place: int, steps: list[RunStep], columns: Columns) -> Iterator[Curve]:
-    losses = [(step.step, step.loss) for step in steps if step.loss is not None]
-    norms = [(step.step, step.grad_norm) for step in steps if step.grad_norm is not None]
-    ratios = [(step.step, step.update_ratio) for step in steps if step.update_ratio is not None]
-    if losses:
-        told = course(losses, columns.mean(losses))
-        yield Curve(kind="loss", optimizer=place, course=told)
-    if norms:
-        told = course(norms, columns.largest(norms))
-        yield Curve(kind="norm", optimizer=place, course=told)
-    if ratios:
-        told = course(ratios, columns.largest(ratios))
-        yield Curve(kind="update", optimizer=place, course=told)
+    measured: dict[CurveKind, list[tuple[int, float | None]]] = {
+        "loss": [(step.step, step.loss) for step in steps],
+        "norm": [(step.step, step.grad_norm) for step in steps],
+        "update": [(step.step, step.update_ratio) for step in steps],
+        "rate": [(step.step, step.learning_rate) for step in steps],
+    }
+    for kind, values in measured.items():
+        known = [(step, value) for step, value in values if value is not None]
+        # A learning rate that stays as it is stands in the optimizer's name.
+        if len({value for _, value in known}) > (kind == "rate"):
+            cells = columns.mean(known) if kind == "loss" else columns.largest(known)
+            yield Curve(kind=kind, optimizer=place, course=course(known, cells))

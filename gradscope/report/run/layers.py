@@ -123,11 +123,17 @@ def _largest(values: Sequence[float | None]) -> float | None:
 
 
 def _parameters_below(recording: Recording) -> list[list[int]]:
-    """Return, by module, the parameters in it and below it."""
+    """Return, by module, the parameters in it and below it under any of their names."""
+    places = {module.path: module.index for module in recording.modules}
     below: list[list[int]] = [[] for _ in recording.modules]
     for parameter in recording.parameters:
-        module: int | None = parameter.module
-        while module is not None:
-            below[module].append(parameter.index)
-            module = recording.modules[module].parent
+        owners = (places.get(alias.rpartition(".")[0]) for alias in parameter.aliases)
+        holders: set[int] = set()
+        for owner in (parameter.module, *owners):
+            module = owner
+            while module is not None and module not in holders:
+                holders.add(module)
+                module = recording.modules[module].parent
+        for holder in holders:
+            below[holder].append(parameter.index)
     return below

@@ -11,7 +11,7 @@ from gradscope.report.paths import shown_site
 from gradscope.report.run.columns import Columns
 from gradscope.report.run.curves import curves
 from gradscope.report.run.layers import layers
-from gradscope.report.run.strips import Scale, strip
+from gradscope.report.run.strips import Scale, scale_of, strip
 from gradscope.report.run.training_run import TrainingRun
 from gradscope.report.run.words import (
     CURVE_NAMES,
@@ -81,11 +81,10 @@ def _curves(run: TrainingRun, columns: Columns) -> Iterator[str]:
     for curve in curves(run, columns, _SHOWN):
         if curve.optimizer != place and len(run.optimizers) > 1:
             lines.append(heading(run, curve.optimizer))
-        place, cells, is_loss = curve.optimizer, curve.course.cells, curve.kind == "loss"
-        scale = Scale.of_loss(cells) if is_loss else Scale.decades([cells])
+        place = curve.optimizer
         ends = course_text(curve.course, UNICODE)
-        extreme = extreme_text(curve.course, UNICODE, is_loss=is_loss)
-        drawn = strip(cells, scale, UNICODE)
+        extreme = extreme_text(curve, UNICODE)
+        drawn = strip(curve.course.cells, scale_of(curve), UNICODE)
         lines.append(f"{CURVE_NAMES[curve.kind]:<15}  {drawn}  {ends}  {extreme}".rstrip())
     if lines:
         yield "### Curves"
@@ -101,7 +100,7 @@ def _layers(report: Report, view: ViewOptions, columns: Columns) -> Iterator[str
     ]
     width = max(map(len, names), default=0)
     lines = [
-        f"{name:<{width}}  {strip(row.cells, scale, UNICODE)}  {layer_ends(row.cells, UNICODE)}"
+        f"{name:<{width}}  {strip(row.cells, scale, UNICODE)}  {layer_ends(row, UNICODE)}"
         for name, row in zip(names, found, strict=True)
     ]
     if any(cell is not None for row in found for cell in row.cells):

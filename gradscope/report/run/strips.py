@@ -8,15 +8,16 @@ from typing import Self
 
 from gradscope.report.page import Signs
 from gradscope.report.run.columns import Cells
+from gradscope.report.run.curves import Curve
 
 BROKEN, ZERO, NOTHING = "!", "0", " "
 """What a column shows that is NaN or infinite, exactly zero, or was not measured."""
-_FLAT_LOSS = 0.05
-"""A loss that moves by less of its size is drawn as flat as that: noise is no mountain."""
+_LEAST_SHARE = 0.05
+"""What moves by less of its size is drawn as flat as that: noise is no mountain."""
 _LEAST_DECADES = 1.0
 """Likewise for what is drawn on a logarithmic scale."""
 _FAR = 1000.0
-"""A positive loss that spans more is drawn on a logarithmic scale."""
+"""Positive numbers that span more are drawn on a logarithmic scale."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,13 +46,13 @@ class Scale:
         return cls(low=low, high=high, is_logarithmic=True)
 
     @classmethod
-    def of_loss(cls, cells: Cells) -> Self:
-        """Return the scale of a loss: linear, unless it spans very much."""
+    def linear(cls, cells: Cells) -> Self:
+        """Return a linear scale; a logarithmic one for positive numbers that span very much."""
         known = [value for value in cells if value is not None and math.isfinite(value)]
         low, high = (min(known), max(known)) if known else (0.0, 0.0)
         if low > 0 and high / low > _FAR:
             return cls.decades([cells])
-        wanted = _FLAT_LOSS * max(abs(low), abs(high)) - (high - low)
+        wanted = _LEAST_SHARE * max(abs(low), abs(high)) - (high - low)
         if wanted > 0:
             low = max(low - wanted / 2, -sys.float_info.max)
             high = min(high + wanted / 2, sys.float_info.max)
@@ -68,6 +69,13 @@ class Scale:
         # Halves, because the difference of two huge numbers is infinite.
         spread = high / 2 - low / 2
         return min(max((value / 2 - low / 2) / spread, 0.0), 1.0) if spread > 0 else 0.5
+
+
+def scale_of(curve: Curve) -> Scale:
+    """Return the scale that a curve is drawn on."""
+    cells = curve.course.cells
+    is_linear = curve.kind in ("loss", "rate")
+    return Scale.linear(cells) if is_linear else Scale.decades([cells])
 
 
 def strip(cells: Cells, scale: Scale, signs: Signs) -> str:

@@ -17,7 +17,7 @@ from gradscope.report.rows import ModuleRow
 from gradscope.report.run.columns import Cells, Columns
 from gradscope.report.run.curves import Curve, curves
 from gradscope.report.run.layers import layers
-from gradscope.report.run.strips import BROKEN, ZERO, Scale, strip
+from gradscope.report.run.strips import BROKEN, ZERO, Scale, scale_of, strip
 from gradscope.report.run.text import OPTIMIZERS_SHOWN
 from gradscope.report.run.training_run import TrainingRun
 from gradscope.report.run.words import (
@@ -112,13 +112,12 @@ class _Row:
 
 def _curve_row(curve: Curve, page: Page) -> _Row:
     cells = curve.course.cells
-    is_loss = curve.kind == "loss"
     return _Row(
         label=Text(f"  {CURVE_NAMES[curve.kind]}"),
         cells=cells,
-        scale=Scale.of_loss(cells) if is_loss else Scale.decades([cells]),
+        scale=scale_of(curve),
         course=course_text(curve.course, page.signs),
-        extreme=extreme_text(curve.course, page.signs, is_loss=is_loss),
+        extreme=extreme_text(curve, page.signs),
     )
 
 
@@ -127,7 +126,7 @@ def _extremes(drawn: Iterable[Curve], page: Page) -> Iterator[Text]:
     words = [
         f"{CURVE_NAMES[curve.kind]} {text}"
         for curve in drawn
-        if (text := extreme_text(curve.course, page.signs, is_loss=curve.kind == "loss"))
+        if (text := extreme_text(curve, page.signs))
     ]
     if words:
         yield hanging("; ".join(words), page, indent=_GAP)
@@ -149,10 +148,10 @@ def _layers(
     table = _table(columns, layout)
     for row in rows:
         shown = _Row(
-            label=module_label(row.module, row.level, layout.label - _GAP, page),
+            label=module_label(row.module, row.level, layout.label, page),
             cells=row.cells,
             scale=scale,
-            course=layer_ends(row.cells, page.signs),
+            course=layer_ends(row, page.signs),
             extreme=trend(row.module, page).plain,
         )
         _add(table, shown, layout, page)

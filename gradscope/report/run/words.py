@@ -1,12 +1,12 @@
 """What reports of a run say in words, whatever the format."""
 
-import math
 from collections.abc import Callable, Iterator, Sequence
 
 from gradscope.report.figures import counted, figure
 from gradscope.report.page import Signs
-from gradscope.report.run.columns import Cells, Course
-from gradscope.report.run.curves import CurveKind
+from gradscope.report.run.columns import Course
+from gradscope.report.run.curves import Curve, CurveKind
+from gradscope.report.run.layers import Layer
 from gradscope.report.run.optimizers import OptimizerRow
 from gradscope.report.run.repeats import Fold, Folds
 from gradscope.report.run.timeline import Picture
@@ -17,6 +17,7 @@ CURVE_NAMES: dict[CurveKind, str] = {
     "loss": "loss",
     "norm": "gradient norm",
     "update": "update / weight",
+    "rate": "learning rate",
 }
 _MOMENTS_SHOWN = 16
 _MINUTE, _HOUR = 60, 3600
@@ -109,24 +110,32 @@ def course_text(course: Course, signs: Signs) -> str:
     return _ends(course.ends, signs)
 
 
-def extreme_text(course: Course, signs: Signs, *, is_loss: bool) -> str:
-    """Return `lowest 0.0400 at step 9,870`; of what is no loss, the largest, unless at an end."""
+def extreme_text(curve: Curve, signs: Signs) -> str:
+    """Return `lowest 0.0400 at step 9,870`; of what is no loss, the largest.
+
+    Empty where it looks like one of the ends.
+    """
+    course = curve.course
     if course.first_nonfinite is not None:
         steps = counted(course.nonfinite, "step")
         return f"non-finite in {steps}, first {course.first_nonfinite:,}"
+    is_loss = curve.kind == "loss"
     extreme = course.lowest if is_loss else course.highest
-    if extreme is None or not math.isfinite(extreme.value):
+    if extreme is None:
         return ""
-    if extreme.value in course.ends:
+    told = figure(extreme.value, signs)
+    if told in [figure(end, signs) for end in course.ends]:
         return ""
-    word = "lowest" if is_loss else "largest"
-    return f"{word} {figure(extreme.value, signs)} at step {extreme.step:,}"
+    return f"{'lowest' if is_loss else 'largest'} {told} at step {extreme.step:,}"
 
 
-def layer_ends(cells: Cells, signs: Signs) -> str:
+def layer_ends(layer: Layer, signs: Signs) -> str:
     """Return `0.120 → 0.0034`: the first and the last number of a strip."""
-    known = [cell for cell in cells if cell is not None]
-    return _ends(known, signs) if known else signs.dash
+    known = [cell for cell in layer.cells if cell is not None]
+    if known:
+        return _ends(known, signs)
+    is_trained = any(row.trainable_parameters for row in layer.module.rows)
+    return signs.dash if is_trained else "frozen"
 
 
 def _ends(values: Sequence[float], signs: Signs) -> str:
