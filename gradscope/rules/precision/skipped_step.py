@@ -47,6 +47,7 @@ class SkippedStep(Rule):
     name: ClassVar[str] = "skipped-step"
     level: ClassVar[Severity] = "warning"
     needs_run: ClassVar[bool] = True
+    explains: ClassVar[tuple[str, ...]] = ("GS307",)
     measures: ClassVar[tuple[Measure, ...]] = (Measure(number="share_skipped"),)
 
     warning: float = 0.05

@@ -6,9 +6,9 @@ import pytest
 import torch
 from torch import nn
 from torch.nn import functional
-from torch.nn.utils import clip_grad_norm_, clip_grad_value_
+from torch.nn.utils import clip_grad_norm_
 
-from tests.rules.clipping.watching import findings_of
+from tests.rules.watching import findings_of
 
 STEPS = 24
 
@@ -91,7 +91,7 @@ def loop_over_parameters():
         optimizer.zero_grad()
         loss_of(model).backward()
         for parameter in model.parameters():
-            clip_grad_value_(parameter, 0.01)
+            nn.utils.clip_grad_value_(parameter, 0.01)
         optimizer.step()
 
 

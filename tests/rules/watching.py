@@ -1,5 +1,6 @@
-"""Watches small training loops of torch as `gradscope run` does, in this process."""
+"""Watches training loops as `gradscope run` does, in this process."""
 
+import runpy
 from collections.abc import Callable
 from pathlib import Path
 
@@ -19,3 +20,8 @@ def findings_of(loop: Callable[[], object], folder: Path) -> tuple[Finding, ...]
     finally:
         watch.stop()
     return judge(load_recording(path)).findings
+
+
+def findings_of_script(script: Path, folder: Path) -> tuple[Finding, ...]:
+    """Run a training script, and return what the rules find in it."""
+    return findings_of(lambda: runpy.run_path(str(script), run_name="__main__"), folder)
