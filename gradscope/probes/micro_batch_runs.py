@@ -135,9 +135,9 @@ def _counts(division: Division, totals: list[tuple[float, ...]]) -> list[Count]:
         values = [tensor.detach() for _, tensor in tensors]
         if not values[0].is_floating_point() and not values[0].is_complex():
             kept = tuple(float((value != _IGNORED).sum()) for value in values)
-            counts.append(Count(f"elements of {name} that are not {_IGNORED}", kept))
+            counts.append(Count(f"elements of `{name}` that are not {_IGNORED}", kept))
         filled = tuple(float(value.count_nonzero()) for value in values)
-        counts.append(Count(f"elements of {name} that are not 0", filled))
+        counts.append(Count(f"elements of `{name}` that are not 0", filled))
     return counts
 
 

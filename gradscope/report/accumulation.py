@@ -1,7 +1,7 @@
 """What accumulating micro-batches gives, in words and as an object of JSON."""
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Self
 
@@ -165,14 +165,15 @@ def remarks(found: Accumulation) -> Iterator[str]:
         draws = counted(record.draws, "draw")
         yield f"dropout and the like drew as for the full batch ({draws})"
     if record.repeated:
-        yield f"without a batch dimension, and whole in each: {_listed(record.repeated)}"
+        yield f"without a batch dimension, and whole in each: {_named(record.repeated)}"
 
 
 def _reasons(found: Accumulation) -> Iterator[str]:
     record, recording = found.record, found.recording
     if record.site is not None:
         site = recording.sites[record.site]
-        yield f"{shown_site(site, recording.target.root)} lets examples meet: {site.source}"
+        place = shown_site(site, recording.target.root)
+        yield f"{place} lets examples meet: `{site.source}`"
     if record.obstruction == "examples meet":
         yield (
             "where examples are compared with each other, keep the batch whole, or its outputs "
@@ -185,18 +186,20 @@ def _reasons(found: Accumulation) -> Iterator[str]:
             f"and divide by the {record.unit} of all micro-batches"
         )
     if record.obstruction == "batch norm":
-        paths = [recording.modules[place].path or "the model" for place in record.modules]
-        yield f"normalised so: {_listed(paths)}"
+        paths = [recording.modules[place].path for place in record.modules]
+        yield f"normalised so: {_named(path or recording.target.model for path in paths)}"
     if record.apart is not None and record.obstruction in ("batch norm", "random numbers"):
         calm = "with batch norm" if record.obstruction == "batch norm" else "with the model"
         yield f"{calm} in eval mode {_APART[record.apart].format(count=record.micro_batches)}"
     if found.exceptions:
-        names = [f"{found.name(one)} ({off(one.remaining)} off)" for one in found.exceptions]
+        names = [f"`{found.name(one)}` ({off(one.remaining)} off)" for one in found.exceptions]
         yield f"this does not hold for {_listed(names)}"
 
 
 def _figures(found: Accumulation) -> Iterator[str]:
     record, worst = found.record, found.worst
+    if record.obstruction == "non-finite":
+        return
     if record.law in ("counted", "fitted"):
         yield (
             f"accumulated as they are, the gradients are {record.scale:.3f} times the full "
@@ -204,7 +207,7 @@ def _figures(found: Accumulation) -> Iterator[str]:
         )
     if record.obstruction == "repeated term":
         yield f"as they are, the accumulated gradients are {off(record.deviation)} off"
-    elif record.law == "none" and not math.isnan(record.scale):
+    elif record.law == "none":
         words = (
             f"divided by {record.micro_batches}, the accumulated gradients are "
             f"{off(record.divided)} off, cosine {record.cosine:.3f}"
@@ -213,7 +216,7 @@ def _figures(found: Accumulation) -> Iterator[str]:
         yield words + (best if record.remaining > _OFF else "")
     if worst is not None and not found.exceptions:
         after = "" if record.law in ("equal", "none") else " after that"
-        yield f"worst parameter{after}: {found.name(worst)}, {off(found.left(worst))} off"
+        yield f"worst parameter{after}: `{found.name(worst)}`, {off(found.left(worst))} off"
 
 
 def off(share: float) -> str:
@@ -224,6 +227,10 @@ def off(share: float) -> str:
         return f"{100 * share:.3g}%"
     digits, _, power = f"{share:.0e}".partition("e")
     return f"{digits}e{int(power)} of its norm" if share else "nothing"
+
+
+def _named(names: Iterable[str]) -> str:
+    return _listed([f"`{name}`" for name in names])
 
 
 def _listed(words: Sequence[str]) -> str:

@@ -110,9 +110,9 @@ def _accumulation(report: Report) -> list[str]:
     found = Accumulation.of(report.recording)
     if found is None:
         return []
-    lines = [f"- {escape(remark)}" for remark in remarks(found)]
+    lines = [f"- {prose(remark)}" for remark in remarks(found)]
     title = headline(found, "×")  # noqa: RUF001 - the sign of multiplication is meant
-    return [f"### {TITLE}", escape(title), "\n".join(lines)]
+    return [f"### {TITLE}", prose(title), "\n".join(lines)]
 
 
 def _lists(report: Report, view: ViewOptions) -> list[str]:
