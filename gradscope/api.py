@@ -1,6 +1,6 @@
 """The Python interface: the same inspection on objects that are there already."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 
 import torch
 from torch import nn
@@ -8,10 +8,12 @@ from torch import nn
 from gradscope.capture.definitions import Definitions
 from gradscope.errors import GradscopeError
 from gradscope.inspection import record
+from gradscope.probes.snapshot import RandomStates
 from gradscope.report.model import Report
 from gradscope.rules.engine import check_settings, judge
 from gradscope.rules.selection import parsed_selectors
 from gradscope.rules.settings import DEFAULT_SETTINGS, Settings
+from gradscope.target.loader import Batches, LoadedBatches
 from gradscope.target.objects import target_from_objects
 from gradscope.target.options import Trial
 from gradscope.target.target import Target
@@ -24,6 +26,7 @@ def inspect(  # noqa: PLR0913 - as many things can be chosen
     *,
     optimizer: torch.optim.Optimizer | None = None,
     grad_output: torch.Tensor | str | None = None,
+    steps: int = 0,
     probe_steps: int = 3,
     eager: bool = False,
     select: str | Iterable[str] = (),
@@ -36,12 +39,16 @@ def inspect(  # noqa: PLR0913 - as many things can be chosen
     Args:
         model: Any module; it runs in the mode, train or eval, that it is in.
         batch: What the model is called with: a tensor, a tuple, a mapping of keyword arguments, or
-            a pair of inputs and target when there is a `loss_fn`.
+            a pair of inputs and target when there is a `loss_fn`. Or a `DataLoader` or an iterator
+            of such batches: its first batch is inspected, the next ones are for `steps`.
         loss_fn: Called with the output and the target (or the batch), or with the model and the
             batch if its first parameter is called `model`; or the name of a loss: `cross-entropy`,
             `mse`, `mean`, `sum-squares`. Without one the output's own loss is taken.
         optimizer: Measures how far its step would move every parameter.
         grad_output: For outputs that are no scalar and without a loss: where backward starts.
+        steps: Optimizer steps to make before the one that is inspected, with the optimizer or an
+            assumed Adam: what goes wrong only after some training shows. A loader gives each step
+            a batch of its own; else all are made on the one batch.
         probe_steps: Optimizer steps to try on a snapshot, which tell lasting trouble from that of
             the first step; 0 for none.
         eager: Run a compiled model eagerly, to see its inside.
@@ -53,14 +60,43 @@ def inspect(  # noqa: PLR0913 - as many things can be chosen
     says so in a finding, and holds what was seen by then.
 
     Raises:
-        GradscopeError: When there is no way from the model to a loss.
+        GradscopeError: When there is no way from the model to a loss, or an argument is wrong.
     """
     target = target_from_objects(
-        model, batch, loss_fn, optimizer=optimizer, grad_output=grad_output
+        model, batches_of(batch), loss_fn, optimizer=optimizer, grad_output=grad_output
     )
     settings = Settings(select=parsed_selectors(select), ignore=parsed_selectors(ignore))
-    trial = Trial(probe_steps=probe_steps)
+    trial = trial_of(steps=steps, probe_steps=probe_steps)
     return inspect_target(target, trial=trial, eager=eager, command="inspect", settings=settings)
+
+
+def batches_of(batch: object) -> Batches:
+    """Return the batches of a loader, or the one batch; the random states stay as they are.
+
+    Of other things that can be iterated nothing tells whether they are batches or a batch.
+
+    Raises:
+        GradscopeError: The loader is empty, or raised.
+    """
+    if not isinstance(batch, torch.utils.data.DataLoader | Iterator):
+        return Batches(batch)
+    random_states = RandomStates.now()  # which a loader that shuffles draws from
+    try:
+        return LoadedBatches(batch, "batch", type(batch).__name__)
+    finally:
+        random_states.restore()
+
+
+def trial_of(*, steps: int, probe_steps: int) -> Trial:
+    """Return how a target is run.
+
+    Raises:
+        GradscopeError: One of them is no number of steps.
+    """
+    for name, number in (("steps", steps), ("probe_steps", probe_steps)):
+        if isinstance(number, bool) or not isinstance(number, int) or number < 0:
+            raise GradscopeError(f"{name} is {number!r}, expected 0 or more")
+    return Trial(steps=steps, probe_steps=probe_steps)
 
 
 def inspect_target(

@@ -33,6 +33,7 @@ class MarkerOptions(TypedDict, total=False):
     max_norm: float | None
     min_norm: float | None
     fail_level: Severity
+    steps: int
     probe_steps: int
     seed: int | None
 
@@ -58,6 +59,8 @@ class _Watched:
 
     unreported: list[Check] = dataclasses.field(default_factory=list)
     checks: int = 0
+    has_fixture: bool = False
+    """Whether it asked for the fixture, itself or by another fixture."""
     obeyed_marker: bool = False
     """Whether a check was made that knew the marker."""
     is_running: bool = False
@@ -163,6 +166,7 @@ def _marked(item: pytest.Item) -> MarkerOptions:
 def gradscope(request: pytest.FixtureRequest) -> GradientCheck:
     """Check gradients: `gradscope.check(model, batch, loss_fn)`."""
     item = request.node
+    _watched(item).has_fixture = True
 
     def made() -> None:
         _watched(item).obeyed_marker = True
@@ -214,8 +218,9 @@ def pytest_runtest_makereport(
     # Around the plugin of xfail: a test that saw nothing did neither fail nor pass as expected.
     if call.when == "call" and report.passed and (reason := _blindness(item, watched)):
         report.outcome = "failed"
-        report.longrepr = _failure(item, reason)
+        report.longrepr = _failure(item, ": ".join(reason))
         vars(report).pop("wasxfail", None)
+        vars(report)[_Summary.BLINDNESS] = reason[0]
     if watched.unreported and item.config.getoption("--gradscope"):
         # Plain values: xdist sends reports from process to process.
         checks = [dataclasses.asdict(check) for check in watched.unreported]
@@ -224,22 +229,36 @@ def pytest_runtest_makereport(
     return report
 
 
-def _blindness(item: pytest.Item, watched: _Watched) -> str | None:
-    """Return why a test is no check although it is marked as one, None where all is well."""
-    if watched.obeyed_marker or item.get_closest_marker(_MARKER) is None:
+def _blindness(item: pytest.Item, watched: _Watched) -> tuple[str, str] | None:
+    """Return why a test is no check although it is marked as one, and what to do about it.
+
+    None where all is well.
+    """
+    if watched.obeyed_marker or not _is_bound(item, watched):
         return None
     options = _marked(item)
     if not watched.checks:
         return (
-            f"passed without having checked any gradient, and is marked `{_MARKER}`: call "
-            f"gradscope.check(model, batch, loss_fn), or take the marker away"
+            f"passed without having checked any gradient, and is marked `{_MARKER}`",
+            "call gradscope.check(model, batch, loss_fn), or take the marker away",
         )
     if options:
         return (
-            f"checked no gradient as its marker says ({', '.join(options)}): "
-            "assert_gradients_healthy does not see markers, gradscope.check does"
+            f"checked no gradient as its marker says ({', '.join(options)})",
+            "assert_gradients_healthy does not see markers, gradscope.check does",
         )
     return None
+
+
+def _is_bound(item: pytest.Item, watched: _Watched) -> bool:
+    """Return whether a marker is a promise of the test's that gradients are checked.
+
+    One of its own is. One around it, of a class or a module, says how such tests check, and not
+    that every test does: there the fixture tells.
+    """
+    own = any(mark.name == _MARKER for mark in item.own_markers)
+    around = item.get_closest_marker(_MARKER) is not None
+    return own or (around and watched.has_fixture)
 
 
 def _failure(item: pytest.Item, reason: str) -> str | TerminalRepr:
@@ -253,13 +272,17 @@ class _Summary:
     """Gathers the checks of all tests, from other processes too, and lists them at the end."""
 
     ATTRIBUTE = "gradscope_checks"
+    BLINDNESS = "gradscope_blindness"
 
     def __init__(self) -> None:
         self._checks: list[tuple[str, Check]] = []
+        self._failed: dict[str, str] = {}
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         for check in getattr(report, self.ATTRIBUTE, ()):
             self._checks.append((report.nodeid, Check(**check)))
+        if report.failed:
+            self._failed[report.nodeid] = getattr(report, self.BLINDNESS, "")
 
     def pytest_terminal_summary(
         self, terminalreporter: pytest.TerminalReporter, config: pytest.Config
@@ -270,5 +293,6 @@ class _Summary:
         # It takes rich, which is for those alone who ask for the list.
         from gradscope.report.check_lines import check_lines
 
-        for line in check_lines(self._checks, is_folded=config.get_verbosity() <= 0):
+        is_folded = config.get_verbosity() <= 0
+        for line in check_lines(self._checks, self._failed, is_folded=is_folded):
             terminalreporter.write_line(line)

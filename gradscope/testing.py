@@ -15,7 +15,7 @@ import torch
 from torch import nn
 
 import gradscope
-from gradscope.api import inspect_target
+from gradscope.api import batches_of, inspect_target, trial_of
 from gradscope.check_events import Check, announce
 from gradscope.errors import GradscopeError
 from gradscope.gate.merging import obstacle_of
@@ -29,7 +29,6 @@ from gradscope.rules.flow.gradient_norm_limit import GradientNormLimit
 from gradscope.rules.selection import parsed_selectors
 from gradscope.rules.settings import WHOLE_MODEL, NormLimit, Settings
 from gradscope.target.objects import target_from_objects
-from gradscope.target.options import Trial
 
 __all__ = ["UnhealthyGradientsError", "assert_gradients_healthy"]
 
@@ -62,6 +61,7 @@ def assert_gradients_healthy(  # noqa: PLR0913 - as many things can be chosen
     min_norm: float | None = None,
     fail_level: Severity = "error",
     grad_output: torch.Tensor | str | None = None,
+    steps: int = 0,
     probe_steps: int = 3,
     eager: bool = False,
     seed: int | None = 0,
@@ -74,7 +74,8 @@ def assert_gradients_healthy(  # noqa: PLR0913 - as many things can be chosen
 
     Args:
         model: Any module; see `gradscope.inspect` for more on what is shared with it.
-        batch: What the model is called with.
+        batch: What the model is called with; or a `DataLoader` or an iterator of such batches, of
+            which the first is judged and the next ones are for `steps`.
         loss_fn: Of the output and the target.
         optimizer: Its step is judged too.
         select: Only these rules judge: codes, prefixes of codes, families and names of rules.
@@ -83,6 +84,9 @@ def assert_gradients_healthy(  # noqa: PLR0913 - as many things can be chosen
         min_norm: The smallest one.
         fail_level: The mildest level that fails: `error`, `warning` or `note`.
         grad_output: Where backward starts without a loss.
+        steps: Optimizer steps to make before the one that is judged, with the optimizer or an
+            assumed Adam: what goes wrong only after some training shows. A loader gives each step
+            a batch of its own; else all are made on the one batch.
         probe_steps: Optimizer steps to try on a snapshot.
         eager: Run a compiled model eagerly, to see its inside.
         seed: Set before every forward, so that dropout draws the same in every run of the test;
@@ -100,12 +104,15 @@ def assert_gradients_healthy(  # noqa: PLR0913 - as many things can be chosen
     try:
         settings = _settings(select, ignore, max_norm, min_norm)
         failing = _failing_levels(fail_level)
+        trial = trial_of(steps=steps, probe_steps=probe_steps)
         target = target_from_objects(
-            model, batch, loss_fn, optimizer=optimizer, grad_output=grad_output, seed=seed
+            model,
+            batches_of(batch),
+            loss_fn,
+            optimizer=optimizer,
+            grad_output=grad_output,
+            seed=seed,
         )
-        if probe_steps < 0:
-            raise GradscopeError(f"probe_steps is {probe_steps!r}, expected 0 or more")
-        trial = Trial(probe_steps=probe_steps)
         report = inspect_target(
             target, trial=trial, eager=eager, command="check", settings=settings
         )

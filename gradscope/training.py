@@ -89,9 +89,9 @@ class Training:
         obstacle = self._probe.obstacle
         if obstacle is not None and self._probe.is_users:
             raise GradscopeError(
-                "--steps cannot be made with the target's optimizer",
+                "steps cannot be made with the target's optimizer",
                 cause=obstacle,
-                help="another can make them: --optimizer adamw",
+                help="AdamW, for one, can make them: --optimizer adamw",
             )
         return obstacle
 

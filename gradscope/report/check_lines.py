@@ -1,6 +1,9 @@
 """The checks of gradients that tests made, a line each."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
 
 from gradscope.check_events import Check
 from gradscope.report.figures import counted, figure
@@ -11,39 +14,102 @@ _SHOWN = 20
 _TITLES = ("", "test", "model", "parameters", "norm", "findings")
 
 
-def check_lines(checks: Sequence[tuple[str, Check]], *, is_folded: bool) -> Iterator[str]:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Line:
+    """A check and how it and its test went, or a test that failed because it made none."""
+
+    status: Literal["FAILED", "caught", "passed"]
+    """Of the test, but for its further checks where one of them is what it failed by."""
+    test: str
+    check: Check | None
+    remark: str = ""
+    """Why the test went otherwise than its check."""
+
+
+def check_lines(
+    checks: Sequence[tuple[str, Check]], failed: Mapping[str, str], *, is_folded: bool
+) -> Iterator[str]:
     """Yield a line for each test's check, the worst first, and one for all of them.
 
     Args:
         checks: Each with the name of its test.
+        failed: The tests that failed, by name, with what is wrong with those that failed because
+            they did not check gradients as they should; else that is empty.
         is_folded: Whether only as many are shown as the eye takes in.
     """
-    if not checks:
+    lines = sorted((*_made(checks, failed), *_missing(checks, failed)), key=_rank)
+    if not lines:
         yield "no test checked a gradient"
         return
-    ranked = sorted(checks, key=lambda made: _rank(made[1]))
-    shown = ranked[:_SHOWN] if is_folded else ranked
-    yield from _aligned([_TITLES, *(_cells(*made) for made in shown)])
-    if folded := ranked[len(shown) :]:
-        yield f"and {len(folded):,} more, {_found(check for _, check in folded)}: -v lists them"
-    failed = sum(not check.passed for _, check in checks)
-    verdict = f"{failed:,} failed" if failed else "all passed"
-    yield f"{counted(len(checks), 'check')}, {verdict}: {_found(check for _, check in checks)}"
+    shown = lines[:_SHOWN] if is_folded else lines
+    yield from _aligned([_TITLES, *map(_cells, shown)])
+    if folded := lines[len(shown) :]:
+        found = _found(line.check for line in folded if line.check is not None)
+        yield f"and {len(folded):,} more, {found}: -v lists them"
+    found = _found(check for _, check in checks)
+    yield f"{counted(len(checks), 'check')}, {_verdict(lines)}: {found}"
 
 
-def _rank(check: Check) -> tuple[bool, int, int, int]:
-    return (check.passed, -check.errors, -check.warnings, -check.notes)
+def _made(checks: Sequence[tuple[str, Check]], failed: Mapping[str, str]) -> Iterator[_Line]:
+    by_a_check = {test for test, check in checks if not check.passed}
+    for test, check in checks:
+        if test not in failed:
+            remark = "" if check.passed else "the test expects it"
+            status: Literal["caught", "passed"] = "passed" if check.passed else "caught"
+            yield _Line(status=status, test=test, check=check, remark=remark)
+        elif check.passed and test in by_a_check:
+            yield _Line(status="passed", test=test, check=check)
+        else:
+            elsewhere = "the test failed for another reason" if check.passed else ""
+            remark = failed[test] or elsewhere
+            yield _Line(status="FAILED", test=test, check=check, remark=remark)
 
 
-def _cells(test: str, check: Check) -> tuple[str, ...]:
+def _missing(checks: Sequence[tuple[str, Check]], failed: Mapping[str, str]) -> Iterator[_Line]:
+    """Yield the tests that should have checked gradients and made no check."""
+    made = {test for test, _ in checks}
+    for test, reason in failed.items():
+        if reason and test not in made:
+            yield _Line(status="FAILED", test=test, check=None, remark=reason)
+
+
+def _verdict(lines: Sequence[_Line]) -> str:
+    """Return how many checks failed, and how many tests without that a check of theirs did."""
+    states = Counter(
+        "failed" if line.status == "FAILED" and not line.check.passed else line.status
+        for line in lines
+        if line.check is not None
+    )
+    words = [f"{states['failed']:,} failed"] if states["failed"] else []
+    if states["caught"]:
+        words.append(f"{states['caught']:,} failed and caught")
+    if states and not words:
+        words.append("all passed")
+    if others := {line.test for line in lines if line.status == "FAILED" and line.remark}:
+        words.append(f"{counted(len(others), 'test')} failed otherwise")
+    return ", ".join(words)
+
+
+def _rank(line: _Line) -> tuple[int, int, int, int]:
+    status = ("FAILED", "caught", "passed").index(line.status)
+    check = line.check
+    levels = (0, 0, 0) if check is None else (-check.errors, -check.warnings, -check.notes)
+    return (status, *levels)
+
+
+def _cells(line: _Line) -> tuple[str, ...]:
+    check = line.check
+    if check is None:
+        return (line.status, line.test, "-", "-", "-", printable(line.remark))
     worst = " ".join(filter(None, [check.worst, check.place]))
+    findings = ": ".join(filter(None, [_found([check]), worst]))
     return (
-        "passed" if check.passed else "FAILED",
-        test,
+        line.status,
+        line.test,
         printable(check.model),
         f"{check.parameters:,}",
         figure(check.grad_norm, ASCII),
-        printable(": ".join(filter(None, [_found([check]), worst]))),
+        printable("; ".join(filter(None, [findings, line.remark]))),
     )
 
 

@@ -29,7 +29,7 @@ def target_from_objects(
 
     Args:
         model: What is inspected.
-        batch: A tensor, tuple, dict or other container of them.
+        batch: A tensor, tuple, dict or other container of them; or the `Batches` of a loader.
         loss_fn: See `to_objective`; also a name of `LossName`. None: see `own_loss`.
         optimizer: Which parameters are trained, and how.
         grad_output: In place of a loss: a tensor shaped as the output, `ones` or `randn`.
@@ -45,13 +45,15 @@ def target_from_objects(
             f"the model is {type(model).__name__}, expected torch.nn.Module", help=help_
         )
     check_materialized(model)
+    batches = batch if isinstance(batch, Batches) else Batches(batch)
+    batch = batches.first
     objective = _objective(model, loss_fn, grad_output, seed)
     found = usable_optimizer(optimizer, model)
     return Target(
         name=name or type(model).__name__,
         model=model,
         batch=batch,
-        batches=Batches(batch),
+        batches=batches,
         forward=Forward(model=model, batch=batch, objective=objective, seed=seed),
         optimizer=found.optimizer,
         stale_optimizer=found.stale,

@@ -157,6 +157,9 @@ def test_made_up_loss_is_refused():
         ({"max_norm": 1.0, "min_norm": 2.0}, "min_norm 2.0 is larger than max_norm 1.0"),
         ({"select": "GS999"}, "no rule `GS999`"),
         ({"probe_steps": -1}, "probe_steps is -1"),
+        ({"steps": -1}, "steps is -1, expected 0 or more"),
+        ({"steps": 1.5}, "steps is 1.5"),
+        ({"steps": True}, "steps is True"),
     ],
 )
 def test_wrong_arguments_are_refused(options, message):

@@ -24,8 +24,10 @@ BROKEN = dataclasses.replace(
 
 
 def lines(*checks, is_folded=True):
+    """The lines of tests with a check each, which fail where it does."""
     named = [(f"test_{number}", check) for number, check in enumerate(checks)]
-    return list(check_lines(named, is_folded=is_folded))
+    failed = {name: "" for name, check in named if not check.passed}
+    return list(check_lines(named, failed, is_folded=is_folded))
 
 
 def test_line_of_a_check():
@@ -43,6 +45,34 @@ def test_worst_first():
     assert [row.split()[1] for row in rows] == ["test_2", "test_0", "test_1"]
     assert {row[titles.index("norm") :].split()[0] for row in rows} == {"0.250", "-"}
     assert closing == "3 checks, 1 failed: 1 error, 2 warnings"
+
+
+def test_tests_that_go_otherwise_than_their_checks():
+    checks = [("test_raises", BROKEN), ("test_later", CHECK), ("test_marked", CHECK)]
+    failed = {"test_later": "", "test_marked": "saw no marker", "test_blind": "saw nothing"}
+    failed["test_unrelated"] = ""
+    _, *rows, closing = check_lines(checks, failed, is_folded=True)
+    told = [tuple(row.split(maxsplit=5)) for row in rows]
+    assert [(status, test, findings) for status, test, _, _, _, findings in told] == [
+        ("FAILED", "test_later", "no findings; the test failed for another reason"),
+        ("FAILED", "test_marked", "no findings; saw no marker"),
+        ("FAILED", "test_blind", "saw nothing"),
+        (
+            "caught",
+            "test_raises",
+            "1 error, 2 warnings: GS101 exploding-gradient net.py:3; the test expects it",
+        ),
+    ]
+    assert closing == (
+        "3 checks, 1 failed and caught, 3 tests failed otherwise: 1 error, 2 warnings"
+    )
+
+
+def test_several_checks_of_one_test():
+    checks = [("test", CHECK), ("test", BROKEN)]
+    _, *rows, closing = check_lines(checks, {"test": ""}, is_folded=True)
+    assert [row.split()[0] for row in rows] == ["FAILED", "passed"]
+    assert closing == "2 checks, 1 failed: 1 error, 2 warnings"
 
 
 @pytest.mark.parametrize("norm", [float("nan"), float("inf"), 0.0])
@@ -125,3 +155,36 @@ def test_nothing_is_listed_where_nothing_ran(run_tests):
     result.stdout.fnmatch_lines(["no test checked a gradient"])
     result = run_tests(SUITE, "--gradscope", "--collect-only")
     result.stdout.no_fnmatch_line("*gradients =*")
+
+
+def test_list_agrees_with_pytest(run_tests):
+    result = run_tests(
+        """
+        from gradscope.testing import assert_gradients_healthy
+
+        def test_later(gradscope):
+            gradscope.check(HEALTHY, BATCH, mse_loss)
+            assert 1 > 2
+
+        def test_raises(gradscope):
+            with pytest.raises(AssertionError):
+                gradscope.check(CUT, BATCH, mse_loss)
+
+        @pytest.mark.gradscope(max_norm=1)
+        def test_plain(): assert_gradients_healthy(HEALTHY, BATCH, mse_loss)
+
+        @pytest.mark.gradscope
+        def test_blind(): pass
+        """,
+        "--gradscope",
+    )
+    result.assert_outcomes(passed=1, failed=3)
+    result.stdout.fnmatch_lines(
+        [
+            "FAILED *::test_later *no findings; the test failed for another reason",
+            "FAILED *::test_plain *no findings; checked no gradient as its marker says (max_norm)",
+            "FAILED *::test_blind * - *passed without having checked any gradient*",
+            "caught *::test_raises *1 error: GS201 *; the test expects it",
+            "3 checks, 1 failed and caught, 3 tests failed otherwise: 1 error",
+        ]
+    )
