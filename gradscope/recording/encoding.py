@@ -116,9 +116,12 @@ def read_names(cell: str) -> tuple[str, ...]:
     return tuple(json.loads(cell))
 
 
+_ENCODE = json.JSONEncoder(allow_nan=False).encode
+
+
 def write_numbers(numbers: Iterable[tuple[str, float]]) -> str:
     """Return a JSON object, non-finite numbers as the strings `NaN`, `Infinity`, `-Infinity`."""
-    return json.dumps({name: spell(value) for name, value in numbers}, allow_nan=False)
+    return _ENCODE({name: spell(value) for name, value in numbers})
 
 
 def read_numbers(cell: str) -> tuple[tuple[str, float], ...]:

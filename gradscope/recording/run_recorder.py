@@ -1,8 +1,10 @@
 """Writes the recording of a run while it goes on, one transaction a step."""
 
 import dataclasses
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from gradscope.errors import GradscopeError
 from gradscope.recording.evidence.clip_scope import ClipScope
@@ -16,13 +18,13 @@ from gradscope.recording.records import (
     EventRecord,
     ModuleRecord,
     ParameterRecord,
-    ParameterStat,
     Site,
     Skipped,
     StepRecord,
 )
 from gradscope.recording.step_tables import EVENTS, PARAMETER_STATS, SKIPPED, STEPS
 from gradscope.recording.structure_tables import MODULES, PARAMETERS, SITES
+from gradscope.recording.table import Cells, Table
 from gradscope.recording.writer import RecordingWriter
 
 
@@ -32,7 +34,8 @@ class RunStep:
 
     step: StepRecord | None = None
     events: tuple[EventRecord, ...] = ()
-    stats: tuple[ParameterStat, ...] = ()
+    norms: Sequence[Cells] = ()
+    """Of parameters, as `norm_cells` makes them: there are many, in every step."""
     parameters: tuple[ParameterRecord, ...] = ()
     modules: tuple[ModuleRecord, ...] = ()
     sites: tuple[Site, ...] = ()
@@ -71,21 +74,26 @@ class RunRecorder:
         """
         evidence = evidence_tables()
         with self._writer.transaction():
-            add = self._writer.add
-            add(SITES, one.sites)
-            add(evidence[SourceRecord], one.sources)
-            add(evidence[StatementRecord], one.statements)
-            add(MODULES, one.modules)
-            add(PARAMETERS, one.parameters)
+            # Most of it is empty in most steps.
+            tables: tuple[tuple[Table[Any], Sequence[object]], ...] = (
+                (SITES, one.sites),
+                (evidence[SourceRecord], one.sources),
+                (evidence[StatementRecord], one.statements),
+                (MODULES, one.modules),
+                (PARAMETERS, one.parameters),
+                (evidence[ClipScope], one.scopes),
+                (evidence[RoundedUpdate], one.rounded),
+                (SKIPPED, one.skipped),
+                (EVENTS, one.events),
+            )
+            for table, records in tables:
+                if records:
+                    self._writer.add(table, records)
             for place, optimizer in one.optimizers:
                 self._writer.put(evidence[TrainedOptimizer], place, optimizer)
-            add(evidence[ClipScope], one.scopes)
-            add(evidence[RoundedUpdate], one.rounded)
-            add(SKIPPED, one.skipped)
-            add(EVENTS, one.events)
-            add(PARAMETER_STATS, one.stats)
+            self._writer.add_cells(PARAMETER_STATS, one.norms)
             if one.step is not None:
-                add(STEPS, [one.step])
+                self._writer.add(STEPS, [one.step])
 
     def describe(self, *, model: str, batch: str, optimizer: str | None) -> None:
         """Say what is trained, once it is known."""

@@ -1,5 +1,7 @@
 """Tables of what happened and was measured, step by step."""
 
+from math import isfinite, nan
+
 from gradscope.recording.encoding import (
     GRADIENT_COLUMNS,
     read_float,
@@ -15,11 +17,15 @@ from gradscope.recording.records import (
     EventRecord,
     InputStat,
     ParameterStat,
+    Reach,
     Skipped,
     StepRecord,
     TensorStat,
 )
 from gradscope.recording.table import Cells, Row, Table
+
+_NAN = write_float(nan)
+_NO_GRADIENT = write_gradient(None)
 
 
 def _optional_text(text: str | None) -> str | None:
@@ -105,6 +111,25 @@ def _write_parameter_stat(record: ParameterStat) -> Cells:
         write_float(record.update_norm),
         *write_gradient(record.gradient),
     )
+
+
+def norm_cells(
+    step: int,
+    parameter: int,
+    reach: Reach,
+    norm: float | None,
+    numel: int,
+    weight_norm: float,
+    update_norm: float | None,
+) -> Cells:
+    """Return the cells of a `ParameterStat` of which nothing but norms was measured."""
+    if norm is None:
+        gradient, reason = _NO_GRADIENT, "it had no gradient"
+    else:
+        broken = 0 if isfinite(norm) else 1
+        gradient, reason = (numel, write_float(norm), _NAN, _NAN, broken, False, 0, ""), None
+    weight, update = write_float(weight_norm), write_float(update_norm)
+    return (step, parameter, reach, reason, weight, update, *gradient)
 
 
 def _read_parameter_stat(row: Row) -> ParameterStat:

@@ -1,7 +1,7 @@
 """Writes a recording's file, step by step; what was committed survives a killed process."""
 
 import sqlite3
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
 from os import PathLike
 from pathlib import Path
@@ -28,7 +28,7 @@ from gradscope.recording.structure_tables import (
     PARAMETERS,
     SITES,
 )
-from gradscope.recording.table import Record, Table
+from gradscope.recording.table import Cells, Record, Table
 
 APPLICATION_ID = 0x47726164
 """`Grad`: what `file` and gradscope know a recording by among SQLite files."""
@@ -120,6 +120,13 @@ class RecordingWriter:
         rows = ((place, *table.write(record)) for place, record in enumerate(records, start))
         cursor = self._connection.executemany(table.insertion, rows)
         self._places[table.name] = start + max(cursor.rowcount, 0)
+
+    def add_cells(self, table: Table[Record], rows: Sequence[Cells]) -> None:
+        """Add records that are cells already, as the table's `write` would make them."""
+        start = self._places.get(table.name, 0)
+        numbered = [(place, *cells) for place, cells in enumerate(rows, start)]
+        self._connection.executemany(table.insertion, numbered)
+        self._places[table.name] = start + len(rows)
 
     def put(self, table: Table[Record], place: int, record: Record) -> None:
         """Write the record of a place: a new one, or what has become of it; in a transaction."""

@@ -86,14 +86,13 @@ class Backwards:
         free_the_dead()
         scene = self._scene
         place = scene.places.of(frame)
-        scene.sync(place)
         if not options.accumulates:
             numbers: dict[str, Number] = {
                 "inputs": float(options.inputs),
                 "create": float(options.create),
             }
             return _Note("grad", place, numbers, "")
-        scene.ledger.clear_false_stale()
+        scene.sync_before_backward(place)
         scene.taken_meanwhile = 0
         with DisableTorchFunction(), torch.no_grad():
             facts = self._facts(outputs, keeps=options.retain or options.create)

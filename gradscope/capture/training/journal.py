@@ -3,6 +3,7 @@
 import linecache
 import time
 from dataclasses import dataclass
+from types import CodeType
 
 import torch
 from torch import Tensor
@@ -31,7 +32,9 @@ class Sites:
     """The lines of the recording, each once."""
 
     def __init__(self) -> None:
-        self._indices: dict[Line, int] = {}
+        self._indices: dict[tuple[int, int], int] = {}
+        """By `id` of the code, whose own hash takes long, and line."""
+        self._codes: list[CodeType] = []
         self._new: list[Site] = []
         self._taken = 0
 
@@ -39,9 +42,11 @@ class Sites:
         """Return the place of a line among the recording's."""
         if line is None:
             return None
-        index = self._indices.setdefault(line, len(self._indices))
+        key = (id(line.code), line.number)
+        index = self._indices.setdefault(key, len(self._indices))
         if index == self._taken + len(self._new):
             self._new.append(_site(line))
+            self._codes.append(line.code)  # as long as it lives, so does its `id`
         return index
 
     def take(self) -> tuple[Site, ...]:
@@ -129,7 +134,12 @@ def _read_back(events: list[Event]) -> None:
 
 def _lines(events: list[Event]) -> list[Line | None]:
     """Return the line of each event: the user's, or a trainer's where the loop is the trainer's."""
-    users = {event.place.user for event in events if event.place is not NOWHERE}
+    users = {
+        user and (id(user.code), user.number)
+        for event in events
+        if event.place is not NOWHERE
+        for user in (event.place.user,)
+    }
     if len(users) == 1 and {"backward", "step"} <= {event.kind for event in events}:
         return [event.place.inner for event in events]
     return [event.place.user or event.place.inner for event in events]

@@ -10,6 +10,7 @@ from weakref import ref
 
 import torch
 from torch import Tensor
+from torch._C import DisableTorchFunction
 
 EMPTY, UNSPENT, SPENT = range(3)
 """No gradient, or one that was zeroed; one that no step has used; one that a step has used."""
@@ -66,6 +67,7 @@ class Ledger:
 
     def __init__(self) -> None:
         self.entries: list[Entry] = []
+        self._references: list[ref[Tensor]] = []
         self._places: dict[int, int] = {}
         """By `id` of the parameter."""
         self._ids: list[int] = []
@@ -86,12 +88,14 @@ class Ledger:
         entry = self.entry(parameter)
         if entry is not None or not parameter.is_leaf:
             return entry
-        entry = Entry(ref(parameter, self._note_death))
+        reference = ref(parameter, self._note_death)
+        entry = Entry(reference)
         gradient = parameter.grad
         if gradient is not None:
             entry.state, entry.passes = UNSPENT, 1
         self._places[id(parameter)] = len(self.entries)
         self.entries.append(entry)
+        self._references.append(reference)
         self._ids.append(id(gradient))
         self._versions.append(-1 if gradient is None else gradient._version)
         self._weights.append(parameter._version)
@@ -105,6 +109,7 @@ class Ledger:
         self._dead = False
         kept = [place for place, entry in enumerate(self.entries) if entry.parameter() is not None]
         self.entries = [self.entries[place] for place in kept]
+        self._references = [self._references[place] for place in kept]
         self._ids = [self._ids[place] for place in kept]
         self._versions = [self._versions[place] for place in kept]
         self._weights = [self._weights[place] for place in kept]
@@ -114,7 +119,7 @@ class Ledger:
         """Look at all gradients; return the places of those that are not as they were."""
         if self._dead:
             self._bury()
-        parameters = [entry.parameter() for entry in self.entries]
+        parameters = [reference() for reference in self._references]
         gradients = [None if one is None else one.grad for one in parameters]
         ids = list(map(id, gradients))
         versions = [-1 if one is None else one._version for one in gradients]
@@ -124,6 +129,15 @@ class Ledger:
         changed = [place for place, (a, b, c, d) in enumerate(pairs) if a != b or c != d]
         self._ids, self._versions = ids, versions
         return changed
+
+    def _look_at_weights(self) -> list[int]:
+        """Return the versions of all parameters."""
+        parameters = [reference() for reference in self._references]
+        return [-1 if one is None else one._version for one in parameters]
+
+    def holds(self, state: int) -> bool:
+        """Return whether any gradient is in a state, as far as is known."""
+        return any(entry.state == state for entry in self.entries)
 
     def sync(self) -> Outside:
         """Take in what was done since the last look without a call that is watched."""
@@ -140,7 +154,7 @@ class Ledger:
             else:
                 written.append((entry, self._ids[place] != before[place]))
         self._take_in_written(written, outside)
-        self._take_in_changed_weights(outside)
+        outside.by_hand = self.note_touched()
         return outside
 
     def _take_in_written(self, written: list[tuple[Entry, bool]], outside: Outside) -> None:
@@ -157,18 +171,24 @@ class Ledger:
         outside.unspent += entry.state == UNSPENT and not entry.is_touched
         _clear(entry)
 
-    def _take_in_changed_weights(self, outside: Outside) -> None:
-        parameters = [entry.parameter() for entry in self.entries]
-        versions = [-1 if one is None else one._version for one in parameters]
-        if versions == self._weights:
-            return
+    def note_touched(self) -> int:
+        """Take in that parameters were changed since their gradient came, by no optimizer's step.
+
+        Returns:
+            How many of them are in no optimizer: so the script has made a step by hand.
+        """
+        if not self.holds(UNSPENT):
+            return 0
+        by_hand = 0
+        versions = self._look_at_weights()
         for entry, now, before in zip(self.entries, versions, self._weights, strict=True):
             if now != before and entry.state == UNSPENT:
                 entry.is_touched = True
                 if not entry.in_optimizer:
-                    outside.by_hand += 1
+                    by_hand += 1
                     entry.state = SPENT
         self._weights = versions
+        return by_hand
 
     def clear_false_stale(self) -> int:
         """Empty gradients that a step has used and that are zeros now; return how many.
@@ -194,6 +214,7 @@ class Ledger:
             arrival.added += entry.state == UNSPENT
             entry.passes = 1 if entry.state == EMPTY else entry.passes + 1
             entry.state, entry.is_touched = UNSPENT, False
+        self._weights = self._look_at_weights()
         return arrival
 
     def zeroed(self) -> None:
@@ -208,10 +229,10 @@ class Ledger:
                 entry.state, entry.clipped = SPENT, False
 
     def accept(self) -> None:
-        """Take in that gradients or parameters were written to by a call that is watched."""
-        self._look()
-        parameters = [entry.parameter() for entry in self.entries]
-        self._weights = [-1 if one is None else one._version for one in parameters]
+        """Take in that gradients were written to by a call that is watched."""
+        for place in self._look():
+            if self._ids[place] == _NONE:
+                _clear(self.entries[place])
 
 
 def _clear(entry: Entry) -> None:
@@ -226,7 +247,9 @@ def _are_zero(entries: list[Entry]) -> list[bool]:
 
 
 def _is_zero(gradient: Tensor) -> bool:
-    with torch.no_grad():
+    with DisableTorchFunction(), torch.no_grad():
         if gradient.is_sparse:
             gradient = gradient._values()
+        if gradient.is_cpu and gradient.dim() and bool(torch.any(gradient[:1])):
+            return False  # which is so of most, and saves looking at the rest
         return not bool(torch.any(gradient))

@@ -89,8 +89,19 @@ def _kind_of(code: CodeType) -> int:
     return _PASSED_OVER if file.startswith(_STANDARD_LIBRARY) else _USERS
 
 
-@functools.lru_cache(maxsize=256)
+_expressions: dict[tuple[int, int], tuple[CodeType, ast.expr | None]] = {}
+"""By `id` of the code, which is kept, and instruction: the hash of code takes long."""
+
+
 def _expression_at(code: CodeType, instruction: int) -> ast.expr | None:
+    known = _expressions.get((id(code), instruction))
+    if known is None:
+        known = (code, _read_expression(code, instruction))
+        _expressions[id(code), instruction] = known
+    return known[1]
+
+
+def _read_expression(code: CodeType, instruction: int) -> ast.expr | None:
     """Return what an instruction evaluates, read from the source."""
     position = next(islice(code.co_positions(), instruction // 2, None), None)
     if position is None:

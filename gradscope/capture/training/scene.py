@@ -2,7 +2,7 @@
 
 from gradscope.capture.training.guard import Guard
 from gradscope.capture.training.journal import Journal, Number
-from gradscope.capture.training.ledger import Entry, Ledger, Outside
+from gradscope.capture.training.ledger import SPENT, UNSPENT, Entry, Ledger, Outside
 from gradscope.capture.training.models import Forwards, Models
 from gradscope.capture.training.optimizers import Optimizers
 from gradscope.capture.training.places import NOWHERE, Place, Places
@@ -36,10 +36,23 @@ class Scene:
         outside = self.ledger.sync()
         if outside.removed or outside.zeroed:
             self._note_zeroed(outside)
-        if outside.by_hand:
-            self.journal.note(
-                "step", NOWHERE, {"manual": 1.0, "parameters": float(outside.by_hand)}
-            )
+        self._note_by_hand(outside.by_hand)
+
+    def sync_weights(self) -> None:
+        """Take in, and note, steps that were made by hand."""
+        self._note_by_hand(self.ledger.note_touched())
+
+    def _note_by_hand(self, parameters: int) -> None:
+        if parameters:
+            self.journal.note("step", NOWHERE, {"manual": 1.0, "parameters": float(parameters)})
+
+    def sync_before_backward(self, place: Place) -> None:
+        """Do the same before a backward, where gradients may wait for it."""
+        if self.ledger.holds(UNSPENT) or self.ledger.holds(SPENT):
+            self.sync(place)
+            zeroed = self.ledger.clear_false_stale()
+            if zeroed:
+                self._note_zeroed(Outside(zeroed=zeroed))
 
     def _note_zeroed(self, outside: Outside) -> None:
         numbers: dict[str, Number] = {

@@ -1,6 +1,5 @@
 """Turns a step that is over into records, and hands them to the recording."""
 
-import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -13,13 +12,13 @@ from gradscope.recording.evidence.rounded_update import RoundedUpdate
 from gradscope.recording.evidence.trained_optimizer import TrainedOptimizer
 from gradscope.recording.records import (
     EventRecord,
-    GradientStat,
-    ParameterStat,
     Reach,
     Skipped,
     StepRecord,
 )
 from gradscope.recording.run_recorder import RunRecorder, RunStep
+from gradscope.recording.step_tables import norm_cells
+from gradscope.recording.table import Cells
 
 
 @dataclass(slots=True)
@@ -68,7 +67,6 @@ class StepWriter:
         self._parameters += len(parameters)
         events = self._scene.journal.take(self.steps)
         optimizers = self._optimizers()
-        stats = tuple(_stat(self.steps, one) for one in finished.measured)
         sites = self._scene.journal.sites.take()
         skipped, self._skipped = tuple(self._skipped), []
         self._recorder.add(
@@ -81,7 +79,7 @@ class StepWriter:
                     optimizer=finished.optimizer,
                 ),
                 events=events,
-                stats=tuple(stat for stat in stats if stat is not None),
+                norms=_norms(self.steps, finished.measured),
                 parameters=tuple(parameters),
                 modules=tuple(modules),
                 sites=sites,
@@ -125,19 +123,14 @@ def _loss(events: tuple[EventRecord, ...]) -> float | None:
     return values[-1] if values else None
 
 
-def _stat(step: int, one: Measured) -> ParameterStat | None:
-    index = one.entry.index
-    if index is None:
-        return None
-    return ParameterStat(
-        step=step,
-        parameter=index,
-        reach=_reach(one),
-        gradient=None if one.gradient is None else _gradient_stat(one.gradient, one.numel),
-        reason=None if one.gradient is not None else "it had no gradient",
-        weight_norm=one.weight,
-        update_norm=one.update,
-    )
+def _norms(step: int, measured: list[Measured]) -> list[Cells]:
+    return [
+        norm_cells(
+            step, one.entry.index, _reach(one), one.gradient, one.numel, one.weight, one.update
+        )
+        for one in measured
+        if one.entry.index is not None
+    ]
 
 
 def _rounded(step: int, finished: Finished) -> Iterator[RoundedUpdate]:
@@ -156,15 +149,3 @@ def _reach(one: Measured) -> Reach:
     if one.gradient is None:
         return "none" if one.requires_grad else "frozen"
     return "zero" if one.gradient == 0 else "gradient"
-
-
-def _gradient_stat(norm: float, numel: int) -> GradientStat:
-    # Of every step's gradients the norm alone is measured.
-    return GradientStat(
-        numel=numel,
-        norm=norm,
-        absolute_maximum=math.nan,
-        zero_share=math.nan,
-        nonfinite=0 if math.isfinite(norm) else 1,
-        sampled=False,
-    )

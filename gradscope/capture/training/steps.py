@@ -138,7 +138,6 @@ class Steps:
             scene.stepping.clear()
             return False
         step, came = self._open.pop(), scene.stepping.pop()
-        scene.ledger.accept()
         if step.is_wrapper:
             return False
         if step.has_closure:
