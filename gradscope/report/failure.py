@@ -1,6 +1,7 @@
 """What a failing test prints: what counts of a report's findings, and the rest in a few words."""
 
 import io
+import shutil
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from textwrap import wrap
@@ -17,8 +18,9 @@ from gradscope.report.names import printable
 from gradscope.report.page import ASCII, Page, Trimmed
 from gradscope.report.text_findings import finding_parts
 
-_WIDTH = 92
-"""pytest indents by eight columns."""
+_NARROWEST, _WIDEST = 60, 92
+_INDENT = 8
+"""Columns by which pytest indents."""
 _IN_FULL = 3
 _IN_A_LINE = 9
 _CODES_IN_HEAD = 3
@@ -34,10 +36,11 @@ def failure_text(report: Report, findings: Sequence[Finding], obstacle: Failure 
         findings: Those that fail it, the worst first.
         obstacle: Why nothing can be said of the gradients; None where something can.
     """
-    page = Page(width=_WIDTH, encoding="utf-8", signs=ASCII, root=report.target.root)
+    width = _width()
+    page = Page(width=width, encoding="utf-8", signs=ASCII, root=report.target.root)
     shown = findings or (report.findings if obstacle else ())
     blocks = [
-        [_head(report, findings, obstacle), _inspected(report), *_why(findings, obstacle)],
+        [_head(report, findings, obstacle), _inspected(report, width), *_why(findings, obstacle)],
         *([_full(one, report, page)] for one in shown[:_IN_FULL]),
         list(_further(shown[_IN_FULL:], report)),
         list(_beside(report, shown)),
@@ -55,14 +58,20 @@ def _head(report: Report, findings: Sequence[Finding], obstacle: Failure | None)
     return f"{named}{more} in {model}: {_levels(findings)}"
 
 
-def _inspected(report: Report) -> str:
+def _width() -> int:
+    """Return the width at which nothing is broken by the terminal, if that is not too narrow."""
+    columns = shutil.get_terminal_size(fallback=(_WIDEST + _INDENT, 24)).columns
+    return min(max(columns - _INDENT, _NARROWEST), _WIDEST)
+
+
+def _inspected(report: Report, width: int) -> str:
     target, summary = report.target, report.summary
     words = [f"{target.mode} mode", f"batch {target.batch}"]
     if summary.loss is not None:
         words.append(f"loss {figure(summary.loss, ASCII)} from {target.loss}")
     if summary.grad_norm is not None:
         words.append(f"gradient norm {figure(summary.grad_norm, ASCII)}")
-    return "\n".join(wrap(printable(", ".join(words)), _WIDTH, break_on_hyphens=False))
+    return "\n".join(wrap(printable(", ".join(words)), width, break_on_hyphens=False))
 
 
 def _why(findings: Sequence[Finding], obstacle: Failure | None) -> Iterator[str]:
@@ -79,7 +88,7 @@ def _levels(findings: Sequence[Finding]) -> str:
 
 
 def _full(finding: Finding, report: Report, page: Page) -> str:
-    console = Console(file=io.StringIO(), width=_WIDTH, color_system=None)
+    console = Console(file=io.StringIO(), width=page.width, color_system=None)
     with console.capture() as capture:
         for part in finding_parts(finding, report, page):
             console.print(Trimmed(part), end="")

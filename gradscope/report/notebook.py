@@ -8,7 +8,7 @@ from gradscope.report.model import Report
 from gradscope.report.names import printable
 from gradscope.report.notes import SYNTHETIC_LOSS, parameter_counts, tensor_counts
 from gradscope.report.numbers import number
-from gradscope.report.page import UNICODE
+from gradscope.report.page import ASCII
 from gradscope.report.paths import shown_site
 from gradscope.report.rows import ModuleRow, ParameterRow
 from gradscope.report.run.words import run_words
@@ -89,7 +89,7 @@ def _modules(rows: tuple[ModuleRow, ...]) -> Iterator[tuple[str, str, str, str]]
 def _headline(report: Report) -> str:
     summary, run = report.summary, report.training_run
     if run is not None:
-        return ", ".join(run_words(run, UNICODE))
+        return ", ".join(run_words(run, ASCII))
     return f"loss {number(summary.loss)}, global gradient norm {number(summary.grad_norm)}"
 
 

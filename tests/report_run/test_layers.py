@@ -6,8 +6,10 @@ from dataclasses import replace
 import pytest
 
 from gradscope.report.model import Report
+from gradscope.report.page import UNICODE
 from gradscope.report.run.columns import Columns
 from gradscope.report.run.layers import layers, module_norms
+from gradscope.report.run.words import layer_ends
 from gradscope.report.view import ViewOptions
 from tests.report_run.conftest import network
 
@@ -89,3 +91,19 @@ def test_norms_of_all_modules():
     found = {row.path: norms for row, norms in module_norms(report, columns)}
     assert found["net.blocks.2"] == (3.0, 3.0)
     assert found["net"] == found["net.blocks"]
+
+
+def test_tied_weights_count_wherever_they_are_used():
+    recording = network(2, lambda step, block: 1.0 + block)
+    tied = replace(recording.parameters[2], aliases=("net.blocks.0.weight",))
+    found = drawn(replace(recording, parameters=(*recording.parameters[:2], tied)))
+    assert found[1].cells == pytest.approx([math.hypot(1, 3)] * 2)
+    assert found[0].cells == pytest.approx([math.hypot(1, 2, 3)] * 2), "each tensor once"
+
+
+def test_layers_without_a_gradient_are_told_from_frozen_ones():
+    recording = network(2, lambda step, block: 1.0 if block else None)
+    assert layer_ends(drawn(recording)[1], UNICODE) == "—"
+    frozen = replace(recording.parameters[0], requires_grad=False)
+    parameters = (frozen, *recording.parameters[1:])
+    assert layer_ends(drawn(replace(recording, parameters=parameters))[1], UNICODE) == "frozen"

@@ -1,11 +1,11 @@
-"""The lines of a concise report that only a training run has."""
+"""The lines of a concise report that only a training run has; in ASCII, for any editor and grep."""
 
 from collections.abc import Iterator
 
 from gradscope.report.figures import counted
 from gradscope.report.finding_words import verdict_text
 from gradscope.report.model import Report
-from gradscope.report.page import UNICODE
+from gradscope.report.page import ASCII
 from gradscope.report.run.training_run import TrainingRun
 from gradscope.report.run.words import (
     heading,
@@ -24,13 +24,13 @@ def picture_lines(run: TrainingRun) -> Iterator[str]:
         for picture in drawn[:_SHOWN]:
             first = "" if picture.is_typical else f", first {picture.first:,}"
             count = "" if place is None else f" ({counted(picture.count, 'step')}{first})"
-            yield f"{of}: {picture_text(picture, UNICODE)}{count}"
+            yield f"{of}: {picture_text(picture, ASCII)}{count}"
         if (more := len(drawn) - _SHOWN) > 0:
             yield f"{of}: {counted(more, 'more picture')}"
 
 
 def run_line(report: Report, run: TrainingRun) -> str:
     """Return the verdict, and how the run went."""
-    words = [counted(report.summary.parameters, "parameter"), *run_words(run, UNICODE)]
+    words = [counted(report.summary.parameters, "parameter"), *run_words(run, ASCII)]
     verdict = verdict_text(report)
     return f"{f'{verdict} ' if verdict else ''}{', '.join(words)}."

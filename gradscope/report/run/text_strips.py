@@ -51,8 +51,10 @@ class StripLayout:
     @classmethod
     def of(cls, page: Page, modules: Iterable[ModuleRow]) -> Self:
         """Return the layout for a page and the names of modules that may stand on it."""
-        names = (2 * row.depth + len(f"{last_name(row)} {row.class_name}") for row in modules)
-        widest = max(names, default=0)
+        # Containers below the root may be merged with it.
+        names = ((row.path if row.depth < 2 else last_name(row), row) for row in modules)
+        widths = (2 * row.depth + len(f"{name} {row.class_name}") for name, row in names)
+        widest = max(widths, default=0)
         label = max(min(page.width * 3 // 10, 30, max(widest, _LABEL)), 10)
         extreme = _EXTREME + _GAP if page.width >= _WIDE else 0
         course = 2 * _NUMBER + len(f" {page.signs.arrow} ")
@@ -152,7 +154,7 @@ def _layers(
             cells=row.cells,
             scale=scale,
             course=layer_ends(row, page.signs),
-            extreme=trend(row.module, page).plain,
+            extreme=f"its modules {course}" if (course := trend(row.module, page).plain) else "",
         )
         _add(table, shown, layout, page)
     _add_axis(table, columns)
