@@ -2,7 +2,8 @@
 
 import io
 import sys
-from contextlib import redirect_stderr, redirect_stdout, suppress
+import warnings
+from contextlib import ExitStack, redirect_stderr, redirect_stdout, suppress
 from pathlib import Path
 from traceback import print_exception
 from typing import NoReturn, TextIO
@@ -86,8 +87,12 @@ def launch(planned: PlannedRun) -> NoReturn:
         leave(ending, ending.code)
     code = ExitCode.INTERRUPTED
     try:
-        # The script may have replaced or closed the streams.
-        with redirect_stdout(_open(stdout)), redirect_stderr(_open(stderr)):
+        # Whatever the script has done to streams, modules and warnings.
+        with ExitStack() as own:
+            own.enter_context(redirect_stdout(_open(stdout)))
+            own.enter_context(redirect_stderr(_open(stderr)))
+            own.enter_context(outcome.shadows.lifted())
+            own.enter_context(warnings.catch_warnings(action="ignore"))
             code = _reported(run, outcome)
     except KeyboardInterrupt:
         ending = Ending(code=1, is_interrupted=True)

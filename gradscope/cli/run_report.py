@@ -65,7 +65,8 @@ def report_run(
         _write(planned, result, is_wanted=not planned.is_quiet or code is not ExitCode.OK)
     elif code is not ExitCode.OK:
         show_error(GradscopeError(f"rank {planned.rank}: {closing_text(result)}"))
-    show_note(f"wrote {_shown(path)}")
+    # By its name where it is in the folder that the command was started in.
+    show_note(f"wrote {path.name if planned.place.is_numbered else path}")
     return code
 
 
@@ -135,8 +136,3 @@ def _rendered(planned: PlannedRun, result: CheckResult, console: Console) -> str
     with console.capture() as capture:
         console.print(Text(closing_text(result), style=style), end="")
     return f"{text}\n{capture.get()}"
-
-
-def _shown(path: Path) -> str:
-    """Return a path as it is shorter to read: by name where it is in the working directory."""
-    return path.name if path.parent == Path.cwd() else str(path)

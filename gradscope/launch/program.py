@@ -36,6 +36,15 @@ class Program:
         path = Path(self.name).resolve()
         return path.parent.name if path.stem == "__main__" else path.stem
 
+    @property
+    def folder(self) -> Path:
+        """Where its imports are looked for first, unless python is told to be safe."""
+        if self.is_module:
+            return Path.cwd()
+        if _is_main_folder(self.name):
+            return Path.cwd() / self.name
+        return Path(self.name).resolve().parent
+
 
 def check_program(program: Program) -> None:
     """Make sure that a program is there, as far as that can be told without running any of it.
@@ -96,7 +105,7 @@ def enter(program: Program) -> CodeType:
 
 def _enter_script(program: Program) -> CodeType:
     sys.argv = [program.name, *program.arguments]
-    _put_first(str(Path(program.name).resolve().parent))
+    _put_first(str(program.folder))
     # Not normalised, as python leaves it.
     file = os.path.join(Path.cwd(), program.name)  # noqa: PTH118
     main = _new_main()
@@ -112,16 +121,15 @@ def _enter_script(program: Program) -> CodeType:
 
 def _enter_folder(program: Program) -> CodeType:
     sys.argv = [program.name, *program.arguments]
-    folder = os.path.join(Path.cwd(), program.name)  # noqa: PTH118
-    _put_first(folder, is_always=True)
-    spec = PathFinder.find_spec("__main__", [folder])
+    _put_first(str(program.folder), is_always=True)
+    spec = PathFinder.find_spec("__main__", [str(program.folder)])
     return _enter_spec(spec, program)
 
 
 def _enter_module(program: Program) -> CodeType:
     # What the packages above it see while they are imported.
     sys.argv = ["-m", *program.arguments]
-    _put_first(str(Path.cwd()))
+    _put_first(str(program.folder))
     spec = _find(program.name, program)
     if spec is not None and spec.submodule_search_locations is not None:
         spec = _find(f"{program.name}.__main__", program)

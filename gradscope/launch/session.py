@@ -1,12 +1,14 @@
 """Runs a program under watch: from its import of torch to its end, in this process only."""
 
 import os
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
 from gradscope.launch.execution import Ending, execute
 from gradscope.launch.program import Program
+from gradscope.launch.shadows import Shadows
 from gradscope.launch.torch_import import after_torch_import
 
 
@@ -29,7 +31,9 @@ class Outcome:
     """A program that has ended, and what watched it."""
 
     ending: Ending
-    watch: Watch | None
+    shadows: Shadows
+    """The modules of gradscope's that the program did not get to see."""
+    watch: Watch | None = None
     """None where the program never imported torch, or could not be watched."""
     is_copy: bool = False
     """Whether this is a process that the program has forked: it is not watched."""
@@ -50,27 +54,52 @@ def run_watched(
     Raises:
         CannotRunError: There is no such program.
     """
-    own = os.getpid()
-    watches: list[Watch] = []
+    session = _Session(make_watch, tell)
+    if not sys.flags.safe_path:
+        session.shadows.hide(program.folder)
+    with after_torch_import(session.begin):
+        ending = execute(program)
+    session.end()
+    return Outcome(
+        ending=ending,
+        shadows=session.shadows,
+        watch=session.watch,
+        is_copy=session.is_copy,
+    )
 
-    def begin() -> None:
-        if os.getpid() != own:
+
+class _Session:
+    """A watch, where there is one by now, in the process that it belongs to."""
+
+    def __init__(self, make_watch: Callable[[], Watch], tell: Callable[[Exception], None]) -> None:
+        self._make_watch, self._tell = make_watch, tell
+        self._process = os.getpid()
+        self.shadows = Shadows()
+        self.watch: Watch | None = None
+
+    @property
+    def is_copy(self) -> bool:
+        """Whether this is a process that the program has forked."""
+        return os.getpid() != self._process
+
+    def begin(self) -> None:
+        """Begin to watch: torch has just been imported."""
+        if self.is_copy:
             return
         try:
-            watch = make_watch()
-            watch.start()
+            with self.shadows.lifted():
+                watch = self._make_watch()
+                watch.start()
+                self.watch = watch
         except Exception as error:  # noqa: BLE001 - the program is not to suffer from it
-            tell(error)
-        else:
-            watches.append(watch)
+            self._tell(error)
 
-    with after_torch_import(begin):
-        ending = execute(program)
-    if os.getpid() != own:
-        return Outcome(ending=ending, watch=None, is_copy=True)
-    for watch in watches:
+    def end(self) -> None:
+        """End the watching, where it has begun in this process."""
+        if self.watch is None or self.is_copy:
+            return
         try:
-            watch.stop()
-        except Exception as error:  # noqa: BLE001
-            tell(error)
-    return Outcome(ending=ending, watch=watches[0] if watches else None)
+            with self.shadows.lifted():
+                self.watch.stop()
+        except Exception as error:  # noqa: BLE001 - as above
+            self._tell(error)

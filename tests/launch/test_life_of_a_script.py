@@ -119,8 +119,25 @@ def test_source_of_its_functions_is_found(same, write):
     same("train.py")
 
 
-def test_modules_beside_it_win_over_those_that_gradscope_came_with(same, write):
-    write("models.py", "print(__name__, __file__)")
-    write("cli.py", "print(__name__, __file__)")
-    write("train.py", "import models, cli")
-    same("train.py")
+def test_modules_beside_it_win_over_those_that_gradscope_has_imported(same, write):
+    for name in ("models", "rich", "sqlite3", "shlex"):
+        write(f"{name}.py", "print(__name__, __file__)")
+    write("typer/__init__.py", "print(__name__, __file__)")
+    write("os.py", "print('never')")
+    write("train.py", "import models, os, rich, shlex, sqlite3, typer\nimport json, queue")
+    assert "never" not in same("train.py", PYTHONPATH="").stdout
+
+
+def test_modules_beside_it_do_not_get_into_the_report(gradscope, script, write):
+    for name in ("rich/__init__", "sqlite3", "shutil", "platform"):
+        write(f"{name}.py", "raise AssertionError(__name__)")
+    script("import torch\ntorch.train(3)")
+    done = gradscope("run", "train.py")
+    assert (done.returncode, done.stdout) == (0, "")
+    assert "3 steps" in done.stderr
+    assert "Error" not in done.stderr
+
+
+def test_warnings_that_it_makes_errors_of_do_not_get_into_the_report(gradscope, script):
+    script("import warnings, torch\ntorch.train(3)\nwarnings.simplefilter('error')")
+    assert "3 steps" in gradscope("run", "train.py").stderr
