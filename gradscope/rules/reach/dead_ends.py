@@ -7,6 +7,7 @@ from functools import cached_property
 from gradscope.recording.evidence.initialisation import InitialisationRecord
 from gradscope.recording.records import NodeRecord, ParameterRecord, Recording, Site
 from gradscope.rules.case import Case
+from gradscope.rules.reach.outputs import is_over_one_element
 
 _MOST_STEPS_DOWN = 8
 """So many operations are looked through for what a product is made of."""
@@ -23,6 +24,7 @@ more coarsely: what weights below 1 and flat activations make of less is zero.""
 _FILLING = frozenset({"constant_", "zeros_"})
 """Functions of `torch.nn.init` that may leave nothing but zeros."""
 _CASTS = frozenset({"ToCopyBackward0"})
+_SOFTMAXES = frozenset({"LogSoftmax", "Softmax", "Softmin"})
 _ROWS = frozenset({"EmbeddingBackward0", "EmbeddingBagBackward0"})
 
 
@@ -42,6 +44,8 @@ class DeadEnd:
     in_recurrent_layer: bool
     underflows: bool
     """Whether the gradient that comes is so small that its products are rounded to zero."""
+    is_over_one_element: bool
+    """Whether it is a softmax that has nothing to choose from."""
 
 
 @dataclass(frozen=True)
@@ -87,7 +91,7 @@ class DeadEnds:
         zeros = self._zero_operands(node)
         places = [(self._filled(zero), self._made(zero)) for zero in zeros]
         known = [(filled or made, made) for filled, made in places if filled or made]
-        site, made = known[0] if known else (self.case.site(node.site), None)
+        site, made = known[0] if known else (self._place(node), None)
         owners = (self.recording.parameters[parameter].module for parameter in parameters)
         return DeadEnd(
             node=node,
@@ -99,7 +103,17 @@ class DeadEnds:
                 self.recording.modules[owner].class_name in _RECURRENT for owner in owners
             ),
             underflows=not zeros and self._underflows(node),
+            is_over_one_element=is_over_one_element(self.case, node),
         )
+
+    def _place(self, node: NodeRecord) -> Site | None:
+        """Return the line of an operation; that which made it, where a module is to blame."""
+        if node.module_call is None:
+            return self.case.site(node.site)
+        module = self.recording.modules[self.recording.calls[node.module_call].module]
+        made, called = self.case.site(module.site), self.case.site(node.site)
+        is_wrong = module.class_name in _SOFTMAXES and is_over_one_element(self.case, node)
+        return made or called if is_wrong else called or made
 
     def _made(self, parameter: int) -> Site | None:
         return self.case.site(self.recording.parameters[parameter].site)
@@ -246,4 +260,5 @@ def _together(ends: list[DeadEnd]) -> DeadEnd:
         made=first.made,
         in_recurrent_layer=all(end.in_recurrent_layer for end in ends),
         underflows=first.underflows,
+        is_over_one_element=first.is_over_one_element,
     )

@@ -1,30 +1,25 @@
 """GS204: gradients that are exactly zero, step after step."""
 
-import math
-import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import ClassVar
 
-from gradscope.recording.evidence.batch import BatchRecord
 from gradscope.recording.evidence.dropped import DroppedRecord
 from gradscope.recording.finding import Finding, Severity
 from gradscope.rules.case import Case
 from gradscope.rules.measure import Measure
 from gradscope.rules.reach.dead_ends import DeadEnd, DeadEnds
+from gradscope.rules.reach.outputs import feeds_loss, is_margin, normalises_one_feature
 from gradscope.rules.reach.reach import Reach
 from gradscope.rules.reach.zero_operations import (
-    CAUSES,
+    CUTTING,
     FLOORS,
-    REMEDIES,
     ROUTING,
-    SECOND_DERIVATIVES,
     WHATEVER_VALUES,
 )
-from gradscope.rules.rule import Rule
+from gradscope.rules.reach.zero_words import is_of_one_row, remedy, twice_differentiated, why
+from gradscope.rules.rule import Evidence, Rule
 from gradscope.rules.subtrees import Subtrees, counted, named
-
-_LARGER_BATCH = "give a batch of several examples: for a single one this may be by chance"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,8 +44,11 @@ class ZeroGradient(Rule):
         large model) bring a gradient to a part of what lies behind it, chance shut it, as dropout
         does or a path that is sampled, and it is left out. The severity goes by the share of the
         trainable elements that are stuck behind it: a note below `note_below`, an error above
-        `error_above`, a warning in between; without probing steps no more than a warning. Where
-        second derivatives are zero and nothing else learns, it is an error whatever the share.
+        `error_above`, a warning in between. A prediction that no value of a layer changes is no
+        note, however small the layer: an error where it is `round`, `sign` or a softmax over a
+        layer's only output, a warning where every value was clamped. Without probing steps it is no
+        more than a warning, but for such a softmax. Where second derivatives are zero and nothing
+        else learns, it is an error whatever the share.
 
     How to fix it:
         Start one of the two factors at random; lower the learning rate or the bias, or use
@@ -107,18 +105,17 @@ class ZeroGradient(Rule):
         parts = Subtrees(case.recording).parts(end.parameters)
         what = f"{named(parts)} ({counted(len(end.parameters), 'parameter')})"
         lasting = f", and still after {counted(probes, 'optimizer step')}" if probes else ""
-        why = _why(case, end)
-        zeros_lie_elsewhere = end.zeros and end.site != case.site(end.node.site)
-        lost = _lost_to_derivative(case) if _twice_differentiated(end) else ()
+        lies_elsewhere = end.site != case.site(end.node.site)
+        lost = _lost_to_derivative(case) if twice_differentiated(end) else ()
         return self.finding(
             case,
-            message=f"the gradient of {what} is exactly zero{lasting}: {why}",
-            remedy=_LARGER_BATCH if _is_of_one_row(case, end) else _remedy(end),
+            message=f"the gradient of {what} is exactly zero{lasting}: {why(case, end)}",
+            remedy=remedy(case, end),
             site=end.site,
             related=(
                 case.related(end.made, "the layer is made here"),
                 case.related(end.node.site, "here the gradient becomes zero")
-                if zeros_lie_elsewhere
+                if lies_elsewhere
                 else None,
             ),
             severity=self._severity(case, end, share),
@@ -126,21 +123,55 @@ class ZeroGradient(Rule):
             evidence={
                 "operation": end.node.operation,
                 "share_of_trainable_elements": share,
-                "note_below": self.note_below,
-                "error_above": self.error_above,
+                **self._grounds(case, end),
                 "steps": 1 + probes,
             },
             count=len(end.parameters),
             caused_by=("GS102",) if end.underflows else (),
         )
 
+    def _grounds(self, case: Case, end: DeadEnd) -> Evidence:
+        """Return by what the severity goes, other than the share."""
+        if _is_always_one(case, end) or _is_flat_output(case, end):
+            return {"is_the_prediction": True, "error_above": self.error_above}
+        return {"note_below": self.note_below, "error_above": self.error_above}
+
     def _severity(self, case: Case, end: DeadEnd, share: float) -> Severity:
-        if share < self.note_below or _is_left_out(case, end) or _is_satisfied(case, end):
+        if _is_left_out(case, end) or _is_satisfied(case, end):
             return "note"
-        mild = not case.probes or end.in_recurrent_layer or _is_of_one_row(case, end)
-        if _twice_differentiated(end) and not mild and not _learns(case):
+        if _is_always_one(case, end):
             return "error"
-        return "warning" if mild or share <= self.error_above else "error"
+        flat = _is_flat_output(case, end)
+        if share < self.note_below and not flat:
+            return "note"
+        mild = not case.probes or end.in_recurrent_layer or is_of_one_row(case, end)
+        if mild:
+            return "warning"
+        is_certain = flat and end.node.operation.startswith(WHATEVER_VALUES)
+        is_certain |= twice_differentiated(end) is not None and not _learns(case)
+        return "error" if is_certain or share > self.error_above else "warning"
+
+
+def _is_always_one(case: Case, end: DeadEnd) -> bool:
+    """Return whether a softmax over a layer's only output is the prediction."""
+    return (
+        end.is_over_one_element
+        and normalises_one_feature(case, end.node)
+        and feeds_loss(case, end.node)
+    )
+
+
+def _is_flat_output(case: Case, end: DeadEnd) -> bool:
+    """Return whether an operation makes a prediction that no value of its input changes."""
+    return (
+        not end.zeros
+        and not end.underflows
+        and not end.is_over_one_element
+        and not twice_differentiated(end)
+        and end.node.operation.startswith((*CUTTING, *WHATEVER_VALUES))
+        and feeds_loss(case, end.node)
+        and not is_margin(case, end.node)
+    )
 
 
 def _learns(case: Case) -> bool:
@@ -161,33 +192,10 @@ def _is_left_out(case: Case, end: DeadEnd) -> bool:
     )
 
 
-def _is_of_one_row(case: Case, end: DeadEnd) -> bool:
-    """Return whether the zeros come of the values of a batch of a single example.
-
-    A layer may be shut for one example and open for the next, and a softmax over the batch has
-    nothing to choose from.
-    """
-    batches = case.recording.evidence_of(BatchRecord)
-    shape = end.node.outputs[0] if end.node.outputs else None
-    return (
-        any(batch.is_one_example for batch in batches)
-        and shape is not None
-        and math.prod(shape.dims[:-1]) == 1
-        and not end.zeros
-        and not end.node.operation.startswith(WHATEVER_VALUES)
-    )
-
-
 def _is_satisfied(case: Case, end: DeadEnd) -> bool:
     """Return whether the loss is zero because a margin is kept."""
     step = case.first.step
     return step is not None and step.loss == 0 and end.node.operation.startswith(FLOORS)
-
-
-def _twice_differentiated(end: DeadEnd) -> str | None:
-    """Return the activation whose second derivative hands the zeros on."""
-    kinds = SECOND_DERIVATIVES.items()
-    return next((name for kind, name in kinds if end.node.operation.startswith(kind)), None)
 
 
 def _lost_to_derivative(case: Case) -> tuple[int, ...]:
@@ -199,63 +207,3 @@ def _lost_to_derivative(case: Case) -> tuple[int, ...]:
         known.update(record.parameters)
     owners = {index: case.recording.parameters[index].module for index in reach.lost - known}
     return tuple(sorted(index for index, owner in owners.items() if owner in called))
-
-
-def _why(case: Case, end: DeadEnd) -> str:
-    operation = _function(end.node.operation)
-    if end.zeros:
-        return _why_of_zeros(case, end, operation)
-    if end.underflows:
-        return f"what comes to {operation} is so small that rounding makes zero of its products"
-    if end.in_recurrent_layer:
-        return "the only step that enters the loss starts from a hidden state of zeros"
-    if activation := _twice_differentiated(end):
-        return f"the loss takes a second derivative, and that of {activation} is zero everywhere"
-    if _is_of_one_row(case, end):
-        return f"{operation}{_after(case, end)} passes nothing on for the batch's only example"
-    for beginnings, text in CAUSES:
-        if end.node.operation.startswith(beginnings):
-            return text.format(f"{operation}{_after(case, end)}")
-    return f"{operation} passes nothing on"
-
-
-def _why_of_zeros(case: Case, end: DeadEnd, operation: str) -> str:
-    records = [case.recording.parameters[zero] for zero in end.zeros]
-    names = [record.name for record in records]
-    listed = f"{names[0]} and {len(names) - 1} more" if len(names) > 2 else " and ".join(names)
-    if not records[0].requires_grad:
-        return f"{operation} multiplies by {listed}, frozen at zero"
-    starts, them = ("starts", "it") if len(names) == 1 else ("start", "them")
-    return f"{listed} {starts} at zero, and so does what would move {them}"
-
-
-def _after(case: Case, end: DeadEnd) -> str:
-    """Return which module the operation is given its input by, where that is another one."""
-    givers = (case.recording.nodes[ref.node] for ref in case.successors.get(end.node.index, ()))
-    modules = {case.module_of(node) for node in givers} - {case.module_of(end.node), None, ""}
-    return f" after {modules.pop()}" if len(modules) == 1 else ""
-
-
-def _function(operation: str) -> str:
-    """Return an operation as Python spells it: `log_softmax` for `LogSoftmaxBackward0`."""
-    name = re.sub(r"Backward\d*$", "", operation)
-    return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).lower()
-
-
-def _remedy(end: DeadEnd) -> str:
-    operation = end.node.operation
-    if end.zeros:
-        return "start at random all but one of the factors of a product"
-    if end.underflows:
-        return (
-            "find where the gradient shrinks on its way here: activations that are flat, small "
-            "weights, or a small factor on the loss"
-        )
-    if end.in_recurrent_layer:
-        return "use every step's output or the final hidden state, not the output at one position"
-    if activation := _twice_differentiated(end):
-        return f"use tanh, SiLU or softplus in place of {activation}"
-    for beginnings, remedy in REMEDIES:
-        if operation.startswith(beginnings):
-            return remedy.format(_function(operation))
-    return "look at the values that it is given, and at what it masks"

@@ -57,6 +57,12 @@ WHATEVER_VALUES = (
 )
 """Operations that hand on zeros whatever they are given."""
 
+CUTTING = (
+    *("Clamp", "Hardtanh", "Hardsigmoid", "Hardswish", "Relu", "Threshold"),
+    *("LogSigmoid", "LogSoftmax", "Sigmoid", "Softmax", "Tanh"),
+)
+"""Operations that hand on zeros for each value that lies where they are flat."""
+
 ROUTING = ("Mul", "Index", "Where", "Scatter")
 """Operations that leave out what was not chosen."""
 

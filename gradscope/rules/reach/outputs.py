@@ -1,0 +1,88 @@
+"""What makes a prediction: operations whose result nothing but the loss makes use of."""
+
+from gradscope.recording.evidence.softmax import SoftmaxRecord
+from gradscope.recording.records import NodeRecord
+from gradscope.rules.case import Case
+
+_REDUCING = ("Add", "Div", "Mean", "Mul", "Neg", "Rsub", "Sub", "Sum")
+"""Beginnings of operations that make a loss of terms, and scale it."""
+_LAYERS = ("Addmm", "Linear", "Mm")
+_BATCH_VIEWS = frozenset({"ReshapeAliasBackward0", "UnsafeViewBackward0", "ViewBackward0"})
+"""Views that a linear layer makes of its output, for the dimensions of a batch."""
+
+
+def is_over_one_element(case: Case, node: NodeRecord) -> bool:
+    """Return whether an operation is a softmax that has nothing to choose from."""
+    dimension, shape = _dimension(case, node), node.outputs[0]
+    return dimension is not None and shape is not None and shape.dims[dimension:][:1] == (1,)
+
+
+def normalises_one_feature(case: Case, node: NodeRecord) -> bool:
+    """Return whether a softmax is over the outputs of a layer that has one alone.
+
+    A sequence of one element, or a batch of one, is another matter: the next may be longer.
+    """
+    dimension, rank, below = _dimension(case, node), _rank(node), _input(case, node)
+    if below is not None and below.operation.startswith("Convolution"):
+        return dimension == 1
+    # Where a dimension was taken out on the way, another than the layer's may be the last.
+    while below is not None and below.operation in _BATCH_VIEWS and _rank(below) <= rank:
+        rank, below = _rank(below), _input(case, below)
+    return (
+        below is not None
+        and below.operation.startswith(_LAYERS)
+        and _rank(below) <= rank
+        and dimension == _rank(node) - 1
+    )
+
+
+def _rank(node: NodeRecord) -> int:
+    shape = node.outputs[0]
+    return 0 if shape is None else len(shape.dims)
+
+
+def _dimension(case: Case, node: NodeRecord) -> int | None:
+    records = case.recording.evidence_of(SoftmaxRecord)
+    return next((record.dimension for record in records if record.node == node.index), None)
+
+
+def _input(case: Case, node: NodeRecord) -> NodeRecord | None:
+    """Return what made an operation's one input, None where there are several."""
+    places = {ref.node for ref in case.successors.get(node.index, ())}
+    return case.recording.nodes[places.pop()] if len(places) == 1 else None
+
+
+def feeds_loss(case: Case, node: NodeRecord) -> bool:
+    """Return whether an operation's result meets nothing else that is computed, up to the loss.
+
+    Terms of the loss, which are numbers, may join it there.
+    """
+    nodes, above = case.recording.nodes, _above(case, node)
+    inputs = {ref.node for place in above for ref in case.successors.get(place, ())}
+    return all(
+        nodes[place].kind == "operation" and _is_number(nodes[place])
+        for place in inputs - above - {node.index}
+    )
+
+
+def is_margin(case: Case, node: NodeRecord) -> bool:
+    """Return whether an operation's result is a term of the loss itself, as of a hinge."""
+    return all(
+        case.recording.nodes[place].kind == "view"
+        or case.recording.nodes[place].operation.startswith(_REDUCING)
+        for place in _above(case, node)
+    )
+
+
+def _above(case: Case, node: NodeRecord) -> frozenset[int]:
+    """Return the operations between one and the loss, the loss included."""
+    waiting, seen = [node.index], set[int]()
+    while waiting:
+        fresh = set(case.users.get(waiting.pop(), ())) - seen
+        seen |= fresh
+        waiting += fresh
+    return frozenset(seen)
+
+
+def _is_number(node: NodeRecord) -> bool:
+    return all(shape is not None and not shape.dims for shape in node.outputs)

@@ -1,0 +1,174 @@
+"""GS204 where nothing changes a prediction: how bad it is does not go by the size of its layer."""
+
+import pytest
+import torch
+from torch import nn
+from torch.nn import functional
+
+from tests.rules.inspecting import marked_lines, only
+
+X, CLASSES = torch.randn(48, 8, generator=torch.Generator().manual_seed(1)), torch.arange(48) % 4
+BITS = (CLASSES > 1).float()
+
+
+class TwoHeads(nn.Module):
+    """A trunk, a small head and another that learns in any case."""
+
+    def __init__(self, outputs: int = 1):
+        super().__init__()
+        self.trunk = nn.Sequential(nn.Linear(8, 64), nn.GELU(), nn.Linear(64, 32), nn.GELU())
+        self.head, self.aux = nn.Linear(32, outputs), nn.Linear(32, 4)
+
+    def forward(self, x):
+        hidden = self.trunk(x)
+        return self.head(hidden), self.aux(hidden)
+
+
+def found_in(findings_of, predict, loss=functional.mse_loss, outputs=1, **chosen):
+    """Return what is found where the small head's outputs go by way of `predict` into a loss."""
+
+    def loss_fn(given, classes):
+        output, aux = given
+        return loss(predict(output).reshape(len(BITS), -1)[:, 0], BITS) + functional.cross_entropy(
+            aux, classes
+        )
+
+    found = findings_of(TwoHeads(outputs), (X, CLASSES), loss_fn, **chosen)
+    return [one for one in found if one.rule == "GS204"]
+
+
+@pytest.mark.parametrize("probe_steps", [0, 3])
+def test_a_softmax_over_one_output_is_an_error(findings_of, probe_steps):
+    (found,) = found_in(
+        findings_of,
+        lambda output: output.softmax(dim=1),
+        functional.binary_cross_entropy,
+        probe_steps=probe_steps,
+    )
+    assert (found.severity, found.parameters) == ("error", ("head.weight", "head.bias"))
+    assert "softmax over a dimension of one element is always 1" in found.message
+    assert "use sigmoid for one output" in found.remedy
+
+
+def test_a_softmax_over_two_outputs_is_healthy(findings_of):
+    assert found_in(findings_of, lambda output: output.softmax(dim=1), outputs=2) == []
+
+
+def test_a_log_softmax_over_one_output_is_always_0(findings_of):
+    def loss_fn(output, target):
+        return functional.cross_entropy(output, target)
+
+    (found,) = findings_of(nn.Linear(8, 1), (X, torch.zeros(48, dtype=torch.long)), loss_fn)
+    assert (found.rule, found.severity) == ("GS204", "error")
+    assert "log_softmax over a dimension of one element is always 0" in found.message
+
+
+SEQUENCE = torch.randn(48, 5, 8)
+
+
+@pytest.mark.parametrize(("squeezed", "severity"), [(False, "error"), (True, None)])
+def test_weights_of_a_pooling_are_told_from_one_output_in_every_place(
+    findings_of, squeezed, severity
+):
+    """A score per position may go through a softmax over the positions."""
+
+    class Pooled(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.score = nn.Linear(8, 1)
+
+        def forward(self, x):
+            score = self.score(x)
+            return score.squeeze(-1).softmax(-1) if squeezed else score.softmax(-1)
+
+    goal = torch.rand(48, 5) if squeezed else torch.rand(48, 5, 1)
+    found = findings_of(Pooled(), (SEQUENCE, goal), functional.mse_loss)
+    assert [one.severity for one in found if one.rule == "GS204"] == (
+        [severity] if severity else []
+    )
+
+
+class Mixed(nn.Module):
+    """Experts of which there is one, or a pooling over a sequence of one element."""
+
+    def __init__(self, *, pools: bool):
+        super().__init__()
+        self.score = nn.Linear(8, 1)
+        self.expert = nn.Sequential(nn.Linear(8, 64), nn.GELU(), nn.Linear(64, 4))
+        self.pools = pools
+
+    def forward(self, x):
+        if self.pools:
+            x = x[:, None]
+            weights = self.score(x).squeeze(-1).softmax(-1)
+            return self.expert((weights[..., None] * x).sum(1))
+        return self.score(x).softmax(-1) * self.expert(x)
+
+
+@pytest.mark.parametrize("pools", [False, True])
+def test_one_expert_and_one_position_are_notes(findings_of, pools):
+    (found,) = findings_of(Mixed(pools=pools), (X, CLASSES), functional.cross_entropy)
+    assert (found.rule, found.severity) == ("GS204", "note")
+    assert "over a dimension of one element" in found.message
+
+
+FLAT = {
+    "clamp": (lambda output: output.clamp(2, 3), "warning"),
+    "relu": (lambda output: torch.relu(output - 5), "warning"),
+    "sigmoid": (lambda output: torch.sigmoid(1e4 * (output - 5)), "warning"),
+    "round": (torch.round, "error"),
+    "sign": (torch.sign, "error"),
+}
+
+
+@pytest.mark.parametrize(("predict", "severity"), FLAT.values(), ids=FLAT)
+def test_a_small_head_whose_outputs_are_flat_is_no_note(findings_of, predict, severity):
+    (found,) = found_in(findings_of, predict)
+    assert (found.severity, found.parameters) == (severity, ("head.weight", "head.bias"))
+    assert dict(found.evidence)["share_of_trainable_elements"] < 0.05
+
+
+def test_a_head_of_which_the_clamp_leaves_some_is_healthy(findings_of):
+    assert found_in(findings_of, lambda output: output.clamp(float(BITS[0]), 3)) == []
+
+
+TERMS = {
+    "a margin that is kept": lambda output: torch.relu(output.abs() - 100).mean(),
+    "free bits": lambda output: 0.1 * (output.square() / 2).clamp(min=50).sum(),
+    "a mask that leaves nothing": lambda output: (output * torch.zeros_like(output)).sum(),
+}
+
+
+@pytest.mark.parametrize("term", TERMS.values(), ids=TERMS)
+def test_a_term_that_has_what_it_wants_is_a_note(findings_of, term):
+    def loss_fn(given, classes):
+        output, aux = given
+        return term(output) + functional.cross_entropy(aux, classes)
+
+    found = only(findings_of(TwoHeads(), (X, CLASSES), loss_fn), "GS204")
+    assert found.severity == "note"
+
+
+def test_a_softmax_that_is_a_layer_is_found_where_it_is_made(inspect_file, tmp_path):
+    report = inspect_file(
+        """
+import torch
+from torch import nn
+
+class Judge(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.score = nn.Linear(8, 1)
+        self.share = nn.Softmax(dim=-1)  # <-
+
+    def forward(self, x):
+        return self.share(self.score(x))  # runs
+
+model = Judge()
+batch = torch.randn(16, 8), torch.randint(2, (16, 1)).float()
+loss_fn = nn.BCELoss()
+"""
+    )
+    (found,) = report.findings
+    assert {found.location.line} == marked_lines(tmp_path / "model.py", "# <-")
+    assert {place.line for place in found.related} == marked_lines(tmp_path / "model.py", "# runs")
