@@ -127,6 +127,7 @@ class Backwards:
         facts |= {"divided": found.divided, "scaled": float(found.is_scaled)}
         if found.is_mean is not None:
             facts["reduction"] = float(found.is_mean)
+        facts |= known(tokens=found.tokens)
         loss = known(loss=first)
         if loss and found.is_scaled:
             loss["loss"] = loss["loss"] / self._scale()

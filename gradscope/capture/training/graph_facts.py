@@ -47,7 +47,8 @@ class Scaling:
     is_scaled: bool = False
     is_mean: bool | None = None
     """Whether it is a mean, a sum, or neither as far as can be told."""
-    ignored: Tensor | None = None
+    tokens: Tensor | None = None
+    """How many targets a mean was taken over, where the loss ignores some; None if unknown."""
 
 
 def scaling(root: Node, scaled: Container[int], *, readable: bool) -> Scaling:
@@ -67,6 +68,7 @@ def scaling(root: Node, scaled: Container[int], *, readable: bool) -> Scaling:
         reduction = _reduction(node, name)
         if reduction is not None:
             found.is_mean = reduction
+            found.tokens = _tokens(node, name) if readable else None
             break
         if name in _BRANCHES:
             _follow_terms(node, found, scaled, readable=readable)
@@ -82,6 +84,19 @@ def _reduction(node: Node, name: str) -> bool | None:
         return False
     saved = getattr(node, "_saved_reduction", None)
     return {_MEAN: True, _SUM: False}.get(saved) if isinstance(saved, int) else None
+
+
+def _tokens(node: Node, name: str) -> Tensor | None:
+    """Return the number of targets that a negative log-likelihood does not ignore."""
+    if not name.startswith("NllLoss"):
+        return None
+    try:
+        if node._saved_weight is not None:  # type: ignore[attr-defined]
+            return None  # weighted by class, they are no count
+        total: Tensor = node._saved_total_weight  # type: ignore[attr-defined]
+    except (AttributeError, RuntimeError):  # freed by a backward before this one
+        return None
+    return total
 
 
 def _next(

@@ -18,6 +18,7 @@ from gradscope.capture.edges import tensors
 from gradscope.capture.naming import name_model, shape_of
 from gradscope.capture.training.guard import Guard
 from gradscope.capture.training.ledger import Ledger
+from gradscope.capture.training.modes import EvalModes
 from gradscope.capture.training.places import Place, Places, receiver, stem
 from gradscope.errors import GradscopeError
 from gradscope.recording.records import ModuleRecord, ParameterRecord
@@ -55,6 +56,7 @@ class Mode:
 
     name: str
     place: Place
+    """The line that put it into eval mode; of the call where that was not seen."""
     dropout: int
     batchnorm: int
 
@@ -76,6 +78,7 @@ class Models:
 
     def __init__(self, guard: Guard, ledger: Ledger, places: Places) -> None:
         self._guard, self._ledger, self._places = guard, ledger, places
+        self.eval_modes = EvalModes(guard, places)
         self._known: dict[int, ref[nn.Module]] = {}
         """By `id`: every module that is a model or part of one."""
         self._roots: dict[int, Root] = {}
@@ -183,7 +186,9 @@ class Models:
     def _mode(self, root: Root, frame: FrameType) -> Mode:
         in_eval = [one for r in root.mode_dependent if (one := r()) and not one.training]
         dropout = sum(not isinstance(one, _BatchNorm) for one in in_eval)
-        place = self._places.of(frame)
+        module = root.module()
+        line = None if module is None else self.eval_modes.line_of(module)
+        place = self._places.of(frame) if line is None else line
         return Mode(root.name, place, dropout, len(in_eval) - dropout)
 
     def records(

@@ -109,6 +109,7 @@ class _Running:
         Loaders(self._scene).install(patches)
         patches.wrap(saved_tensors_hooks, "__enter__", self._backwards.wrap_saving)
         patches.wrap(torch, "compile", self._wrap_compile)
+        self._scene.models.eval_modes.install(patches)
         self._scene.models.start()
         self._steps.start()
 

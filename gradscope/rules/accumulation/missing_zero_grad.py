@@ -105,8 +105,10 @@ def carries(window: Window) -> bool:
     carried = window.step.number("carried")
     if carried is not None:
         return carried > 0
-    passes = sum(event.kind == "backward" for event in window.events)
-    return bool(passes) and window.step.count("backwards") > passes
+    passes = [event for event in window.events if event.kind == "backward"]
+    if window.step.number("backwards") is None:  # weights that the script moves itself
+        return any(0 < one.count("reached") == one.count("stale") for one in passes)
+    return 0 < len(passes) < window.step.count("backwards")
 
 
 def _last_pass(window: Window) -> int | None:

@@ -1,0 +1,57 @@
+"""Where a script puts modules into eval mode."""
+
+import sys
+from typing import Any
+from weakref import ref
+
+from torch import nn
+
+from gradscope.capture.training.guard import Guard
+from gradscope.capture.training.patches import Function, Patches
+from gradscope.capture.training.places import Place, Places
+
+
+class EvalModes:
+    """Watches `eval()` of modules, which calls `train(False)` of each module below."""
+
+    def __init__(self, guard: Guard, places: Places) -> None:
+        self._guard, self._places = guard, places
+        self._lines: dict[int, tuple[ref[nn.Module], Place]] = {}
+        """By `id` of the module."""
+        self._outermost: Place | None = None
+
+    def install(self, patches: Patches) -> None:
+        """Watch from now on."""
+        patches.wrap(nn.Module, "train", self._wrap)
+
+    def line_of(self, module: nn.Module) -> Place | None:
+        """Return the line that last put a module into eval mode, None where that was not seen."""
+        known = self._lines.get(id(module))
+        return known[1] if known is not None and known[0]() is module else None
+
+    def _wrap(self, original: Function) -> Function:
+        def train(module: nn.Module, mode: bool = True) -> Any:  # noqa: ANN401
+            if mode or not self._guard.active:
+                return original(module, mode)
+            frame = sys._getframe(1)
+            is_outermost = self._outermost is None
+            if is_outermost:
+                self._outermost = self._guard.run(self._places.of, frame)
+            try:
+                self._guard.run(self._note, module)
+                return original(module, mode)
+            finally:
+                if is_outermost:
+                    self._outermost = None
+
+        return train
+
+    def _note(self, module: nn.Module) -> None:
+        if self._outermost is not None:
+            key = id(module)
+            self._lines[key] = (ref(module, lambda _: self._forget(key)), self._outermost)
+
+    def _forget(self, key: int) -> None:
+        known = self._lines.get(key)
+        if known is not None and known[0]() is None:  # not another module in its place
+            del self._lines[key]
