@@ -170,13 +170,18 @@ def _length_of_lists(batch: object, tensors: list[Tensor]) -> int | None:
 def _rows(tensors: list[Tensor]) -> tuple[int, bool]:
     """Return how many examples the tensors have, and whether along the second dimension."""
     first = tensors[0]
+    second = first.shape[1] if first.ndim > 1 else 0
+    is_shared = second > 1 and all(second in one.shape[:2] for one in tensors[1:])
     sizes = Counter(tensor.shape[0] for tensor in tensors if tensor.shape[0] > 1)
     size, count = sizes.most_common(1)[0] if sizes else (1, len(tensors))
-    if count > 1 or len(tensors) == 1:
+    if count == len(tensors):
         return size, False
-    second = first.shape[1] if first.ndim > 1 else 0
-    is_sequence = first.ndim > 2 or not first.is_floating_point()
-    if second > 1 and is_sequence and all(second in one.shape[:2] for one in tensors[1:]):
+    # Sequences of features, and as lengths of theirs something that has examples alone.
+    if is_shared and first.ndim > 2:
+        return second, True
+    if count > 1:
+        return size, False
+    if is_shared and not first.is_floating_point():
         return second, True
     return first.shape[0] if first.shape[0] > 1 else size, False
 

@@ -39,7 +39,7 @@ def _examined(scene: Scene, number: int) -> str | None:
         division = divide(scene.target.batch, number)
         trial = run_micro_batches(scene, division)
     except GradscopeError as error:
-        return _told(error)
+        return error.what if error.cause is None else f"{error.what} ({error.cause})"
     if not math.isfinite(trial.total.norm):
         return "the whole batch's gradient is not finite"
     if trial.total.norm == 0.0:
@@ -50,10 +50,6 @@ def _examined(scene: Scene, number: int) -> str | None:
         calm = _calm(scene, division, tuple(scene.named.modules) if trial.unmatched else norms)
     _note(scene, trial, norms, calm)
     return None
-
-
-def _told(error: GradscopeError) -> str:
-    return error.what if error.cause is None else f"{error.what} ({error.cause})"
 
 
 def _normalising(scene: Scene) -> tuple[nn.Module, ...]:

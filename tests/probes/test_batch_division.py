@@ -82,6 +82,15 @@ def test_sequences_before_examples_are_divided_along_the_second_dimension():
     assert dims(divide((source, target), 2).parts[0]) == [(7, 3), (5, 3)]
 
 
+def test_lengths_tell_sequences_before_examples():
+    x, lengths, y = torch.randn(6, 4, 5), torch.tensor([6, 2, 3, 1]), torch.randn(6, 4)
+    assert dims(divide((x, lengths, y), 2).parts[0]) == [(6, 2, 5), (2,), (6, 2)]
+    # While positions are no examples.
+    ids = torch.randint(9, (4, 6))
+    division = divide({"ids": ids, "positions": torch.arange(6), "labels": ids}, 2)
+    assert (division.rows, division.repeated) == (4, ("batch['positions']",))
+
+
 def test_class_weights_in_the_batch_are_no_examples():
     division = divide((X, torch.ones(3)), 2)
     assert (division.rows, division.repeated) == (6, ("batch[1]",))
