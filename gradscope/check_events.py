@@ -29,20 +29,32 @@ class Check:
 
 
 _Listener = Callable[[Check], None]
-_listeners: list[_Listener] = []
+_listeners: list[tuple[_Listener, int | None]] = []
 
 
 def announce(check: Check) -> None:
     """Tell the one who began to listen last."""
     if _listeners:
-        _listeners[-1](check)
+        listener, _ = _listeners[-1]
+        listener(check)
+
+
+def columns() -> int | None:
+    """Return how wide the listener's terminal is; None where that is not known."""
+    return _listeners[-1][1] if _listeners else None
 
 
 @contextmanager
-def listening(listener: _Listener) -> Iterator[None]:
-    """Be told of the checks that are made inside of the block."""
-    _listeners.append(listener)
+def listening(listener: _Listener, columns: int | None = None) -> Iterator[None]:
+    """Be told of the checks that are made inside of the block.
+
+    Args:
+        listener: Is given each of them.
+        columns: Of the terminal on which failed ones are told, where those who make them cannot
+            see it: a test runner captures what a test writes.
+    """
+    _listeners.append((listener, columns))
     try:
         yield
     finally:
-        _listeners.remove(listener)
+        _listeners.pop()

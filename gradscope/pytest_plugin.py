@@ -8,13 +8,15 @@ gradients and by no others.
 from __future__ import annotations
 
 import dataclasses
+import shutil
 from collections.abc import Callable, Generator, Iterable
 from difflib import get_close_matches
-from typing import TYPE_CHECKING, TypedDict, Unpack
+from typing import TYPE_CHECKING, Protocol, TypedDict, Unpack
 
 import pytest
 
 from gradscope.check_events import Check, listening
+from gradscope.pytest_summary import Summary
 
 if TYPE_CHECKING:
     import torch
@@ -23,6 +25,13 @@ if TYPE_CHECKING:
 
     from gradscope.recording.finding import Severity
     from gradscope.report.model import Report
+
+
+class _WorkerNode(Protocol):
+    """What xdist gives for a worker, as far as it is needed."""
+
+    config: pytest.Config
+    workerinput: dict[str, object]
 
 
 class MarkerOptions(TypedDict, total=False):
@@ -68,6 +77,8 @@ class _Watched:
 
 
 _WATCHED = pytest.StashKey[_Watched]()
+_COLUMNS = pytest.StashKey[int | None]()
+_WORKER_COLUMNS = "gradscope_columns"
 
 
 def _watched(item: pytest.Item) -> _Watched:
@@ -122,8 +133,26 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     """Register the marker, and what gathers the checks."""
     config.addinivalue_line("markers", _MARKER_HELP)
+    config.stash[_COLUMNS] = _columns(config)
     if config.getoption("--gradscope"):
-        config.pluginmanager.register(_Summary(), "gradscope-summary")
+        config.pluginmanager.register(Summary(), "gradscope-summary")
+
+
+def _columns(config: pytest.Config) -> int | None:
+    """Return how wide the terminal is, None where there is none; only now, before tests run.
+
+    During them its place is taken by files that capture what they write.
+    """
+    if hasattr(config, "workerinput"):
+        columns: int | None = config.workerinput.get(_WORKER_COLUMNS)
+        return columns
+    return shutil.get_terminal_size(fallback=(0, 0)).columns or None
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_configure_node(node: _WorkerNode) -> None:
+    """Tell a worker of xdist how wide the terminal is."""
+    node.workerinput[_WORKER_COLUMNS] = node.config.stash[_COLUMNS]
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -183,7 +212,7 @@ def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object
         watched.unreported.append(check)
         watched.checks += 1
 
-    with listening(notice):
+    with listening(notice, item.config.stash[_COLUMNS]):
         return (yield)
 
 
@@ -220,11 +249,11 @@ def pytest_runtest_makereport(
         report.outcome = "failed"
         report.longrepr = _failure(item, ": ".join(reason))
         vars(report).pop("wasxfail", None)
-        vars(report)[_Summary.BLINDNESS] = reason[0]
+        vars(report)[Summary.BLINDNESS] = reason[0]
     if watched.unreported and item.config.getoption("--gradscope"):
         # Plain values: xdist sends reports from process to process.
         checks = [dataclasses.asdict(check) for check in watched.unreported]
-        vars(report)[_Summary.ATTRIBUTE] = checks
+        vars(report)[Summary.ATTRIBUTE] = checks
         watched.unreported.clear()
     return report
 
@@ -266,33 +295,3 @@ def _failure(item: pytest.Item, reason: str) -> str | TerminalRepr:
     with pytest.raises(pytest.fail.Exception) as caught:
         pytest.fail(f"{item.name} {reason}", pytrace=False)
     return item.repr_failure(caught)
-
-
-class _Summary:
-    """Gathers the checks of all tests, from other processes too, and lists them at the end."""
-
-    ATTRIBUTE = "gradscope_checks"
-    BLINDNESS = "gradscope_blindness"
-
-    def __init__(self) -> None:
-        self._checks: list[tuple[str, Check]] = []
-        self._failed: dict[str, str] = {}
-
-    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        for check in getattr(report, self.ATTRIBUTE, ()):
-            self._checks.append((report.nodeid, Check(**check)))
-        if report.failed:
-            self._failed[report.nodeid] = getattr(report, self.BLINDNESS, "")
-
-    def pytest_terminal_summary(
-        self, terminalreporter: pytest.TerminalReporter, config: pytest.Config
-    ) -> None:
-        if config.option.collectonly:
-            return
-        terminalreporter.section("gradients")
-        # It takes rich, which is for those alone who ask for the list.
-        from gradscope.report.check_lines import check_lines
-
-        is_folded = config.get_verbosity() <= 0
-        for line in check_lines(self._checks, self._failed, is_folded=is_folded):
-            terminalreporter.write_line(line)

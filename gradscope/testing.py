@@ -16,7 +16,7 @@ from torch import nn
 
 import gradscope
 from gradscope.api import batches_of, inspect_target, trial_of
-from gradscope.check_events import Check, announce
+from gradscope.check_events import Check, announce, columns
 from gradscope.errors import GradscopeError
 from gradscope.gate.merging import obstacle_of
 from gradscope.gate.results import Failure, Run
@@ -192,7 +192,7 @@ def _text(report: Report, findings: tuple[Finding, ...], obstacle: Failure | Non
         # rich, which draws random numbers while it is imported, is for tests that fail.
         from gradscope.report.failure import failure_text
 
-        return failure_text(report, findings, obstacle)
+        return failure_text(report, findings, obstacle, columns())
     finally:
         random_states.restore()
 

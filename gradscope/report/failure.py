@@ -26,7 +26,12 @@ _IN_A_LINE = 9
 _CODES_IN_HEAD = 3
 
 
-def failure_text(report: Report, findings: Sequence[Finding], obstacle: Failure | None) -> str:
+def failure_text(
+    report: Report,
+    findings: Sequence[Finding],
+    obstacle: Failure | None,
+    columns: int | None = None,
+) -> str:
     """Return what is wrong in a line, then the first findings in full and others in a line each.
 
     The signs are ASCII, which every terminal, file and report of CI can hold.
@@ -35,15 +40,20 @@ def failure_text(report: Report, findings: Sequence[Finding], obstacle: Failure 
         report: Of the model under test.
         findings: Those that fail it, the worst first.
         obstacle: Why nothing can be said of the gradients; None where something can.
+        columns: Of the terminal; None to ask it.
     """
-    width = _width()
+    width = _width(columns)
     page = Page(width=width, encoding="utf-8", signs=ASCII, root=report.target.root)
     shown = findings or (report.findings if obstacle else ())
     blocks = [
-        [_head(report, findings, obstacle), _inspected(report, width), *_why(findings, obstacle)],
+        [
+            _head(report, findings, obstacle),
+            _inspected(report, width),
+            *(_wrapped(line, width) for line in _why(findings, obstacle)),
+        ],
         *([_full(one, report, page)] for one in shown[:_IN_FULL]),
-        list(_further(shown[_IN_FULL:], report)),
-        list(_beside(report, shown)),
+        [_wrapped(line, width) for line in _further(shown[_IN_FULL:], report)],
+        [_wrapped(line, width) for line in _beside(report, shown)],
     ]
     return "\n\n".join("\n".join(block) for block in blocks if block)
 
@@ -58,9 +68,9 @@ def _head(report: Report, findings: Sequence[Finding], obstacle: Failure | None)
     return f"{named}{more} in {model}: {_levels(findings)}"
 
 
-def _width() -> int:
-    """Return the width at which nothing is broken by the terminal, if that is not too narrow."""
-    columns = shutil.get_terminal_size(fallback=(_WIDEST + _INDENT, 24)).columns
+def _width(columns: int | None) -> int:
+    """Return the width at which the terminal breaks no line, unless it is narrower than text is."""
+    columns = columns or shutil.get_terminal_size(fallback=(_WIDEST + _INDENT, 24)).columns
     return min(max(columns - _INDENT, _NARROWEST), _WIDEST)
 
 
@@ -71,7 +81,19 @@ def _inspected(report: Report, width: int) -> str:
         words.append(f"loss {figure(summary.loss, ASCII)} from {target.loss}")
     if summary.grad_norm is not None:
         words.append(f"gradient norm {figure(summary.grad_norm, ASCII)}")
-    return "\n".join(wrap(printable(", ".join(words)), width, break_on_hyphens=False))
+    return _wrapped(printable(", ".join(words)), width, indent="")
+
+
+def _wrapped(text: str, width: int, indent: str = "    ") -> str:
+    """Return text in lines of that width; paths and other long words stay whole."""
+    lines = wrap(
+        text,
+        width,
+        subsequent_indent=indent,
+        break_on_hyphens=False,
+        break_long_words=False,
+    )
+    return "\n".join(lines)
 
 
 def _why(findings: Sequence[Finding], obstacle: Failure | None) -> Iterator[str]:

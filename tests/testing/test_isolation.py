@@ -16,18 +16,20 @@ def test_one():
     heavy = ("torch", "rich", "typer", "sqlite3", "numpy")
     assert [name for name in heavy if name in sys.modules] == []
     assert sorted(name for name in sys.modules if name.startswith("gradscope")) == [
-        "gradscope", "gradscope.check_events", "gradscope.pytest_plugin"
+        "gradscope", "gradscope.check_events", "gradscope.pytest_plugin",
+        "gradscope.pytest_summary",
     ]
 """
 
 WORKERS = """
 import dataclasses
 import pytest
-from gradscope.check_events import Check, announce
+from gradscope.check_events import Check, announce, columns
 
 @pytest.mark.parametrize("number", range(4))
 @pytest.mark.gradscope
 def test_check(number):
+    assert columns() == 150  # of the terminal, which a worker does not have
     announce(Check(model="Net", passed=number > 0, parameters=number, grad_norm=float("nan"),
                    errors=number == 0, warnings=0, notes=0, worst="GS103 x", place="net.py:1"))
 
