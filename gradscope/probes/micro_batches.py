@@ -5,10 +5,12 @@ what is left between the two is how the loss is made.
 """
 
 import math
+from collections.abc import Sequence
 
 from torch import nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
+from gradscope.capture.graph import VIEW_OPERATIONS
 from gradscope.errors import GradscopeError
 from gradscope.probes.batch_division import Division, divide
 from gradscope.probes.micro_batch_runs import MicroBatchTrial, run_micro_batches
@@ -161,7 +163,7 @@ def _meeting_site(scene: Scene, trial: MicroBatchTrial) -> int | None:
     """Return the first line whose result has examples along two dimensions."""
     whole, part = trial.whole.graph, trial.parts[0].graph
     known = scene.capture.graph
-    if not tuple(known.operations) == whole.operations == part.operations:
+    if whole.operations != part.operations or _plain(known.operations) != _plain(whole.operations):
         return None
     rows, size = trial.division.rows, trial.division.sizes[0]
     meeting = [
@@ -175,6 +177,11 @@ def _meeting_site(scene: Scene, trial: MicroBatchTrial) -> int | None:
         if line is not None:
             return scene.assembler.site_of(line)
     return None
+
+
+def _plain(operations: Sequence[str]) -> list[str]:
+    """Return operations alike for all views: which one a reshape is depends on the modes around."""
+    return ["view" if name in VIEW_OPERATIONS else name for name in operations]
 
 
 def _grown(whole: tuple[int, ...], part: tuple[int, ...], rows: int, size: int) -> int:
