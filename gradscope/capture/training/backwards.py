@@ -51,7 +51,12 @@ class Backwards:
                 return original(t_outputs, *args, **kwargs)
             options = _options(*args, **kwargs)
             note = guard.run(self._before, t_outputs, options, sys._getframe(1))
-            result = original(t_outputs, *args, **kwargs)
+            try:
+                result = original(t_outputs, *args, **kwargs)
+            except RuntimeError as error:
+                if note is not None:
+                    guard.run(self._failed, note, str(error))
+                raise
             if note is not None:
                 guard.run(self._after, note)
             return result
@@ -112,6 +117,13 @@ class Backwards:
             note.numbers["added"] = float(arrival.added)
             scene.came_while_stepping(arrival.reached)
         scene.journal.note(note.kind, note.place, note.numbers, subject=note.subject)
+
+    def _failed(self, note: "_Note", message: str) -> None:
+        note.numbers["freed"] = float("second time" in message)
+        note.numbers["in_place"] = float("modified by an inplace operation" in message)
+        self._scene.journal.note(
+            f"{note.kind}-error", note.place, note.numbers, subject=note.subject
+        )
 
     def _facts(self, outputs: Sequence[Tensor | GradientEdge], *, keeps: bool) -> dict[str, Number]:
         facts: dict[str, Number] = {}

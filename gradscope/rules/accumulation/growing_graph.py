@@ -21,7 +21,8 @@ class GrowingGraph(Rule):
 
     What it finds:
         A loss that is summed with those of earlier steps, and a hidden state that is carried from
-        one step to the next without `detach()`.
+        one step to the next without `detach()`; and the exception that torch raises for it where the
+        earlier part of the graph is freed.
 
     Why it matters:
         Each backward goes through the steps before once more: time and memory grow until neither is
@@ -60,14 +61,18 @@ class GrowingGraph(Rule):
 
     def obstacle(self, case: Case) -> str | None:
         """Return why this rule cannot judge the recording."""
+        events = case.shared(Windows).events
         passes = _passes(case.shared(Windows))
-        if any(event.number("nodes") is not None for event in passes):
+        if any(event.number("nodes") is not None for event in events):
             return None
         return "no graph of the run was counted" if passes else "there is no backward"
 
     def check(self, case: Case) -> Iterator[Finding]:
-        """Yield a finding for every backward whose graph grows."""
+        """Yield a finding for every backward whose graph grows, or that fails for it."""
         windows = case.shared(Windows)
+        for event in windows.events:
+            if event.kind == "backward-error" and event.count("freed") and event.count("older"):
+                yield self._failure(case, event)
         by_site: dict[int | None, list[RunEvent]] = {}
         for event in _passes(windows):
             by_site.setdefault(event.site, []).append(event)
@@ -100,6 +105,19 @@ class GrowingGraph(Rule):
                 count=len(passes),
                 step=counted[0].step,
             )
+
+    def _failure(self, case: Case, event: RunEvent) -> Finding:
+        return self.finding(
+            case,
+            message=(
+                "backward() fails: the graph reaches back into an earlier step, and that part of it "
+                "is freed"
+            ),
+            remedy="detach() what is carried from step to step",
+            site=event.site,
+            evidence={"nodes": event.number("nodes")},
+            step=event.step,
+        )
 
 
 def _passes(windows: Windows) -> list[RunEvent]:

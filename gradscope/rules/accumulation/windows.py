@@ -45,6 +45,8 @@ class Window:
     @property
     def is_empty(self) -> bool:
         """Whether there is no gradient for the step: none at all, or nothing but zeros."""
+        if self.step.count("manual"):
+            return False
         if self.step.count("none") >= self.step.count("parameters"):
             return True
         is_used = self.step.count("fresh") or self.step.count("stale")
