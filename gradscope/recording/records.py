@@ -154,7 +154,7 @@ class CutRecord:
 
     graph: int
     operation: str
-    """The call, as `detach`, `argmax`, `data`."""
+    """The call, as `detach`, `argmax`, `data`; `checkpoint` for a reentrant one."""
     kind: CutKind
     site: int | None
     last: int | None
@@ -217,8 +217,9 @@ class ParameterStat:
     reason: str | None
     """Why there is no gradient, where `gradient` is None."""
     weight_norm: float
+    """In a run as it was measured last: in the first three steps, and in every tenth."""
     update_norm: float | None
-    """Norm of the change an optimizer step made; None without one."""
+    """Norm of the change an optimizer step made; None without one, and where not measured."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -35,6 +35,10 @@ _NO_MODULE = ModuleRecord(
 )
 """Owns the parameters of a script without modules."""
 
+_ALL_SEEN, _ALL_SEEN_EVERY = 10, 20
+"""Every call of a model is seen before so many backwards, and before every so manieth later; else
+the first alone."""
+
 _WRAPPERS = ("module.",)
 """What the names of parameters begin with under a wrapper for data-parallel training."""
 
@@ -83,6 +87,9 @@ class Models:
         """By `id`: every module that is a model or part of one."""
         self._roots: dict[int, Root] = {}
         self._handle: RemovableHandle | None = None
+        self._is_over = False
+        self._passes = 0
+        """How many backwards there were."""
         self._forwards = Forwards()
         self._recorded: dict[int, tuple[ref[nn.Module], int]] = {}
         """By `id`: the place of a module among the recording's."""
@@ -92,17 +99,29 @@ class Models:
 
     def start(self) -> None:
         """Begin to see calls."""
-        self._handle = register_module_forward_pre_hook(self._enter)
+        self._is_over = False
+        self._resume()
 
     def stop(self) -> None:
         """See no more calls."""
+        self._is_over = True
+        self._pause()
+
+    def _pause(self) -> None:
+        """See no calls before the next backward: each costs every module a microsecond."""
         if self._handle is not None:
             self._handle.remove()
             self._handle = None
 
+    def _resume(self) -> None:
+        if self._handle is None and not self._is_over:
+            self._handle = register_module_forward_pre_hook(self._enter)
+
     def take_forwards(self) -> Forwards:
         """Return the calls since the last backward, which this one uses."""
         forwards, self._forwards = self._forwards, Forwards()
+        self._passes += 1
+        self._resume()
         return forwards
 
     def see_compiled(self, compiled: object, frame: FrameType) -> None:
@@ -182,6 +201,8 @@ class Models:
                 forwards.rows, forwards.in_eval = first.shape[0], not module.training
                 forwards.batch = f"{shape_of(first).dtype}{list(first.shape)}"
         forwards.modes[root.name] = None if module.training else self._mode(root, frame)
+        if module.training and self._passes >= _ALL_SEEN and self._passes % _ALL_SEEN_EVERY:
+            self._pause()
 
     def _mode(self, root: Root, frame: FrameType) -> Mode:
         in_eval = [one for r in root.mode_dependent if (one := r()) and not one.training]

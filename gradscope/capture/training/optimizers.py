@@ -41,6 +41,8 @@ class Known:
     entries: list[Entry] = field(default_factory=list)
     ids: list[int] = field(default_factory=list)
     replaced: int | None = None
+    weights: dict[int, float] = field(default_factory=dict)
+    """By `id` of the entry: the norm of the parameter, as it was measured last."""
     is_changed: bool = True
     """Whether the recording does not have it as it is."""
 

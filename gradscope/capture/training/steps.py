@@ -27,7 +27,8 @@ from gradscope.capture.training.scene import Scene
 from gradscope.capture.training.step_writer import Finished, Measured, StepWriter
 
 _UPDATES_FIRST, _UPDATES_EVERY = 3, 10
-"""Updates are measured in so many steps of an optimizer at first, and in every so manieth later."""
+"""Weights and updates are measured in so many steps of an optimizer at first, and in every so
+manieth later."""
 
 _COPIED = 50_000_000
 """Elements: an optimizer with more of them is too large to copy for the measure of an update."""
@@ -104,7 +105,7 @@ class Steps:
         scene.stepping.append(set())
         if not has_closure:
             self._look(self._open[-1], {id(e) for e in one.entries if e.state == UNSPENT})
-        if self._measures_update(one):
+        if self._is_due(one) and self._writer.steps % self._every == 0:
             self._open[-1].samples = samples_of(one.entries)
             self._open[-1].before = _copies(one) if _is_copyable(one) else None
 
@@ -125,7 +126,11 @@ class Steps:
             "manual": 0.0,
         }
         if self._writer.steps % self._every == 0:
-            step.measured = _measure(step.known, scale=_own_scale(step.known))
+            step.measured = _measure(
+                step.known,
+                scale=_own_scale(step.known),
+                with_weights=self._is_due(step.known) or not step.known.weights,
+            )
             found = [one.gradient for one in step.measured if one.gradient is not None]
             step.numbers["norm"] = math.hypot(*found)
             step.numbers["nonfinite"] = float(sum(not math.isfinite(norm) for norm in found))
@@ -169,10 +174,10 @@ class Steps:
             )
         )
 
-    def _measures_update(self, one: Known) -> bool:
+    def _is_due(self, one: Known) -> bool:
+        """Return whether weights and updates are measured in an optimizer's next step."""
         made = self._made.get(one.index, 0)
-        due = made < _UPDATES_FIRST or made % _UPDATES_EVERY == 0
-        return due and self._writer.steps % self._every == 0
+        return made < _UPDATES_FIRST or made % _UPDATES_EVERY == 0
 
 
 def _gradient(entry: Entry) -> Tensor | None:
@@ -186,17 +191,27 @@ def _own_scale(one: Known) -> float:
     return float(scale) if isinstance(scale, Tensor) else 1.0
 
 
-def _measure(one: Known, *, scale: float) -> list[Measured]:
+def _measure(one: Known, *, scale: float, with_weights: bool) -> list[Measured]:
     """Measure the gradients and weights of an optimizer's parameters."""
     entries = [(e, p) for e in one.entries if (p := e.parameter()) is not None]
     gradients = [(place, p.grad) for place, (_, p) in enumerate(entries) if p.grad is not None]
     with DisableTorchFunction(), torch.no_grad():
-        values = norms([p for _, p in entries] + [gradient for _, gradient in gradients])
-    weights, rest = values[: len(entries)], [norm / scale for norm in values[len(entries) :]]
+        weights = [p for _, p in entries] if with_weights else []
+        values = norms(weights + [gradient for _, gradient in gradients])
+    if with_weights:
+        one.weights = {id(e): norm for (e, _), norm in zip(entries, values, strict=False)}
+        del values[: len(entries)]
+    rest = [norm / scale for norm in values]
     by_place = dict(zip((place for place, _ in gradients), rest, strict=True))
     return [
-        Measured(entry, weight, by_place.get(place), p.numel(), p.requires_grad)
-        for place, ((entry, p), weight) in enumerate(zip(entries, weights, strict=True))
+        Measured(
+            entry,
+            one.weights.get(id(entry), math.nan),
+            by_place.get(place),
+            p.numel(),
+            p.requires_grad,
+        )
+        for place, (entry, p) in enumerate(entries)
     ]
 
 
