@@ -1,19 +1,28 @@
 """The calls of the forward that switch gradients off, or run backward themselves."""
 
+import sys
 from collections.abc import Mapping
+from types import FrameType
 from typing import NamedTuple
 
+import torch
+import torch.utils.checkpoint
 from torch import Tensor
 from torch._C import DisableTorchFunction
 from torch.autograd.graph import Node
 
 from gradscope.capture.cuts import CutTracker
-from gradscope.capture.edges import tensors
-from gradscope.capture.lines import Line, created
+from gradscope.capture.edges import edges, tensors
+from gradscope.capture.lines import Line, created, is_users
+
+_CHECKPOINT = torch.utils.checkpoint.CheckpointFunction.forward.__code__
 
 
 class SwitchWitness:
-    """Notes where gradients are switched off: `with torch.no_grad():` and the like."""
+    """Notes where gradients are switched off: `with torch.no_grad():` and the like.
+
+    A reentrant checkpoint does it too, around what it runs.
+    """
 
     names = frozenset({"_set_grad_enabled"})
 
@@ -21,6 +30,10 @@ class SwitchWitness:
         self._cuts = cuts
         self._lines: list[tuple[int, Line | None]] = []
         """With the number of cuts that were known by then."""
+        self._checkpoints: list[FrameType] = []
+        """The reentrant ones that are running, innermost last."""
+        self._is_on = True
+        """Whether gradients are on around them, which inside they are not in any case."""
 
     def wants(
         self,
@@ -28,8 +41,8 @@ class SwitchWitness:
         args: tuple[object, ...],
         kwargs: Mapping[str, object] | None,
     ) -> bool:
-        """Return whether the call switches off."""
-        return bool(args) and args[0] is False
+        """Return true: they are few."""
+        return True
 
     def see(
         self,
@@ -39,13 +52,41 @@ class SwitchWitness:
         result: object,
         line: Line | None,
     ) -> None:
-        """Note the line."""
-        self._lines.append((len(self._cuts.cuts), line))
+        """Note the line that switches gradients off."""
+        is_on = bool(args and args[0])
+        frame = _frame_of_checkpoint()
+        if frame is not None:
+            self._see_checkpoint(frame, line)
+        elif not self._checkpoints:
+            self._is_on = is_on
+        if not is_on and (frame is None or frame in self._checkpoints):
+            self._lines.append((len(self._cuts.cuts), line))
+
+    def _see_checkpoint(self, frame: FrameType, line: Line | None) -> None:
+        """Look at a checkpoint that is about to run something, or has."""
+        if frame in self._checkpoints:
+            self._checkpoints.remove(frame)
+            if not self._checkpoints:
+                self._cuts.checkpoint = None
+            return
+        if not self._checkpoints and self._is_on and not edges(frame.f_locals.get("args")):
+            self._cuts.checkpoint = line
+        self._checkpoints.append(frame)
 
     def before(self, cut: int) -> Line | None:
         """Return the line that had switched gradients off when a cut was first met."""
         lines = [line for known, line in self._lines if known <= cut]
         return lines[-1] if lines else None
+
+
+def _frame_of_checkpoint() -> FrameType | None:
+    """Return the frame of a reentrant checkpoint, if it is what switches gradients on or off."""
+    frame: FrameType | None = sys._getframe(2)
+    while frame is not None and frame.f_code.co_filename != torch.utils.checkpoint.__file__:
+        if is_users(frame.f_code):
+            return None
+        frame = frame.f_back
+    return frame if frame is not None and frame.f_code is _CHECKPOINT else None
 
 
 class BackwardCall(NamedTuple):

@@ -115,6 +115,8 @@ def _joined(cut: Cut, nodes: dict[int, int]) -> list[int]:
 def _call(cut: Cut) -> str:
     if cut.operation == "data":
         return ".data"
+    if cut.operation == "checkpoint":
+        return "checkpoint(use_reentrant=True)"
     return f"{cut.operation}() under no_grad" if cut.kind == "no-grad" else f"{cut.operation}()"
 
 

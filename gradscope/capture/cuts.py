@@ -1,8 +1,8 @@
 """Where gradients are cut off: calls that are given tensors of the graph and return none.
 
-`detach`, `.data`, `item`, anything under `no_grad`, and what has no derivative: `argmax`,
-comparisons, casts to integers. What such a call returns is followed, so that it is known which cuts
-lead to the loss.
+`detach`, `.data`, `item`, anything under `no_grad` or in a reentrant checkpoint, and what has no
+derivative: `argmax`, comparisons, casts to integers. What such a call returns is followed, so that
+it is known which cuts lead to the loss.
 """
 
 import sys
@@ -84,6 +84,8 @@ class CutTracker:
         self._caller = caller
         self.cuts: list[Cut] = []
         """In the order in which they were first met."""
+        self.checkpoint: Line | None = None
+        """The line of a reentrant checkpoint that is running and whose inputs need no gradient."""
         self._places: dict[tuple[str, int, int], int] = {}
         self._behind: dict[int, tuple[weakref.ref[Tensor], frozenset[int]]] = {}
 
@@ -172,6 +174,8 @@ class CutTracker:
             line = self._caller.line(frame or _frame_of_call())
         else:  # of all that happens in there, the call is the cause
             name, line, calls = "forward", calls[whole].line, calls[:whole]
+        if kind == "no-grad" and self.checkpoint is not None:
+            name, line = "checkpoint", self.checkpoint
         key = (name, id(line.code), line.number) if line else (name, 0, 0)
         place = self._places.setdefault(key, len(self.cuts))
         if place == len(self.cuts):

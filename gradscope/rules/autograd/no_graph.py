@@ -9,6 +9,7 @@ from gradscope.recording.finding import Finding, Severity
 from gradscope.recording.records import CutRecord
 from gradscope.rules.autograd.autograd_errors import errors_of, evidence_of, related_to, site_of
 from gradscope.rules.case import Case
+from gradscope.rules.checkpoints import NO_INPUT, remedy_of_reentrant
 from gradscope.rules.rule import Rule
 
 
@@ -64,7 +65,7 @@ class NoGraph(Rule):
         return self.finding(
             case,
             message=f"{record.subject or 'what backward starts from'} has no graph: {_why(record)}",
-            remedy=_remedy(record),
+            remedy=_remedy(case, record),
             site=site,
             related=related_to(
                 case,
@@ -94,18 +95,23 @@ def _why(record: AutogradErrorRecord) -> str:
     cut, unrecorded = record.place("cut"), record.place("unrecorded")
     if cut is not None:
         return f"{cut.operation} cuts it off from the parameters"
+    if unrecorded is not None and unrecorded.operation == "checkpoint":
+        return NO_INPUT
     if unrecorded is not None:
         return f"{unrecorded.operation}() ran with gradients switched off"
     return "nothing that it was computed from requires grad"
 
 
-def _remedy(record: AutogradErrorRecord) -> str:
+def _remedy(case: Case, record: AutogradErrorRecord) -> str:
     if record.frozen is not None:
         return "leave requires_grad on for what is to learn, as model.head.requires_grad_(True)"
     cut = record.place("cut")
     if cut is not None:
         return f"compute the loss without {cut.operation}, and use that only for logging"
-    if record.place("unrecorded") is not None:
+    unrecorded = record.place("unrecorded")
+    if unrecorded is not None and unrecorded.operation == "checkpoint":
+        return remedy_of_reentrant(case.site(unrecorded.site))
+    if unrecorded is not None:
         return "run the forward and the loss outside of no_grad and inference_mode"
     return "compute the loss from the output of the model"
 

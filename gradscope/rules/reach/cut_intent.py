@@ -35,9 +35,10 @@ def intent(reach: Reach, stop: Stop) -> Intent:
 
 
 def _of_whole_modules(reach: Reach, stop: Stop, *, held: bool, without_grad: bool) -> Intent:
-    # To leave a backbone as it is, one detaches it; nobody chooses by it for that.
+    # To leave a backbone as it is, one detaches it; for that nobody chooses by it or copies it.
     chooses = stop.cut.kind == "non-differentiable" or reach.draws(stop)
-    if reach.learns_only_head(stop) and not chooses:
+    is_accident = chooses or stop.is_copy or stop.is_checkpoint
+    if reach.learns_only_head(stop) and not is_accident:
         return Intent("warning", "like a frozen backbone under a head")
     if held:
         return Intent("error", None)

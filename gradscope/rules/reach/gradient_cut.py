@@ -6,6 +6,7 @@ from typing import ClassVar
 
 from gradscope.recording.finding import Finding, RelatedLocation, Severity
 from gradscope.rules.case import Case
+from gradscope.rules.checkpoints import NO_INPUT, remedy_of_reentrant
 from gradscope.rules.reach.cut_intent import intent
 from gradscope.rules.reach.reach import Reach, Stop
 from gradscope.rules.rule import Rule
@@ -28,8 +29,8 @@ class GradientCut(Rule):
     What it finds:
         Parameters that require grad, that the forward uses, and to which no step's backward came,
         because everything that leads from them to the loss passes a `detach()`, `.data`, `item()`,
-        `numpy()`, `tolist()`, `torch.tensor(…)` or `nn.Parameter(…)` of a result, or a block under
-        `no_grad`.
+        `numpy()`, `tolist()`, `torch.tensor(…)` or `nn.Parameter(…)` of a result, a block under
+        `no_grad`, or a reentrant checkpoint whose inputs need no gradient.
 
     Why it matters:
         Nothing fails: the loss falls as far as the other parameters can bring it, and those behind
@@ -42,7 +43,8 @@ class GradientCut(Rule):
         Nothing is measured in numbers, so there is no threshold: an error is a cut that looks like
         nothing else. It is milder where it looks meant: the target of a loss, a straight-through
         estimator, a copy of a module that learns, whole modules that run under `no_grad`, that no
-        optimizer holds, that are in eval mode, or of which only a head learns.
+        optimizer holds, that are in eval mode, or of which only a head learns. That last is no
+        excuse for `torch.tensor(…)` of a result and a reentrant checkpoint: nobody freezes by them.
 
     How to fix it:
         Let the tensor itself go on to the loss, and detach only the copy that is logged or stored.
@@ -79,13 +81,13 @@ class GradientCut(Rule):
         return self.finding(
             case,
             message=_message(reach, stop, judged.looks_like),
-            remedy=_remedy(stop, judged.severity),
+            remedy=_remedy(case, stop, judged.severity),
             site=stop.cut.site,
             related=stop_related(case, stop),
             severity=judged.severity,
             parameters=stop.parameters,
             evidence={
-                "operation": stop.cut.operation,
+                "operation": None if stop.cut.kind == "no-grad" else stop.cut.operation,
                 "parameters_cut": len(stop.parameters),
                 "parameters_learning": len(reach.learning),
                 "held_by_optimizer": reach.is_held(stop.parameters),
@@ -104,6 +106,8 @@ def stop_related(case: Case, stop: Stop) -> Iterator[RelatedLocation | None]:
 
 def _message(reach: Reach, stop: Stop, looks_like: str | None) -> str:
     what = f"{named(stop.parts)} ({counted(len(stop.parameters), 'parameter')})"
+    if stop.is_checkpoint:
+        return f"no gradient comes to {what}: {NO_INPUT}"
     if not reach.learning:
         return f"nothing learns: {_call(stop)} cuts {what} off from the loss"
     several = len(stop.parts) > 1
@@ -125,7 +129,9 @@ def _call(stop: Stop) -> str:
     return f"{stop.cut.operation}()"
 
 
-def _remedy(stop: Stop, severity: Severity) -> str:
+def _remedy(case: Case, stop: Stop, severity: Severity) -> str:
+    if stop.is_checkpoint:
+        return remedy_of_reentrant(case.site(stop.cut.site))
     if severity == "note":
         return "requires_grad_(False) would say that it is not meant to learn, and save memory"
     if stop.cut.kind == "no-grad":

@@ -24,6 +24,7 @@ _SAMPLING = frozenset(
     }
 )
 
+_COPIES = frozenset({"Parameter", "new_tensor", "tensor"})
 _COMBINATIONS = frozenset({"AddBackward0", "CatBackward0", "StackBackward0"})
 """Operations into which a prediction goes rather than a target."""
 
@@ -52,7 +53,18 @@ class Stop:
     @property
     def runs_without_grad(self) -> bool:
         """Whether the parameters were used under no_grad, and not only what was made of them."""
-        return self.cut.kind == "no-grad" and (self.cut.whole_call or self.cut.last is None)
+        without_grad = self.cut.kind == "no-grad" and not self.is_checkpoint
+        return without_grad and (self.cut.whole_call or self.cut.last is None)
+
+    @property
+    def is_checkpoint(self) -> bool:
+        """Whether it is a reentrant checkpoint, none of whose inputs needs a gradient."""
+        return self.cut.kind == "no-grad" and self.cut.operation == "checkpoint"
+
+    @property
+    def is_copy(self) -> bool:
+        """Whether a tensor was made anew of another's numbers, as by `torch.tensor`."""
+        return self.cut.operation in _COPIES
 
     @property
     def is_whole(self) -> bool:

@@ -82,9 +82,13 @@ def test_encoder_cut_off_in_the_forward_is_an_error(findings_of, cut):
     assert dict(found.evidence)["parameters_cut"] == 4
 
 
+@pytest.mark.filterwarnings("ignore:To copy construct from a tensor")
 @pytest.mark.parametrize(
     ("cut", "head", "held", "severity"),
     [
+        (wrapped_anew, True, None, "error"),
+        (wrapped_anew, True, "all", "error"),
+        (wrapped_anew, True, "decoder", "note"),
         (detached, False, None, "error"),
         (detached, False, "all", "error"),
         (detached, False, "decoder", "note"),
