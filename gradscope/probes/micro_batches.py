@@ -84,7 +84,11 @@ def _obstruction(
         return "batch norm"
     if trial.unmatched and (is_calm or calm is None or calm.unmatched):
         return "random numbers"
-    return "repeated term" if _has_repeated_term(scene, trial) else "examples meet"
+    if _has_repeated_term(scene, trial):
+        return "repeated term"
+    is_seen = _meeting_site(scene, trial) is not None
+    # float16 loses small gradients of the full batch that those of fewer examples are not.
+    return "half precision" if trial.whole.graph.is_low and not is_seen else "examples meet"
 
 
 def _has_repeated_term(scene: Scene, trial: MicroBatchTrial) -> bool:

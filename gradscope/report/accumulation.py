@@ -149,6 +149,11 @@ def _failure(found: Accumulation) -> str:
                 "a part of the loss does not depend on the batch, as a penalty on the weights, "
                 f"and each micro-batch adds it again: divide that part by {record.micro_batches}"
             )
+        case "half precision":
+            return (
+                "the gradients cannot be compared, because some of them are computed in half "
+                "precision, where the full batch's may be lost in rounding"
+            )
         case _:
             return (
                 "the loss is no sum or mean over examples: no weights of the micro-batches give "

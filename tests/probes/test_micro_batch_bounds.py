@@ -67,6 +67,16 @@ def test_sparse_gradients():
     assert compared(model, (ids, Y), MEAN, 4).law == "mean"
 
 
+def test_underflow_of_float16_is_not_laid_on_the_loss():
+    def tiny(model, batch):
+        with torch.autocast("cpu", dtype=torch.float16):
+            output = model(batch[0]) * 1e-4
+        return 1024 * (output.float() - 1e-4).square().mean()
+
+    found = compared(net(), (X.repeat(32, 1), Y.repeat(32)), tiny, 2)
+    assert (found.law, found.obstruction) == ("none", "half precision")
+
+
 def test_steps_come_before():
     recording = recorded(net(nn.Dropout(0.5)), (X, Y), MEAN, 4, steps=2, optimizer="sgd", lr=0.1)
     (found,) = recording.evidence_of(AccumulationRecord)

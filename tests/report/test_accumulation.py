@@ -177,6 +177,7 @@ def test_loss_that_lets_examples_meet(recording):
     ("obstruction", "words"),
     [
         ("random numbers", "the gradients cannot be compared, because not all random numbers"),
+        ("half precision", "the gradients cannot be compared, because some of them"),
         ("repeated term", "each micro-batch adds it again: divide that part by 2"),
     ],
 )

@@ -9,12 +9,17 @@ each by 1/K; by what each micro-batch holds of something; by weights that only a
 weights do it."""
 
 Obstruction = Literal[
-    "batch norm", "random numbers", "non-finite", "repeated term", "examples meet"
+    "batch norm",
+    "random numbers",
+    "non-finite",
+    "repeated term",
+    "half precision",
+    "examples meet",
 ]
 """Why no weights do it: batch normalisation by each micro-batch's own statistics; random numbers
 that the micro-batches could not be given alike; a micro-batch without a finite gradient; a part of
-the loss beside a sum over examples, which each micro-batch adds; a loss that is no sum or mean over
-examples."""
+the loss beside a sum over examples, which each micro-batch adds; gradients in half precision, of
+which rounding may leave that much; a loss that is no sum or mean over examples."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
