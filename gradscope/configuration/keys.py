@@ -47,7 +47,7 @@ RUNNING: Mapping[str, Key] = {
     "seeds": Key(check=values.whole_number(1), default=1),
     "seed": Key(check=values.whole_number(-values.LARGEST), default=_OPTIONS.seed),
     "steps": Key(check=values.whole_number(0), default=_TRIAL.steps),
-    "optimizer": Key(check=values.class_name, default=_TRIAL.optimizer),
+    "optimizer": Key(check=values.optimizer, default=_TRIAL.optimizer),
     "lr": Key(check=values.number(0), default=_TRIAL.lr),
     "probe-steps": Key(check=values.whole_number(0), default=_TRIAL.probe_steps),
     "micro-batches": Key(check=values.whole_number(2)),

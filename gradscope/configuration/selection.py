@@ -141,7 +141,7 @@ def _thresholds(table: Table) -> dict[str, dict[str, float]]:
 def _thresholds_of(rule: type[Rule], table: Table) -> dict[str, float]:
     defaults = thresholds_of(rule)
     table.check_keys(defaults, f"threshold of {rule.name}")
-    found = {key: _number(table.value(key, _check_of(defaults[key]))) for key in table}
+    found = {key: _number(table.value(key, _check_of(key, defaults[key]))) for key in table}
     return {key: value for key, value in found.items() if value is not None}
 
 
@@ -151,8 +151,10 @@ def thresholds_of(rule: type[Rule]) -> dict[str, float]:
     return {one.name: one.default for one in fields if isinstance(one.default, int | float)}
 
 
-def _check_of(default: float) -> values.Check:
+def _check_of(name: str, default: float) -> values.Check:
     """Return the check of a threshold: only where a negative one is the default may it be so."""
+    if name.endswith("share"):
+        return values.share
     minimum = 0 if default >= 0 else None
     if isinstance(default, int):
         return values.whole_number(0)

@@ -7,7 +7,13 @@ from difflib import get_close_matches
 
 from gradscope.errors import GradscopeError
 from gradscope.rules.selection import rules_named
-from gradscope.target.choices import FLOATING_TYPES, LOSS_NAMES
+from gradscope.target.choices import (
+    FLOATING_TYPES,
+    LOSS_NAMES,
+    OPTIMIZERS,
+    meant_device,
+    meant_type,
+)
 from gradscope.target.input_spec import parse_input
 from gradscope.target.spec import parse_expression, parse_target
 
@@ -152,6 +158,14 @@ def number(minimum: float | None = None, *, can_be_infinite: bool = False) -> Ch
     return check
 
 
+def share(value: object) -> Value:
+    """Return a number from 0 to 1, or infinity, which nothing reaches."""
+    found = number(0, can_be_infinite=True)(value)
+    if isinstance(found, float) and 1 < found < math.inf:
+        raise WrongValue(f"has to be at most 1, as a share, and is {found:g}")
+    return found
+
+
 def seconds(value: object) -> float:
     """Return a number of seconds above zero."""
     found = number(0)(value)
@@ -172,23 +186,39 @@ def _check_range(value: float, minimum: float | None, maximum: float | None) -> 
 def device(value: object) -> str:
     """Return what may be a device; whether this machine has it is seen when the target runs."""
     name = text(value)
-    if _DEVICE.fullmatch(name) is None:
-        raise WrongValue(f"is no device: `{name}`", help="as cpu, cuda or cuda:1")
+    meant = meant_device(name)
+    if meant is not None or _DEVICE.fullmatch(name) is None:
+        hint = "as cpu, cuda or cuda:1" if meant is None else f"did you mean `{meant}`?"
+        raise WrongValue(f"is no device: `{name}`", help=hint)
     return name
 
 
 def floating_type(value: object) -> str:
     """Return the name of a floating type, with or without `torch.` before it."""
     name = text(value)
-    choice(*FLOATING_TYPES)(name.removeprefix("torch."))
+    try:
+        choice(*FLOATING_TYPES)(name.removeprefix("torch."))
+    except WrongValue as error:
+        meant = meant_type(name.removeprefix("torch."))
+        hint = error.help if meant is None else f"did you mean `{meant}`?"
+        raise WrongValue(error.wrong, help=hint) from None
     return name
 
 
-def class_name(value: object) -> str:
-    """Return what may be the name of a class."""
+def optimizer(value: object) -> str:
+    """Return what may be the name of a class in `torch.optim`, in any case.
+
+    One that is like none of those that are known passes: a newer torch may have it.
+    """
     name = text(value)
-    if not name.isidentifier():
-        raise WrongValue(f"is no name of a class in torch.optim: `{name}`", help="as adamw or sgd")
+    known = {one.lower(): one for one in OPTIMIZERS}
+    if name.lower() in known:
+        return name
+    plain = name.rpartition(".")[2].replace("_", "").replace("-", "").lower()
+    close = get_close_matches(plain, known, n=1)
+    if close or not name.isidentifier():
+        hint = f"did you mean `{known[close[0]]}`?" if close else "as adamw or sgd"
+        raise WrongValue(f"is no name of a class in torch.optim: `{name}`", help=hint)
     return name
 
 

@@ -7,7 +7,7 @@ from torch import nn
 
 from gradscope.errors import GradscopeError
 from gradscope.target.batches import read_safetensors, read_torch
-from gradscope.target.choices import FLOATING_TYPES
+from gradscope.target.choices import FLOATING_TYPES, meant_device, meant_type
 from gradscope.target.files import require_file
 from gradscope.target.user_code import did_you_mean
 
@@ -49,10 +49,11 @@ def parse_device(text: str) -> torch.device:
         torch.empty(0, device=device)
     except (RuntimeError, AssertionError) as error:
         # A torch without CUDA says so by an assertion.
+        meant = meant_device(text)
         raise GradscopeError(
             f"cannot use --device {text!r}",
             cause=str(error).strip().splitlines()[0],
-            help="--device cpu works everywhere",
+            help=f"did you mean {meant!r}?" if meant else "--device cpu works everywhere",
         ) from None
     # `cuda` alone never equals the `cuda:0` of a tensor that is on it.
     return torch.empty(0, device=device).device
@@ -66,9 +67,11 @@ def parse_dtype(text: str) -> torch.dtype:
     """
     name = text.removeprefix("torch.")
     if name not in _FLOATING:
+        meant = meant_type(name)
+        hint = f"did you mean {meant!r}?" if meant else did_you_mean(name, _FLOATING)
         raise GradscopeError(
             f"unknown --dtype {text!r}",
-            help=did_you_mean(name, _FLOATING) or f"one of {', '.join(_FLOATING)}",
+            help=hint or f"one of {', '.join(_FLOATING)}",
         )
     dtype: torch.dtype = _FLOATING[name]
     return dtype

@@ -55,15 +55,19 @@ def test_dtype_reaches_parameters_and_inputs(workplace, dtype):
 
 
 @pytest.mark.parametrize(
-    ("options", "what"),
+    ("options", "what", "hint"),
     [
-        ({"dtype": "flaot32"}, "unknown --dtype 'flaot32'"),
-        ({"dtype": "int64"}, "unknown --dtype 'int64'"),
-        ({"device": "gpu"}, "cannot use --device 'gpu'"),
+        ({"dtype": "flaot32"}, "unknown --dtype 'flaot32'", "did you mean 'float32'?"),
+        ({"dtype": "bf16"}, "unknown --dtype 'bf16'", "did you mean 'bfloat16'?"),
+        ({"dtype": "int64"}, "unknown --dtype 'int64'", None),
+        ({"device": "gpu"}, "cannot use --device 'gpu'", "did you mean 'cuda'?"),
+        ({"device": "abacus"}, "cannot use --device 'abacus'", "--device cpu works everywhere"),
     ],
 )
-def test_unknown_choice_is_named(workplace, options, what):
-    assert workplace.error(NET, **options).what == what
+def test_unknown_choice_is_named(workplace, options, what, hint):
+    error = workplace.error(NET, **options)
+    assert error.what == what
+    assert hint in (None, error.help)
 
 
 def test_seed_decides_the_initial_weights(workplace):

@@ -5,6 +5,7 @@ import torch
 from torch import nn
 
 from gradscope.errors import GradscopeError
+from gradscope.target.choices import OPTIMIZERS
 from gradscope.target.objects import target_from_objects
 from gradscope.target.options import Trial
 from gradscope.target.trial_optimizer import set_learning_rate, with_trial_optimizer
@@ -77,6 +78,14 @@ def test_unknown_name_has_a_suggestion():
     assert told.help == "did you mean 'adamw'?"
     assert "LBFGS" not in told.cause
     assert error(target(), optimizer="adam_w").help == "did you mean 'adamw'?"
+
+
+def test_list_of_names_is_that_of_torch():
+    here = vars(torch.optim).values()
+    kinds = [
+        one for one in here if isinstance(one, type) and issubclass(one, torch.optim.Optimizer)
+    ]
+    assert {one.__name__ for one in kinds} - {"Optimizer"} == set(OPTIMIZERS)
 
 
 @pytest.mark.parametrize("name", ["optimizer", "lr_scheduler", "", ".", "__doc__"])
