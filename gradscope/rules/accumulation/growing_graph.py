@@ -21,8 +21,8 @@ class GrowingGraph(Rule):
 
     What it finds:
         A loss that is summed with those of earlier steps, and a hidden state that is carried from
-        one step to the next without `detach()`; and the exception that torch raises for it where the
-        earlier part of the graph is freed.
+        one step to the next without `detach()`; and the exception that torch raises for it where
+        the earlier part of the graph is freed.
 
     Why it matters:
         Each backward goes through the steps before once more: time and memory grow until neither is
@@ -110,8 +110,8 @@ class GrowingGraph(Rule):
         return self.finding(
             case,
             message=(
-                "backward() fails: the graph reaches back into an earlier step, and that part of it "
-                "is freed"
+                "backward() fails: the graph reaches back into an earlier step, and that part of "
+                "it is freed"
             ),
             remedy="detach() what is carried from step to step",
             site=event.site,

@@ -64,3 +64,19 @@ def test_without_counts_nothing_can_be_said():
     run.step(sgd, line=12)
     skipped = {one.rule: one.reason for one in judge(run.recording()).skipped}
     assert skipped["GS309"] == "no graph of the run was counted"
+
+
+@pytest.mark.parametrize(
+    ("numbers", "is_found"),
+    [({"freed": 1, "older": 1}, True), ({"freed": 1, "older": 0}, False), ({"in_place": 1}, False)],
+    ids=["into an earlier step", "twice in one step", "something else"],
+)
+def test_a_backward_that_fails_for_it_is_an_error(numbers, is_found):
+    run = Run()
+    weights = run.model("model", 4)
+    sgd = run.optimizer(weights)
+    run.backward(weights, line=11, nodes=12)
+    run.step(sgd, line=12)
+    run.event("backward-error", 11, nodes=24, **numbers)
+    found = run.findings("GS309")
+    assert [(one.severity, one.location.line) for one in found] == [("error", 11)] * is_found
