@@ -64,6 +64,9 @@ def _parameters_below(
     recording: Recording, parameters: tuple[ParameterRow, ...]
 ) -> list[list[ParameterRow]]:
     """Return, by module, the parameters in it and below it under any of their names."""
+    if len({module.path for module in recording.modules}) < len(recording.modules):
+        held = parameters_held(recording)
+        return [[parameters[index] for index in held[module.index]] for module in recording.modules]
     places = {
         path: module.index
         for module in recording.modules
@@ -76,6 +79,26 @@ def _parameters_below(
         for holder in holders:
             below[holder].append(parameter)
     return below
+
+
+def parameters_held(recording: Recording) -> list[list[int]]:
+    """Return the same by indices, where paths may repeat: a script makes models again and again.
+
+    Only names of tied weights are followed by their paths.
+    """
+    places = {module.path: module.index for module in recording.modules}
+    held: list[list[int]] = [[] for _ in recording.modules]
+    for parameter in recording.parameters:
+        aliases = (places.get(alias.rpartition(".")[0]) for alias in parameter.aliases)
+        holders: set[int] = set()
+        for owner in (parameter.module, *aliases):
+            module = owner
+            while module is not None and module not in holders:
+                holders.add(module)
+                module = recording.modules[module].parent
+        for holder in holders:
+            held[holder].append(parameter.index)
+    return held
 
 
 def _ancestors(parameter: ParameterRow) -> Iterator[str]:

@@ -1,6 +1,7 @@
 """Gradient norms of the layers over the steps of a run, repeated modules as one."""
 
 import math
+import re
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass
 
@@ -14,12 +15,15 @@ from gradscope.report.folding import (
     without_plain,
 )
 from gradscope.report.model import Report
+from gradscope.report.module_rows import parameters_held
 from gradscope.report.norms import total_norm
 from gradscope.report.rows import ModuleRow
 from gradscope.report.run.columns import Cells, Columns
 from gradscope.report.selection import modules_below
 from gradscope.report.view import ViewOptions
 
+_NUMBER = re.compile(r"#\d+(?=\.|$)")
+"""What tells a model from an earlier one of the same name, as in `model#2.head`."""
 ROWS = 20
 """As many rows as the tree is cut to, unless the reader says how deep."""
 
@@ -60,7 +64,34 @@ def module_norms(report: Report, columns: Columns) -> list[tuple[ModuleRow, Cell
 
 def _trees(rows: Sequence[ModuleRow], mark: Callable[[ModuleRow], Hashable]) -> list[FoldedModule]:
     folded = fold_modules(rows, mark)
-    return [tree for root in folded if (tree := without_plain(root)) is not None]
+    return merged_roots([tree for root in folded if (tree := without_plain(root)) is not None])
+
+
+def merged_roots(trees: Sequence[FoldedModule]) -> list[FoldedModule]:
+    """Return the trees with those as one that have the same names and classes throughout.
+
+    A model that is made anew for each fold or trial is another to torch, and the same to a reader.
+    """
+    alike: dict[Hashable, list[FoldedModule]] = {}
+    for tree in trees:
+        alike.setdefault(_structure(tree), []).append(tree)
+    return [_together(group) for group in alike.values()]
+
+
+def _structure(tree: FoldedModule) -> Hashable:
+    name = _NUMBER.sub("", tree.name)
+    return (name, tree.rows[0].class_name, *map(_structure, tree.children))
+
+
+def _together(trees: Sequence[FoldedModule]) -> FoldedModule:
+    if len(trees) == 1:
+        return trees[0]
+    return FoldedModule(
+        name=_NUMBER.sub("", trees[0].name),
+        copies=sum(tree.copies for tree in trees),
+        rows=tuple(row for tree in trees for row in tree.rows),
+        children=tuple(map(_together, zip(*(tree.children for tree in trees), strict=True))),
+    )
 
 
 def _depth(
@@ -82,7 +113,7 @@ class _Norms:
 
     def __init__(self, recording: Recording, columns: Columns) -> None:
         self._columns = columns
-        self._below = _parameters_below(recording)
+        self._below = parameters_held(recording)
         self._known: dict[int, Cells] = {}
         measured: dict[int, list[tuple[int, float | None]]] = {}
         for stat in recording.parameter_stats:
@@ -120,20 +151,3 @@ class _Norms:
 def _largest(values: Sequence[float | None]) -> float | None:
     known = [value for value in values if value is not None]
     return math.nan if any(map(math.isnan, known)) else max(known, default=None)
-
-
-def _parameters_below(recording: Recording) -> list[list[int]]:
-    """Return, by module, the parameters in it and below it under any of their names."""
-    places = {module.path: module.index for module in recording.modules}
-    below: list[list[int]] = [[] for _ in recording.modules]
-    for parameter in recording.parameters:
-        owners = (places.get(alias.rpartition(".")[0]) for alias in parameter.aliases)
-        holders: set[int] = set()
-        for owner in (parameter.module, *owners):
-            module = owner
-            while module is not None and module not in holders:
-                holders.add(module)
-                module = recording.modules[module].parent
-        for holder in holders:
-            below[holder].append(parameter.index)
-    return below

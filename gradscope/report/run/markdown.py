@@ -20,6 +20,7 @@ from gradscope.report.run.words import (
     extreme_text,
     heading,
     layer_ends,
+    layer_name,
     length_text,
     of_each_optimizer,
     optimizer_text,
@@ -29,6 +30,7 @@ from gradscope.report.view import ViewOptions
 
 _WIDTH = 40
 _SHOWN = 5
+_ROWS = 40
 
 
 def run_summary(report: Report, run: TrainingRun) -> str:
@@ -92,12 +94,9 @@ def _curves(run: TrainingRun, columns: Columns) -> Iterator[str]:
 
 
 def _layers(report: Report, view: ViewOptions, columns: Columns) -> Iterator[str]:
-    found = layers(report, view, columns)
+    found = layers(report, view, columns)[:_ROWS]
     scale = Scale.decades(row.cells for row in found)
-    names = [
-        "  " * row.level + printable(row.module.name or row.module.rows[0].class_name)
-        for row in found
-    ]
+    names = ["  " * row.level + printable(layer_name(row)) for row in found]
     width = max(map(len, names), default=0)
     lines = [
         f"{name:<{width}}  {strip(row.cells, scale, UNICODE)}  {layer_ends(row, UNICODE)}"

@@ -91,6 +91,7 @@ def _optimizer(row: OptimizerRow, report: Report) -> Object:
         "location": location_object(row.site, report),
         "parameters": row.parameters,
         "steps": row.steps,
+        "made": row.made,
     }
 
 

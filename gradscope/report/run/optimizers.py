@@ -1,4 +1,8 @@
-"""The optimizers of a run, and which of them made a step."""
+"""The optimizers of a run, and which of them made a step.
+
+One that is made anew in each epoch or fold, and one for each parameter, are many to torch and one
+to a reader: those that a line makes again and again are a row.
+"""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -9,11 +13,14 @@ from gradscope.recording.records import Recording, Site
 from gradscope.report.run.windows import Window
 
 _Key = int | str
+_SEVERAL = 4
+"""A line that makes more optimizers than so makes one for each part or turn, and not a few of
+different use."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OptimizerRow:
-    """An optimizer of a run, and how often it made a step."""
+    """An optimizer of a run, or several that one line made, and how often they made a step."""
 
     name: str
     """The variable that holds it; empty where none was found."""
@@ -22,8 +29,10 @@ class OptimizerRow:
     site: Site | None
     """The line that made it."""
     parameters: int | None
-    """How many it holds; None where that is not known."""
+    """How many it holds, or they hold together; None where that is not known."""
     steps: int
+    made: int
+    """How many it stands for."""
 
 
 class Optimizers:
@@ -34,12 +43,13 @@ class Optimizers:
     def __init__(self, recording: Recording, found: Sequence[Window]) -> None:
         records = recording.evidence_of(TrainedOptimizer)
         self._records = records
-        steps = Counter(_key(window) for window in found if window.is_finished)
+        self._first = _first_alike(records)
+        steps = Counter(self._key(window) for window in found if window.is_finished)
         titles: dict[_Key, str] = {}
         for window in found:
             if window.step.optimizer is not None:
-                titles.setdefault(_key(window), window.step.optimizer)
-        idle = [key for key in range(len(records)) if key not in steps]
+                titles.setdefault(self._key(window), window.step.optimizer)
+        idle = [first for first in dict.fromkeys(self._first) if first not in steps]
         keys = [*steps, *idle]
         self._places = {key: place for place, key in enumerate(keys)}
         self.rows = tuple(
@@ -49,30 +59,48 @@ class Optimizers:
 
     def place(self, window: Window) -> int | None:
         """Return the place of the optimizer that made a window's step; None where none did."""
-        return self._places[_key(window)] if window.is_finished else None
+        return self._places[self._key(window)] if window.is_finished else None
 
     def name(self, record: int) -> str:
         """Return what an optimizer of the recording is called; empty where that is not known."""
         return _name(self._records[record]) if record < len(self._records) else ""
 
+    def _key(self, window: Window) -> _Key:
+        """Return what tells the optimizer of a step from others: its class at least."""
+        place = window.optimizer
+        if place is None or place >= len(self._records):
+            return (window.step.optimizer or "").partition("(")[0]
+        return self._first[place]
+
     def _row(self, key: _Key, sites: Sequence[Site], title: str) -> OptimizerRow:
-        if not isinstance(key, int) or key >= len(self._records):
-            return OptimizerRow(name="", title=title, site=None, parameters=None, steps=0)
+        if not isinstance(key, int):
+            return OptimizerRow(name="", title=title, site=None, parameters=None, steps=0, made=1)
         record = self._records[key]
+        alike = [place for place, first in enumerate(self._first) if first == key]
+        held = {index for place in alike for index in self._records[place].parameters}
         return OptimizerRow(
             name=_name(record),
             title=title or record.class_name,
             site=None if record.site is None else sites[record.site],
-            parameters=len(record.parameters),
+            parameters=len(held),
             steps=0,
+            made=len(alike),
         )
 
 
-def _key(window: Window) -> _Key:
-    """Return what tells the optimizer of a step from others: its class at least."""
-    if window.optimizer is not None:
-        return window.optimizer
-    return (window.step.optimizer or "").partition("(")[0]
+def _first_alike(records: Sequence[TrainedOptimizer]) -> list[int]:
+    """Return, by optimizer, the first that is one with it to a reader."""
+    by_line: dict[tuple[str, str, int], list[int]] = {}
+    firsts = list(range(len(records)))
+    for place, record in enumerate(records):
+        if record.site is not None:
+            by_line.setdefault((record.class_name, record.name, record.site), []).append(place)
+    for places in by_line.values():
+        replaces = all(records[place].replaced in places for place in places[1:])
+        if replaces or len(places) > _SEVERAL:
+            for place in places:
+                firsts[place] = places[0]
+    return firsts
 
 
 def _name(record: TrainedOptimizer) -> str:

@@ -1,5 +1,6 @@
 """The parts of the text report that only a training run has."""
 
+from collections import Counter
 from collections.abc import Iterator
 
 from rich.console import RenderableType
@@ -62,11 +63,16 @@ def _speed(run: TrainingRun) -> str:
 
 def _models(report: Report, page: Page) -> Text:
     roots = [row for row in report.modules if row.parent is None and row.parameters]
-    names = [
+    titles = Counter(
         f"{row.path} {row.class_name}" if row.path not in ("", row.class_name) else row.class_name
-        for row in roots[:OPTIMIZERS_SHOWN]
+        for row in roots
+        if row.class_name
+    )
+    names = [
+        f"{title} {page.signs.times}{count}" if count > 1 else title
+        for title, count in list(titles.items())[:OPTIMIZERS_SHOWN]
     ]
-    if (more := len(roots) - OPTIMIZERS_SHOWN) > 0:
+    if (more := len(titles) - OPTIMIZERS_SHOWN) > 0:
         names.append(f"{more:,} more")
     summary = report.summary
     size = f"{short_count(summary.numel)} elements in {counted(summary.parameters, 'parameter')}"
@@ -88,10 +94,11 @@ def _optimizers(run: TrainingRun, page: Page) -> Iterator[Text]:
 
 def _share_of(row: OptimizerRow, run: TrainingRun) -> str:
     """Return how many steps an optimizer made on what, where it is not the only one."""
+    made = f", made {row.made:,} times" if row.made > 1 else ""
     if len(run.optimizers) == 1 and row.steps:
-        return ""
+        return made
     held = "" if row.parameters is None else f" on {counted(row.parameters, 'parameter')}"
-    return f": {counted(row.steps, 'step') if row.steps else 'no step'}{held}"
+    return f"{made}: {counted(row.steps, 'step') if row.steps else 'no step'}{held}"
 
 
 def steps_section(run: TrainingRun, page: Page) -> Iterator[RenderableType]:

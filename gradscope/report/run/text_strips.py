@@ -16,7 +16,7 @@ from gradscope.report.page import Page
 from gradscope.report.rows import ModuleRow
 from gradscope.report.run.columns import Cells, Columns
 from gradscope.report.run.curves import Curve, curves
-from gradscope.report.run.layers import layers
+from gradscope.report.run.layers import Layer, layers
 from gradscope.report.run.strips import BROKEN, ZERO, Scale, scale_of, strip
 from gradscope.report.run.text import OPTIMIZERS_SHOWN
 from gradscope.report.run.training_run import TrainingRun
@@ -25,6 +25,7 @@ from gradscope.report.run.words import (
     course_text,
     extreme_text,
     layer_ends,
+    layer_name,
     optimizer_text,
 )
 from gradscope.report.text_findings import hanging
@@ -34,6 +35,7 @@ from gradscope.report.view import ViewOptions
 _GAP = 2
 _WIDE = 112
 _LABEL = 17
+_ROWS = 40
 _NUMBER, _EXTREME = 9, 26
 _LONGEST = 84
 _STYLES = {BROKEN: "bold red", ZERO: "magenta"}
@@ -137,7 +139,8 @@ def _extremes(drawn: Iterable[Curve], page: Page) -> Iterator[Text]:
 def _layers(
     report: Report, view: ViewOptions, columns: Columns, layout: StripLayout, page: Page
 ) -> Iterator[RenderableType]:
-    rows = layers(report, view, columns)
+    found = layers(report, view, columns)
+    rows = found[:_ROWS]
     if not any(cell is not None for row in rows for cell in row.cells):
         return
     scale = Scale.decades(row.cells for row in rows)
@@ -150,7 +153,7 @@ def _layers(
     table = _table(columns, layout)
     for row in rows:
         shown = _Row(
-            label=module_label(row.module, row.level, layout.label, page),
+            label=_label(row, layout, page),
             cells=row.cells,
             scale=scale,
             course=layer_ends(row, page.signs),
@@ -159,6 +162,15 @@ def _layers(
         _add(table, shown, layout, page)
     _add_axis(table, columns)
     yield table
+    if more := len(found) - len(rows):
+        words = f"{counted(more, 'more row')}: --module NAME shows those of a module"
+        yield Text(f"  {page.signs.ellipsis} {words}", style="dim")
+
+
+def _label(layer: Layer, layout: StripLayout, page: Page) -> Text:
+    if not (layer.module.name or layer.module.rows[0].class_name):
+        return Text(layer_name(layer)[: layout.label], style="dim")
+    return module_label(layer.module, layer.level, layout.label, page)
 
 
 def _legend(strips: Iterable[Cells]) -> str:

@@ -129,6 +129,11 @@ def extreme_text(curve: Curve, signs: Signs) -> str:
     return f"{'lowest' if is_loss else 'largest'} {told} at step {extreme.step:,}"
 
 
+def layer_name(layer: Layer) -> str:
+    """Return a layer's name, the class of a model without one."""
+    return layer.module.name or layer.module.rows[0].class_name or "outside of models"
+
+
 def layer_ends(layer: Layer, signs: Signs) -> str:
     """Return `0.120 → 0.0034`: the first and the last number of a strip."""
     known = [cell for cell in layer.cells if cell is not None]
