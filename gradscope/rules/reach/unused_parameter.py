@@ -20,7 +20,7 @@ class UnusedParameter(Rule):
     What it finds:
         Parameters to which no step's backward came, and no cut explains it. Either their module
         runs and its output is used by nothing that the loss depends on, as an auxiliary head whose
-        loss was forgotten (a warning), or it was never called at all (a note).
+        loss was forgotten, or it was never called at all.
 
     Why it matters:
         They stay as they were initialised, cost memory and optimizer state, and make
@@ -29,9 +29,15 @@ class UnusedParameter(Rule):
     How it is measured:
         A parameter counts if it requires grad and has no gradient after the first backward and
         after every probing step, nor in forwards with other random numbers (up to 32, fewer of a
-        large model), so that layers that are dropped at random are not taken for unused. There is
-        no threshold. Where numbers were taken out of torch behind it, the
-        parameter is given other values: if the loss stays the same bit for bit, it is unused.
+        large model), so that layers that are dropped at random are not taken for unused. Where
+        numbers were taken out of torch behind it, the parameter is given other values: if the loss
+        stays the same bit for bit, it is unused. There is no threshold.
+
+        The level says how certain it is that this is a mistake. It is a warning where a module runs
+        and the loss leaves it out, and for a parameter by itself. It is a note where the module was
+        never called, where the optimizer does not hold it, and where an installed library made it,
+        which may compute more than this loss uses; so too for the last bias, of which the loss's
+        derivatives know nothing. It is an error only where nothing else learns either.
 
         The finding points to the loss; where nothing that the model returned depends on the module
         either, to its call, whose output the forward drops.

@@ -42,13 +42,15 @@ class ZeroGradient(Rule):
         From each such parameter towards the loss, the first operation whose own output has a
         gradient is the dead end. Where forwards with other random numbers (up to 32, fewer of a
         large model) bring a gradient to a part of what lies behind it, chance shut it, as dropout
-        does or a path that is sampled, and it is left out. The severity goes by the share of the
-        trainable elements that are stuck behind it: a note below `note_below`, an error above
-        `error_above`, a warning in between. A prediction that no value of a layer changes is no
-        note, however small the layer: an error where it is `round`, `sign` or a softmax over a
-        layer's only output, a warning where every value was clamped. Without probing steps it is no
-        more than a warning, but for such a softmax. Where second derivatives are zero and nothing
-        else learns, it is an error whatever the share.
+        does or a path that is sampled, and it is left out.
+
+        The level says how certain it is that this is a mistake, and how much it costs. It goes by
+        the share of the trainable elements that are stuck: a note below `note_below`, an error
+        above `error_above`, a warning in between. Whatever the share, it is an error for a softmax
+        over a layer's only output, for a prediction behind `round`, `sign` and the like, and where
+        second derivatives are zero and nothing else learns. A prediction of which a clamp, a ReLU
+        or saturation leaves nothing is a warning at least. Without probing steps, and for the state
+        of a recurrent layer, it is a warning at most, but for such a softmax.
 
     How to fix it:
         Start one of the two factors at random; lower the learning rate or the bias, or use
