@@ -28,6 +28,7 @@ def inspect(  # noqa: PLR0913 - as many things can be chosen
     grad_output: torch.Tensor | str | None = None,
     steps: int = 0,
     probe_steps: int = 3,
+    micro_batches: int | None = None,
     eager: bool = False,
     select: str | Iterable[str] = (),
     ignore: str | Iterable[str] = (),
@@ -51,6 +52,8 @@ def inspect(  # noqa: PLR0913 - as many things can be chosen
             a batch of its own; else all are made on the one batch.
         probe_steps: Optimizer steps to try on a snapshot, which tell lasting trouble from that of
             the first step; 0 for none.
+        micro_batches: Into so many parts the batch is divided, to compare their accumulated
+            gradients with its own, as the report's `accumulation` tells.
         eager: Run a compiled model eagerly, to see its inside.
         select: Only these rules judge: codes, prefixes of codes, families and names of rules. No
             configuration file is read.
@@ -66,7 +69,7 @@ def inspect(  # noqa: PLR0913 - as many things can be chosen
         model, batches_of(batch), loss_fn, optimizer=optimizer, grad_output=grad_output
     )
     settings = Settings(select=parsed_selectors(select), ignore=parsed_selectors(ignore))
-    trial = trial_of(steps=steps, probe_steps=probe_steps)
+    trial = trial_of(steps=steps, probe_steps=probe_steps, micro_batches=micro_batches)
     return inspect_target(target, trial=trial, eager=eager, command="inspect", settings=settings)
 
 
@@ -87,16 +90,21 @@ def batches_of(batch: object) -> Batches:
         random_states.restore()
 
 
-def trial_of(*, steps: int, probe_steps: int) -> Trial:
+def trial_of(*, steps: int, probe_steps: int, micro_batches: int | None = None) -> Trial:
     """Return how a target is run.
 
     Raises:
-        GradscopeError: One of them is no number of steps.
+        GradscopeError: One of them is no number of steps, or of parts.
     """
-    for name, number in (("steps", steps), ("probe_steps", probe_steps)):
-        if isinstance(number, bool) or not isinstance(number, int) or number < 0:
-            raise GradscopeError(f"{name} is {number!r}, expected 0 or more")
-    return Trial(steps=steps, probe_steps=probe_steps)
+    parts = 2 if micro_batches is None else micro_batches
+    for name, number, least in (
+        ("steps", steps, 0),
+        ("probe_steps", probe_steps, 0),
+        ("micro_batches", parts, 2),
+    ):
+        if isinstance(number, bool) or not isinstance(number, int) or number < least:
+            raise GradscopeError(f"{name} is {number!r}, expected {least} or more")
+    return Trial(steps=steps, probe_steps=probe_steps, micro_batches=micro_batches)
 
 
 def inspect_target(

@@ -40,17 +40,17 @@ def divide(batch: object, count: int) -> Division:
         GradscopeError: There is no batch dimension, or it has fewer examples than that.
     """
     shape = _BatchShape.of(batch)
-    option = f"--micro-batches {count}"
+    wanted = f"{count} micro-batches"
     if shape is None:
         raise GradscopeError(
-            f"{option}: the batch has no dimension to divide",
+            f"{wanted}: the batch has no dimension to divide",
             cause=f"it is {describe(batch)}",
             help="give a batch of tensors whose first dimension counts the examples",
         )
     if shape.rows < count:
         plural = "s" if shape.rows > 1 else ""
         raise GradscopeError(
-            f"{option}: the batch has {shape.rows} example{plural} only",
+            f"{wanted}: the batch has {shape.rows} example{plural} only",
             cause=f"it is {describe(batch)}",
             help=f"give a batch of {count} or more, or fewer micro-batches",
         )

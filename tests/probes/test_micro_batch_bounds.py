@@ -1,10 +1,13 @@
 """Micro-batches of models as people have them, where they end, and that nothing stays of them."""
 
+import json
+
 import pytest
 import torch
 from torch import nn
 from torch.nn import functional
 
+import gradscope
 from gradscope.errors import GradscopeError
 from gradscope.inspection import record
 from gradscope.recording.evidence.micro_batch import (
@@ -113,6 +116,14 @@ def test_gradient_that_tells_nothing_is_not_compared(factor):
 def test_too_many_micro_batches_are_an_error(batch, number, message):
     with pytest.raises(GradscopeError, match=message):
         recorded(net(), batch, MEAN, number)
+
+
+def test_python_interface_takes_them_too():
+    report = gradscope.inspect(net(), (X, Y), MEAN, probe_steps=0, micro_batches=4)
+    assert json.loads(report.to_json())["accumulation"]["law"] == "mean"
+    for number in (1, True, 2.0):
+        with pytest.raises(GradscopeError, match=f"micro_batches is {number}, expected 2 or more"):
+            gradscope.inspect(net(), (X, Y), MEAN, micro_batches=number)
 
 
 def test_forward_that_needs_the_whole_batch_says_why():
