@@ -61,10 +61,15 @@ def report_run(
         return _unseen(planned, "never called backward", is_told=has_failed)
     result = _checked(planned, recording)
     code = ExitCode.OK if planned.policy is None else exit_code(result)
+    closing = "" if planned.policy is None or (has_failed and not code) else closing_text(result)
     if planned.rank in (None, 0):
-        _write(planned, result, is_wanted=not planned.is_quiet or code is not ExitCode.OK)
+        is_wanted = not planned.is_quiet or code is not ExitCode.OK
+        _write(planned, result, closing, is_wanted=is_wanted)
     elif code is not ExitCode.OK:
-        show_error(GradscopeError(f"rank {planned.rank}: {closing_text(result)}"))
+        show_error(GradscopeError(f"rank {planned.rank}: {closing}"))
+    if planned.policy is not None:
+        for failure in result.targets[0].failures:
+            show_error(GradscopeError(failure.what, cause=failure.cause, help=failure.help))
     # By its name where it is in the folder that the command was started in.
     show_note(f"wrote {path.name if planned.place.is_numbered else path}")
     return code
@@ -109,30 +114,37 @@ def _unseen(planned: PlannedRun, why: str, *, is_told: bool) -> ExitCode:
     return ExitCode.OK if planned.policy is None else ExitCode.CANNOT_JUDGE
 
 
-def _write(planned: PlannedRun, result: CheckResult, *, is_wanted: bool) -> None:
-    """Write the report to its file, or to a stream where it is wanted there."""
+def _write(planned: PlannedRun, result: CheckResult, closing: str, *, is_wanted: bool) -> None:
+    """Write the report to its file, or to a stream where it is wanted there.
+
+    Args:
+        planned: The run.
+        result: What was found in it.
+        closing: What the gate says, in a sentence; empty where it says nothing.
+        is_wanted: Whether a stream is to get it.
+    """
     stream = sys.stdout if planned.on_stdout else sys.stderr
     if planned.report is not None:
         stream = io.StringIO()
     elif not is_wanted:
         return
     console = make_console(stream, planned.color)
-    text = _rendered(planned, result, console)
+    text = _rendered(planned, result, closing, console)
     if stream is sys.stderr:
         text = f"\n{text}"  # apart from what the script has printed
     write_text(text, planned.report, stream)
 
 
-def _rendered(planned: PlannedRun, result: CheckResult, console: Console) -> str:
+def _rendered(planned: PlannedRun, result: CheckResult, closing: str, console: Console) -> str:
     form = planned.output_format
     if planned.policy is not None and form != "full":
         return render_check(result, form, console, is_brief=planned.is_quiet)
     (run,) = result.targets[0].runs
     report = Report.from_recording(run.recording, run.verdict)
     text = render(report, form, ViewOptions(), console)
-    if planned.policy is None:
+    if not closing:
         return text
     style = "bold green" if exit_code(result) is ExitCode.OK else "bold red"
     with console.capture() as capture:
-        console.print(Text(closing_text(result), style=style), end="")
+        console.print(Text(closing, style=style), end="")
     return f"{text}\n{capture.get()}"

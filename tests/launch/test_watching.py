@@ -116,6 +116,20 @@ def test_nothing_seen_is_said_and_leaves_no_file(gradscope, script, tmp_path, te
     assert recordings(tmp_path) == []
 
 
+def test_steps_without_a_gradient_cannot_be_judged(gradscope, script):
+    script("import torch\ntorch.watch.step(6)")
+    done = gradscope("run", "--check", "train.py")
+    assert done.returncode == 2
+    assert "error: no parameter received a gradient\n" in done.stderr
+
+
+def test_script_that_failed_has_not_passed(gradscope, script):
+    script(HEALTHY + "\nraise SystemExit(3)")
+    done = gradscope("run", "--check", "train.py")
+    assert done.returncode == 3
+    assert "Passed" not in done.stderr
+
+
 def test_stop_after(gradscope, script):
     script(
         """
