@@ -130,6 +130,27 @@ def test_words_for_what_is_not_a_call_of_an_optimizer(run_of):
     )
 
 
+def test_a_last_step_that_ends_sooner_is_no_unusual_one(run_of):
+    run, weights, sgd = single()
+    for turn in range(4):
+        run.backward(weights, line=4)
+        run.step(sgd, line=5)
+        if turn < 3:
+            run.event("scheduler", 6, optimizer=sgd)
+            run.zero(sgd, line=7)
+    usual = "backward → step → scheduler → zero"
+    assert told(run_of(run.recording())) == [(4, usual, 0)]
+
+
+def test_a_last_step_that_goes_another_way_is_unusual(run_of):
+    run, weights, sgd = single()
+    for turn in range(4):
+        for _ in range(2 if turn < 3 else 1):
+            run.backward(weights, line=4)
+        run.step(sgd, line=5)
+    assert [count for count, *_ in told(run_of(run.recording()))] == [3, 1]
+
+
 def test_modes_and_epochs_are_no_part_of_a_step(run_of):
     run, weights, sgd = single()
     for turn in range(4):

@@ -3,7 +3,7 @@
 import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from statistics import median
 
 from gradscope.recording.records import EventRecord, Site
@@ -137,6 +137,7 @@ class _Spelling:
 
 def _of_one(place: int | None, found: list[_Drawn], sites: Sequence[Site]) -> Iterator[Picture]:
     """Yield the pictures of one optimizer's windows."""
+    found = _with_whole_end(found)
     counts = Counter(map(_identity, found))
     is_varied = len(counts) > 2 and max(counts.values()) < _USUAL * len(found)
     by_key: dict[object, list[_Drawn]] = {}
@@ -147,6 +148,18 @@ def _of_one(place: int | None, found: list[_Drawn], sites: Sequence[Site]) -> It
     groups = sorted(by_key.values(), key=len, reverse=True)
     for rank, alike in enumerate(groups):
         yield _picture(place, alike, sites, is_typical=rank == 0)
+
+
+def _with_whole_end(found: list[_Drawn]) -> list[_Drawn]:
+    """Return the windows, the last as the one before it where it only ends sooner.
+
+    A recording may end right after a step, before what the loop does behind it.
+    """
+    if len(found) < 2:
+        return found
+    before, last = found[-2:]
+    is_start = before.folds[: len(last.folds)] == last.folds
+    return [*found[:-1], replace(last, folds=before.folds)] if is_start else found
 
 
 def _identity(drawn: _Drawn) -> int:
