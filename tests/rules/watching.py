@@ -1,6 +1,7 @@
 """Watches training loops as `gradscope run` does, in this process."""
 
 import runpy
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 
@@ -24,4 +25,6 @@ def findings_of(loop: Callable[[], object], folder: Path) -> tuple[Finding, ...]
 
 def findings_of_script(script: Path, folder: Path) -> tuple[Finding, ...]:
     """Run a training script, and return what the rules find in it."""
-    return findings_of(lambda: runpy.run_path(str(script), run_name="__main__"), folder)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # torch warns of some of the mistakes too
+        return findings_of(lambda: runpy.run_path(str(script), run_name="__main__"), folder)

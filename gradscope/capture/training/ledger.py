@@ -34,6 +34,8 @@ class Entry:
     """Whether the parameter changed, other than by an optimizer's step, since the gradient came."""
     is_scaled: bool = False
     """Whether its gradient is still multiplied by the scale of a gradient scaler."""
+    is_written: bool = False
+    """Whether the script has written to the gradient itself, as to divide it."""
     in_optimizer: bool = False
 
 
@@ -166,6 +168,8 @@ class Ledger:
                 self._empty(entry, outside)
             elif is_another or entry.state == EMPTY:  # assigned, as `p.grad = …`
                 entry.state, entry.passes = UNSPENT, 0
+            else:
+                entry.is_written = True
 
     def _empty(self, entry: Entry, outside: Outside) -> None:
         outside.unspent += entry.state == UNSPENT and not entry.is_touched
@@ -226,7 +230,7 @@ class Ledger:
         """Take in that a step has used some gradients."""
         for entry in entries:
             if entry.state == UNSPENT:
-                entry.state, entry.clipped = SPENT, False
+                entry.state, entry.clipped, entry.is_written = SPENT, False, False
 
     def accept(self) -> None:
         """Take in that gradients were written to by a call that is watched."""
@@ -237,7 +241,7 @@ class Ledger:
 
 def _clear(entry: Entry) -> None:
     entry.state, entry.passes = EMPTY, 0
-    entry.clipped = entry.is_touched = entry.is_scaled = False
+    entry.clipped = entry.is_touched = entry.is_scaled = entry.is_written = False
 
 
 def _are_zero(entries: list[Entry]) -> list[bool]:

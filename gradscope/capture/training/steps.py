@@ -123,6 +123,7 @@ class Steps:
             "none": float(len(entries) - len(present)),
             "backwards": float(max((e.passes for e in of_fresh), default=0)),
             "clipped": float(sum(e.clipped for e in present)),
+            "written": float(sum(e.is_written for e in of_fresh)),
             "manual": 0.0,
         }
         if self._writer.steps % self._every == 0:

@@ -92,7 +92,8 @@ class StepWithoutGradient(Rule):
         for line in lines:
             first, *others = line.windows
             comes_first = windows.first_pass is None or first.step.place < windows.first_pass
-            if not comes_first or len(others) < 2 or any(window.is_empty for window in others):
+            is_lost = comes_first and first.is_empty
+            if not is_lost or len(others) < 2 or any(window.is_empty for window in others):
                 continue
             sighting = Sighting(series=line, windows=(first,), judged=len(line.windows))
             yield self._found(

@@ -25,9 +25,10 @@ class UnscaledAccumulation(Rule):
 
     How it is measured:
         A step counts where all backward passes that feed it come from one line, reach the same
-        parameters and start from a loss that is a mean and that nothing divides. From `share` of an
-        optimizer's steps on, all but a few of the same number of passes, it is a warning for SGD
-        and a note for optimizers that are free of scale.
+        parameters and start from a loss that is a mean and that nothing divides, and the script
+        does not write to the gradients itself. From `share` of an optimizer's steps on, all but a
+        few of the same number of passes, it is a warning for SGD and a note for optimizers that are
+        free of scale.
 
     How to fix it:
         Divide the loss by the number of micro-batches before `backward()`, or use a loss that is a
@@ -35,7 +36,7 @@ class UnscaledAccumulation(Rule):
 
     When it may be wrong:
         Where the sum is meant: over several tasks in a loop, or where the learning rate was chosen
-        for it, or where the gradients themselves are divided before the step.
+        for it.
 
     Source:
         Measured: with k from 2 to 16 the sum over the right gradient is k exactly. karpathy/nanoGPT
@@ -101,5 +102,5 @@ class UnscaledAccumulation(Rule):
 
 def _is_sum_of_means(window: Window) -> bool:
     is_divided = any((one.number("divided") or 1) != 1 for one in window.passes)
-    is_touched = window.step.count("rescaled") > 0
-    return is_mean(window.passes) and not is_divided and not is_touched
+    is_written = window.step.count("written") > 0  # the script may have divided the gradients
+    return is_mean(window.passes) and not is_divided and not is_written
