@@ -187,7 +187,8 @@ def unwritable(path: Path, reason: str) -> GradscopeError:
 
 
 def _create(path: Path, header: Header) -> sqlite3.Connection:
-    connection = sqlite3.connect(path, isolation_level=None)
+    # A run is written by whichever of its threads makes a step, one at a time.
+    connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
     connection.execute("BEGIN")
     connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
     connection.execute(f"PRAGMA user_version = {FORMAT}")

@@ -1,6 +1,7 @@
 """The models of a script: what is called from outside of any other module."""
 
 import sys
+import threading
 from collections.abc import Iterator, MutableMapping
 from dataclasses import dataclass, field, replace
 from types import FrameType
@@ -146,6 +147,7 @@ class Models:
         self._guard.run(self._enter_root, module, args, sys._getframe(1))
 
     def _enter_root(self, module: nn.Module, args: tuple[object, ...], frame: FrameType) -> None:
+        self._note_thread()
         root = self._roots.get(id(module))
         if root is None:
             outer = _outer_module(frame)
@@ -157,6 +159,11 @@ class Models:
                 return
         if torch.is_grad_enabled():
             self._note_call(root, module, args or _keyword_arguments(frame), frame)
+
+    def _note_thread(self) -> None:
+        thread = threading.get_ident()
+        self._thread = self._thread or thread
+        self.in_threads |= thread != self._thread
 
     def _is_part_of(self, module: nn.Module, outer: nn.Module) -> bool:
         """Take in the modules that a model has got since; return whether this is one of them."""

@@ -1,5 +1,7 @@
 """What the parts of a watch share: what is known of the script by now, and where it is noted."""
 
+import threading
+
 from gradscope.capture.training.guard import Guard
 from gradscope.capture.training.journal import Journal, Number
 from gradscope.capture.training.ledger import SPENT, UNSPENT, Entry, Ledger, Outside
@@ -10,6 +12,13 @@ from gradscope.capture.training.scopes import Scopes
 
 OUTSIDE = "outside"
 """The subject of gradients that were zeroed by no call that is watched."""
+
+
+class _OfThread(threading.local):
+    """What every thread has of its own."""
+
+    def __init__(self) -> None:
+        self.stepping: list[set[int]] = []
 
 
 class Scene:
@@ -23,13 +32,19 @@ class Scene:
         self.models = Models(guard, self.ledger, self.places)
         self.optimizers = Optimizers(self.ledger, self.places)
         self.scopes = Scopes()
-        self.stepping: list[set[int]] = []
-        """Of each optimizer whose step runs now, outermost first: the entries (by `id`) to which a
-        backward came meanwhile."""
+        self._own = _OfThread()
         self.taken_meanwhile = 0
         """Gradients that steps have used while the backward runs that made them."""
         self.batch = ""
         """The first input of the first model, in words."""
+
+    @property
+    def stepping(self) -> list[set[int]]:
+        """Of each optimizer whose step this thread runs, outermost first.
+
+        The entries (by `id`) to which a backward came meanwhile.
+        """
+        return self._own.stepping
 
     def sync(self, place: Place) -> None:
         """Take in, and note, what was done to gradients without a call that is watched."""

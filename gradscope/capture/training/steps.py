@@ -2,6 +2,7 @@
 
 import math
 import sys
+import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from types import FrameType
@@ -50,6 +51,13 @@ class _Open:
     """Whether another optimizer's step within it moves its parameters."""
 
 
+class _OfThread(threading.local):
+    """The steps that a thread runs, outermost first."""
+
+    def __init__(self) -> None:
+        self.open: list[_Open] = []
+
+
 class Steps:
     """Watches the steps of every optimizer.
 
@@ -64,7 +72,7 @@ class Steps:
         self, scene: Scene, writer: StepWriter, *, every: int, ended: Callable[[], None]
     ) -> None:
         self._scene, self._writer, self._every, self._ended = scene, writer, every, ended
-        self._open: list[_Open] = []
+        self._own = _OfThread()
         self._handles: list[RemovableHandle] = []
         self._made: dict[int, int] = {}
         """By optimizer: how many steps it has made."""
@@ -101,13 +109,13 @@ class Steps:
         scene.sync(place)
         one = scene.optimizers.of(optimizer)
         scene.optimizers.name_by_step(one, place)
-        self._open.append(_Open(one, place, has_closure, {}, None, None))
+        self._own.open.append(_Open(one, place, has_closure, {}, None, None))
         scene.stepping.append(set())
         if not has_closure:
-            self._look(self._open[-1], {id(e) for e in one.entries if e.state == UNSPENT})
+            self._look(self._own.open[-1], {id(e) for e in one.entries if e.state == UNSPENT})
         if self._is_due(one) and self._writer.steps % self._every == 0:
-            self._open[-1].samples = samples_of(one.entries)
-            self._open[-1].before = _copies(one) if _is_copyable(one) else None
+            self._own.open[-1].samples = samples_of(one.entries)
+            self._own.open[-1].before = _copies(one) if _is_copyable(one) else None
 
     def _look(self, step: _Open, fresh: set[int]) -> None:
         """Note what the optimizer has to work with."""
@@ -139,17 +147,17 @@ class Steps:
     def _after(self, optimizer: Optimizer) -> bool:
         """Write the step; return whether it was one."""
         scene = self._scene
-        if not self._open or self._open[-1].known.optimizer() is not optimizer:
-            self._open.clear()  # a step before this one was left by an exception
+        if not self._own.open or self._own.open[-1].known.optimizer() is not optimizer:
+            self._own.open.clear()  # a step before this one was left by an exception
             scene.stepping.clear()
             return False
-        step, came = self._open.pop(), scene.stepping.pop()
+        step, came = self._own.open.pop(), scene.stepping.pop()
         if step.is_wrapper:
             return False
         if step.has_closure:
             self._look(step, came or {id(e) for e in step.known.entries if e.state == UNSPENT})
         own = set(map(id, step.known.entries))
-        for outer in self._open:
+        for outer in self._own.open:
             outer.is_wrapper |= not own.isdisjoint(map(id, outer.known.entries))
         if torch._C._current_graph_task_id() != -1:
             scene.taken_meanwhile += int(float(step.numbers["fresh"]))

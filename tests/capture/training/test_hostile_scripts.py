@@ -1,0 +1,211 @@
+"""Whatever a script does, it goes on as without gradscope, and the recording stays whole."""
+
+import copy
+import gc
+import inspect
+import os
+import pickle
+import sqlite3
+import threading
+from weakref import ref
+
+import pytest
+import torch
+from torch import nn
+
+from gradscope.capture.training.watch import TrainingWatch
+from gradscope.recording.store import load_recording
+
+
+def train(model, steps=1, optimizer=None):
+    optimizer = optimizer or torch.optim.SGD(model.parameters(), lr=0.1)
+    for _ in range(steps):
+        optimizer.zero_grad()
+        model(torch.randn(4, 3)).square().mean().backward()
+        optimizer.step()
+    return optimizer
+
+
+@pytest.fixture(name="model")
+def _model():
+    return nn.Linear(3, 2)
+
+
+@pytest.fixture(name="watch")
+def _watch(tmp_path):
+    watch = TrainingWatch(tmp_path / "run.gradscope", "gradscope run train.py")
+    watch.start()
+    yield watch
+    watch.stop()
+
+
+def test_what_is_patched_looks_as_before(watch, model):
+    assert list(inspect.signature(torch.optim.Optimizer.zero_grad).parameters) == [
+        "self",
+        "set_to_none",
+    ]
+    clip = torch.nn.utils.clip_grad_value_
+    assert pickle.loads(pickle.dumps(clip)) is clip
+    optimizer = train(model)
+    again = pickle.loads(pickle.dumps(optimizer))
+    assert again.state_dict() == optimizer.state_dict()
+    assert pickle.loads(pickle.dumps(model)).state_dict().keys() == model.state_dict().keys()
+    assert vars(copy.deepcopy(model)).keys() == vars(nn.Linear(3, 2)).keys()
+
+
+def test_exceptions_pass_through_and_the_next_step_is_seen(watch, model):
+    class Broken(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            return x.clone()
+
+        @staticmethod
+        def backward(ctx, gradient):
+            raise ValueError("in backward")
+
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+
+    def raise_(*_):
+        raise KeyError("in step")
+
+    with pytest.raises(ValueError, match="in backward"):
+        Broken.apply(model(torch.randn(4, 3))).sum().backward()
+    with pytest.raises(RuntimeError):
+        model(torch.randn(4, 5))
+    with pytest.raises(RuntimeError, match="scalar"):
+        model(torch.randn(4, 3)).backward()
+    handle = optimizer.register_step_pre_hook(raise_)
+    with pytest.raises(KeyError):
+        train(model, optimizer=optimizer)
+    handle.remove()
+    train(model, steps=2, optimizer=optimizer)
+    assert watch.steps == 2
+
+
+def test_a_backward_within_a_backward_is_part_of_it(watch, model, tmp_path):
+    def inner(gradient):
+        with torch.enable_grad():
+            x = torch.ones(2, requires_grad=True)
+            x.square().sum().backward()
+        return gradient
+
+    out = model(torch.randn(4, 3))
+    out.register_hook(inner)
+    out.mean().backward()
+    watch.stop()
+    events = load_recording(tmp_path / "run.gradscope").events
+    assert [event.kind for event in events] == ["backward"]
+
+
+def test_threads_train_at_once(watch):
+    def work():
+        train(nn.Linear(3, 2), steps=20)
+
+    threads = [threading.Thread(target=work) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert watch.steps == 80
+
+
+def test_a_fault_of_ours_is_told_once_and_the_script_goes_on(watch, model, capsys, monkeypatch):
+    def fail(*_, **__):
+        raise ZeroDivisionError("a bug")
+
+    train(model)
+    monkeypatch.setattr(watch._running._writer, "write", fail)
+    train(model, steps=3)
+    told = capsys.readouterr()
+    assert told.out == ""
+    assert told.err.count("watching ended") == 1
+    assert "ZeroDivisionError: a bug" in told.err
+    assert watch.steps == 1
+
+
+def test_a_full_disk_is_told_once_and_keeps_the_steps_before(tmp_path, model, capsys):
+    path = tmp_path / "run.gradscope"
+    watch = TrainingWatch(path, "gradscope run train.py")
+    watch.start()
+    train(model, steps=2)
+    connection: sqlite3.Connection = watch._running._writer._recorder._writer._connection
+    connection.execute("PRAGMA max_page_count = 1")
+    train(nn.Linear(3, 2), steps=3000)
+    watch.stop()
+    assert capsys.readouterr().err.count("watching ended") == 1
+    found = load_recording(path)
+    assert len(found.steps) >= 2
+    assert not found.finished
+
+
+def test_the_recording_is_readable_while_the_run_goes_on(watch, model, tmp_path):
+    train(model, steps=3)
+    found = load_recording(tmp_path / "run.gradscope")
+    assert len(found.steps) == 3
+    assert not found.finished
+
+
+def test_a_forked_process_is_left_alone(watch, model, tmp_path):
+    train(model)
+    child = os.fork()
+    if not child:
+        try:
+            train(model, steps=5)
+            watch.stop()
+        finally:
+            os._exit(0)
+    os.waitpid(child, 0)
+    train(model)
+    watch.stop()
+    found = load_recording(tmp_path / "run.gradscope")
+    assert (len(found.steps), found.finished) == (2, True)
+
+
+def test_recording_ends_after_so_many_steps_and_the_script_goes_on(tmp_path, model):
+    path = tmp_path / "run.gradscope"
+    watch = TrainingWatch(path, "gradscope run train.py", every=2, max_steps=3)
+    watch.start()
+    train(model, steps=5)
+    assert watch.steps == 3
+    watch.stop()
+    found = load_recording(path)
+    assert (len(found.steps), found.finished) == (3, True)
+    assert {stat.step for stat in found.parameter_stats} == {0, 2}
+
+
+def test_what_the_callback_raises_comes_out_of_the_step(tmp_path, model):
+    class Stop(BaseException):
+        pass
+
+    def stop(steps):
+        if steps == 2:
+            raise Stop
+
+    watch = TrainingWatch(tmp_path / "run.gradscope", "gradscope run train.py", on_step=stop)
+    watch.start()
+    with pytest.raises(Stop):
+        train(model, steps=5)
+    watch.stop()
+    assert len(load_recording(tmp_path / "run.gradscope").steps) == 2
+
+
+def test_nothing_of_the_script_is_kept_alive(watch):
+    model = nn.Linear(3, 2)
+    optimizer = train(model, steps=3)
+    output = model(torch.randn(4, 3)).mean()
+    output.backward()
+    gradient = model.weight.grad
+    kept = [ref(one) for one in (model, optimizer, output, gradient, model.weight)]
+    del model, optimizer, output, gradient
+    gc.collect()
+    assert [one() for one in kept] == [None] * 5
+
+
+def test_compiled_models_run_with_their_names(watch, model, tmp_path):
+    compiled = torch.compile(model, backend="eager")
+    train(compiled, steps=3)
+    watch.stop()
+    found = load_recording(tmp_path / "run.gradscope")
+    assert len(found.steps) == 3
+    assert [p.name for p in found.parameters] == ["model.weight", "model.bias"]
+    assert any("compile" in note.reason for note in found.skipped)
