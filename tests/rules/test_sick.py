@@ -20,6 +20,6 @@ def test_the_cause_is_found_at_its_line(path):
     assert not others
 
 
-def test_heavy_rules_have_three_sick_models_each():
+def test_heavy_rules_have_three_sick_models_each_or_more():
     codes = [path.stem[:5] for path in SICK]
-    assert {code: codes.count(code) for code in codes} == dict.fromkeys(codes, 3)
+    assert [code for code in codes if codes.count(code) < 3] == []

@@ -7,8 +7,10 @@ from gradscope.rules.case import Case
 _REDUCING = ("Add", "Div", "Mean", "Mul", "Neg", "Rsub", "Sub", "Sum")
 """Beginnings of operations that make a loss of terms, and scale it."""
 _LAYERS = ("Addmm", "Linear", "Mm")
-_BATCH_VIEWS = frozenset({"ReshapeAliasBackward0", "UnsafeViewBackward0", "ViewBackward0"})
-"""Views that a linear layer makes of its output, for the dimensions of a batch."""
+_SAME_FEATURES = frozenset(
+    {"ReshapeAliasBackward0", "ToCopyBackward0", "UnsafeViewBackward0", "ViewBackward0"}
+)
+"""Casts, and views that a linear layer makes of its output, for the dimensions of a batch."""
 
 
 def is_over_one_element(case: Case, node: NodeRecord) -> bool:
@@ -23,17 +25,25 @@ def normalises_one_feature(case: Case, node: NodeRecord) -> bool:
     A sequence of one element, or a batch of one, is another matter: the next may be longer.
     """
     dimension, rank, below = _dimension(case, node), _rank(node), _input(case, node)
-    if below is not None and below.operation.startswith("Convolution"):
-        return dimension == 1
     # Where a dimension was taken out on the way, another than the layer's may be the last.
-    while below is not None and below.operation in _BATCH_VIEWS and _rank(below) <= rank:
+    while below is not None and below.operation in _SAME_FEATURES and _rank(below) <= rank:
         rank, below = _rank(below), _input(case, below)
-    return (
-        below is not None
-        and below.operation.startswith(_LAYERS)
-        and _rank(below) <= rank
-        and dimension == _rank(node) - 1
-    )
+    if below is None or _rank(below) > rank or not _takes_parameter(case, below):
+        return False
+    if below.operation.startswith("Convolution"):
+        return dimension == 1
+    return below.operation.startswith(_LAYERS) and dimension == _rank(node) - 1
+
+
+def _takes_parameter(case: Case, node: NodeRecord) -> bool:
+    inputs = [case.recording.nodes[ref.node] for ref in case.successors.get(node.index, ())]
+    while inputs:
+        one = inputs.pop()
+        if one.parameter is not None:
+            return True
+        below = _input(case, one) if one.kind == "view" or one.operation in _SAME_FEATURES else None
+        inputs += [] if below is None else [below]
+    return False
 
 
 def _rank(node: NodeRecord) -> int:

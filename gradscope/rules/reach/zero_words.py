@@ -26,9 +26,6 @@ def why(case: Case, end: DeadEnd) -> str:
         return f"what comes to {operation} is so small that rounding makes zero of its products"
     if end.in_recurrent_layer:
         return "the only step that enters the loss starts from a hidden state of zeros"
-    if end.is_over_one_element:
-        always = 0 if operation.startswith("log") else 1
-        return f"{operation} over a dimension of one element is always {always}"
     return _why_of_values(case, end, operation)
 
 
@@ -37,6 +34,9 @@ def _why_of_values(case: Case, end: DeadEnd, operation: str) -> str:
         return f"the loss takes a second derivative, and that of {activation} is zero everywhere"
     if is_of_one_row(case, end):
         return f"{operation}{_after(case, end)} passes nothing on for the batch's only example"
+    if end.is_over_one_element:
+        always = 0 if operation.startswith("log") else 1
+        return f"{operation} over a dimension of one element is always {always}"
     for beginnings, text in CAUSES:
         if end.node.operation.startswith(beginnings):
             return text.format(f"{operation}{_after(case, end)}")

@@ -63,6 +63,22 @@ def test_a_log_softmax_over_one_output_is_always_0(findings_of):
     assert "log_softmax over a dimension of one element is always 0" in found.message
 
 
+@pytest.mark.parametrize("dtype", [None, torch.bfloat16])
+def test_a_softmax_over_one_channel_or_in_another_type_is_an_error(findings_of, dtype):
+    class Mask(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.first, self.last = nn.Conv2d(1, 8, 3), nn.Conv2d(8, 1, 3, dtype=dtype)
+
+        def forward(self, x):
+            return self.last(torch.relu(self.first(x)).to(dtype)).float().softmax(1)
+
+    batch = torch.randn(4, 1, 8, 8), torch.rand(4, 1, 4, 4)
+    (found,) = findings_of(Mask(), batch, functional.mse_loss)
+    assert (found.rule, found.severity) == ("GS204", "error")
+    assert "use sigmoid for one output" in found.remedy
+
+
 SEQUENCE = torch.randn(48, 5, 8)
 
 
