@@ -1,5 +1,7 @@
 """Which optimizers a reader is told of."""
 
+from dataclasses import replace
+
 import pytest
 
 from tests.report_run.conftest import shown
@@ -72,3 +74,24 @@ def test_models_made_anew_for_each_fold_are_one_row(name):
         trained([run.optimizer(weights, "SGD", line=5)], weights, run)
     (row,) = [line for line in shown(run.recording()).splitlines() if line.startswith("model ×")]  # noqa: RUF001
     assert row.split() == ["model", "×5", "Net", "▅" * 10, "1.41", "→", "1.41"]  # noqa: RUF001
+
+
+def test_skipped_steps_of_an_optimizer_that_never_made_one(run_of):
+    run = Run()
+    weights = run.model("model", 2)
+    sgd = run.optimizer(weights, "SGD", line=5)
+    for _ in range(3):
+        run.backward(weights, line=6)
+        run.event("scaler-step", 7, optimizer=sgd, skipped=1)
+    recording = run.recording()
+    assert rows(run_of, recording) == [("optimizer", 0, 2, 1)]
+    assert "3 ×  backward → skipped step" in shown(recording)  # noqa: RUF001
+
+
+def test_steps_of_an_optimizer_without_a_record_are_told_by_their_class(run_of):
+    run = Run()
+    weights = run.model("model", 2)
+    trained([run.optimizer(weights, "SGD", line=5)], weights, run)
+    recording = replace(run.recording(), evidence=())
+    assert [(row.title, row.steps) for row in run_of(recording).optimizers] == [("SGD(lr=0.1)", 2)]
+    assert "2 ×  zero → backward → step" in shown(recording)  # noqa: RUF001

@@ -3,6 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gradscope.report.model import Report
 from gradscope.report.run.windows import windows
 from tests.report_run.conftest import accumulation, adversarial
 from tests.rules.accumulation.runs import Run
@@ -81,6 +82,33 @@ def test_optimizers_that_take_turns_each_begin_in_their_own_way():
         (0, "zero backward step"),
         (2, "step"),
     }
+
+
+def test_a_step_that_was_skipped_is_a_window_of_its_own():
+    run = Run()
+    weights = run.model("model", 2)
+    sgd = run.optimizer(weights)
+    for turn in range(5):
+        run.zero(sgd, line=4)
+        run.backward(weights, line=5)
+        if turn in (0, 1, 3):
+            run.event("scaler-step", 6, optimizer=sgd, skipped=1)
+        else:
+            run.step(sgd, line=6)
+            run.event("scaler-step", 6, optimizer=sgd, skipped=0)
+        run.event("scaler-update", 7)
+    recording = run.recording()
+    found = windows(recording)
+    assert [window.is_skipped for window in found] == [True, True, False, True, False]
+    skipped, made = (
+        "zero backward scaler-step scaler-update",
+        "zero backward step scaler-step scaler-update",
+    )
+    assert kinds(recording) == [skipped, skipped, made, skipped, made]
+    report = Report.from_recording(recording)
+    assert [row.steps for row in report.training_run.optimizers] == [2]
+    assert [step.step for step in report.training_run.steps] == [0, 1]
+    assert [picture.count for picture in report.training_run.pictures] == [3, 2]
 
 
 def test_a_recording_of_no_run_has_no_windows():

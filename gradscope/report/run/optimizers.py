@@ -44,10 +44,11 @@ class Optimizers:
         records = recording.evidence_of(TrainedOptimizer)
         self._records = records
         self._first = _first_alike(records)
-        steps = Counter(self._key(window) for window in found if window.is_finished)
+        finished = [window for window in found if window.is_finished]
+        steps = Counter(self._key(window) for window in finished if not window.is_skipped)
         titles: dict[_Key, str] = {}
-        for window in found:
-            if window.step.optimizer is not None:
+        for window in finished:
+            if window.step.optimizer is not None and not window.is_skipped:
                 titles.setdefault(self._key(window), window.step.optimizer)
         idle = [first for first in dict.fromkeys(self._first) if first not in steps]
         keys = [*steps, *idle]
@@ -58,8 +59,8 @@ class Optimizers:
         )
 
     def place(self, window: Window) -> int | None:
-        """Return the place of the optimizer that made a window's step; None where none did."""
-        return self._places[self._key(window)] if window.is_finished else None
+        """Return the place of the optimizer of a window's step; None where it led to none."""
+        return self._places.get(self._key(window)) if window.is_finished else None
 
     def name(self, record: int) -> str:
         """Return what an optimizer of the recording is called; empty where that is not known."""

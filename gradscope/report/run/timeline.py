@@ -113,7 +113,7 @@ class _Spelling:
             case "clip-norm" | "clip-value":
                 return self._clip(event.kind, numbers)
             case "scaler-step":
-                return "skipped step" if numbers.get("skipped") else ""
+                return f"skipped step{self._owner(event, window)}" if numbers.get("skipped") else ""
             case "backward" if numbers.get("create"):
                 return "backward with create_graph"
             case "zero" if event.subject == "outside":

@@ -67,7 +67,7 @@ def _steps(
     rows: list[RunStep] = []
     for window in found:
         place = optimizers.place(window)
-        if place is None:
+        if place is None or window.is_skipped:
             continue
         step = window.step.index
         event = next((event for event in window.events if event.kind == "step"), None)

@@ -1,5 +1,7 @@
 """A run in windows: what happened on the way to each optimizer step, in the order of the loop.
 
+A step that a gradient scaler skips is a window too, although the optimizer made none.
+
 A recording counts an event to the step after it. What a loop does behind its step, as a scheduler
 or a `zero_grad` at the end, is counted to the step before it here: the first window of a run would
 look unlike all others otherwise.
@@ -21,20 +23,22 @@ class Window:
     """What led to an optimizer step, that step, and what the loop did behind it."""
 
     step: StepRecord
+    """Where it was skipped, the next."""
     optimizer: int | None
     """Its place among the `TrainedOptimizer` records; None where that is not known, and of what
     led to no step."""
     events: tuple[EventRecord, ...]
+    is_skipped: bool = False
 
     @property
     def is_finished(self) -> bool:
-        """Whether it came to a step of an optimizer."""
-        return self.step.optimizer is not None
+        """Whether it came to a step of an optimizer, or one that was skipped."""
+        return self.is_skipped or self.step.optimizer is not None
 
     @property
     def last(self) -> EventRecord | None:
         """The event of the step itself; where it came to none, the last one."""
-        steps = [event for event in self.events if event.kind == "step"]
+        steps = [event for event in self.events if event.kind == "step" or _is_skipped(event)]
         return steps[-1] if steps else self.events[-1] if self.events else None
 
 
@@ -47,15 +51,29 @@ def windows(recording: Recording) -> tuple[Window, ...]:
         if event.step in events and event.kind not in _UNSEEN:
             events[event.step].append(event)
     return _in_loop_order(
-        _window(step, events[step.index]) for step in recording.steps if step.index in events
+        window
+        for step in recording.steps
+        if step.index in events
+        for window in _windows(step, events[step.index])
     )
 
 
-def _window(step: StepRecord, events: list[EventRecord]) -> Window:
+def _windows(step: StepRecord, events: list[EventRecord]) -> Iterator[Window]:
+    """Yield what led to a step, after what led to those that were skipped before it."""
     events.sort(key=lambda event: event.order)
+    start = 0
+    for end, event in enumerate(events, 1):
+        if _is_skipped(event) and event.optimizer is not None:
+            skipped = tuple(events[start:end])
+            yield Window(step=step, optimizer=event.optimizer, events=skipped, is_skipped=True)
+            start = end
     steps = [event for event in events if event.kind == "step"]
     optimizer = steps[-1].optimizer if steps else None
-    return Window(step=step, optimizer=optimizer, events=tuple(events))
+    yield Window(step=step, optimizer=optimizer, events=tuple(events[start:]))
+
+
+def _is_skipped(event: EventRecord) -> bool:
+    return event.kind == "scaler-step" and ("skipped", 1.0) in event.numbers
 
 
 def _in_loop_order(found: Iterable[Window]) -> tuple[Window, ...]:
