@@ -133,13 +133,15 @@ def baseline_applied(
     if file is None:
         return result
     if group.write_baseline:
-        known = write_baseline(file, result)
+        known = write_baseline(file, result, options.targets)
         show_note(f"wrote {_shown(file)}: {counted(len(known.entries), 'known finding')}")
     elif group.prune_baseline:
-        removed = prune_baseline(file, result)
+        removed = prune_baseline(file, result, options.targets)
         gone = counted(len(removed.entries), "finding")
         show_note(f"removed from {_shown(file)}: {gone} that nothing shows any more")
-    return applied(result, read_baseline(file), options.tolerance, options.is_strict)
+    return applied(
+        result, read_baseline(file), options.tolerance, options.is_strict, options.targets
+    )
 
 
 def _shown(file: Path) -> str:

@@ -1,6 +1,6 @@
 """Reads `[tool.gradscope]` of the nearest pyproject.toml."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -80,21 +80,25 @@ def _configuration(document: Document) -> Configuration:
         for key, known in keys.TOP_LEVEL.items()
         if key in table.values
     }
+    targets = read_targets(table)
     return Configuration(
         file=document.path,
         folder=document.path.parent,
         settings=read_settings(table, values),
         policy=Policy(**keys.arguments(Policy, values)),  # type: ignore[arg-type]
-        baseline=_baseline(values, document.path.parent),
+        baseline=_baseline(values, document.path.parent, targets),
         output_format=values.get("output-format"),  # type: ignore[arg-type]
         values=values,
-        targets=read_targets(table),
+        targets=targets,
         sources=dict(_sources(document, (), document.table)),
     )
 
 
-def _baseline(values: Mapping[str, Value], folder: Path) -> BaselineOptions:
-    options = BaselineOptions(**keys.arguments(BaselineOptions, values))  # type: ignore[arg-type]
+def _baseline(values: Mapping[str, Value], folder: Path, targets: Iterable[str]) -> BaselineOptions:
+    options = BaselineOptions(
+        targets=tuple(targets),
+        **keys.arguments(BaselineOptions, values),  # type: ignore[arg-type]
+    )
     return options if options.file is None else replace(options, file=folder / options.file)
 
 

@@ -28,6 +28,8 @@ class BaselineOptions:
     """How many times worse than known a finding may become before it counts again."""
     is_strict: bool = False
     """Whether an entry that matches nothing any more fails the check."""
+    targets: tuple[str, ...] | None = None
+    """Names of all configured targets; None where nothing is configured."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
