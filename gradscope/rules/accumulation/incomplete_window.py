@@ -50,10 +50,13 @@ class IncompleteWindow(Rule):
         """Yield a finding for every line whose last micro-batches are dropped, or leak."""
         windows = case.shared(Windows)
         for one in accumulations(case):
-            if dropped := leftovers(windows, one):
-                yield self._dropped(case, one, dropped)
-            if leaking := overfull(one):
+            leaking = overfull(one)
+            if leaking:
                 yield self._leaking(case, one, leaking)
+            # Where the rest leaks, that of the last epoch stays: it is the same cause.
+            dropped = [left for left in leftovers(windows, one) if left.zero or not leaking]
+            if dropped:
+                yield self._dropped(case, one, dropped)
 
     def _dropped(self, case: Case, one: Accumulation, found: Sequence[Leftover]) -> Finding:
         first = found[0]
