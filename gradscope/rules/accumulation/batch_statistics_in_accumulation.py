@@ -52,7 +52,7 @@ class BatchStatisticsInAccumulation(Rule):
             for module in case.recording.modules
             if "BatchNorm" in module.class_name and module.training
         ]
-        found = accumulations(case) if all_layers else ()
+        found = case.shared(accumulations) if all_layers else ()
         layers_of = {one.series.optimizers: _layers_of(case, one, all_layers) for one in found}
         sightings = [
             Sighting(series=one.series, windows=one.windows, judged=len(one.series.windows))

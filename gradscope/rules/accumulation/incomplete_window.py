@@ -49,7 +49,7 @@ class IncompleteWindow(Rule):
     def check(self, case: Case) -> Iterator[Finding]:
         """Yield a finding for every line whose last micro-batches are dropped, or leak."""
         windows = case.shared(Windows)
-        for one in accumulations(case):
+        for one in case.shared(accumulations):
             leaking = overfull(one)
             if leaking:
                 yield self._leaking(case, one, leaking)

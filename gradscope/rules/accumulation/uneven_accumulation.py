@@ -56,7 +56,7 @@ class UnevenAccumulation(Rule):
     def check(self, case: Case) -> Iterator[Finding]:
         """Yield a finding for every line whose micro-batches are uneven."""
         sightings = []
-        for one in accumulations(case):
+        for one in case.shared(accumulations):
             windows = tuple(window for window in one.windows if is_mean(window.passes))
             known = {w.step.place: d for w in windows if (d := _deviation(w)) is not None}
             if known and median(known.values()) > self.deviation:

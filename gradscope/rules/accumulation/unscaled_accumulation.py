@@ -27,8 +27,8 @@ class UnscaledAccumulation(Rule):
         A step counts where all backward passes that feed it come from one line, reach the same
         parameters and start from a loss that is a mean and that nothing divides, and the script
         does not write to the gradients itself. From `share` of an optimizer's steps on, all but a
-        few of the same number of passes, it is a warning for SGD and a note for optimizers that are
-        free of scale.
+        few of the same number of passes, it is a warning for SGD and a note for others, most of
+        which are free of scale.
 
     How to fix it:
         Divide the loss by the number of micro-batches before `backward()`, or use a loss that is a
@@ -56,29 +56,22 @@ class UnscaledAccumulation(Rule):
 
     def check(self, case: Case) -> Iterator[Finding]:
         """Yield a finding for every line that accumulates without dividing."""
-        found = {one.series.optimizers: one for one in accumulations(case)}
+        found = {one.series.optimizers: one for one in case.shared(accumulations)}
         sightings = [s for one in found.values() if (s := self._sighting(one)) is not None]
         for group in by_line(sightings, lambda window: window.passes[-1].site):
             accumulation = found[group.sightings[0].series.optimizers]
             passes = accumulation.passes
-            is_free = all(one.series.is_adaptive for one in group.sightings)
-            record = accumulation.series.record
-            effect = (
-                f"the steps of {'Adam' if record is None else record.class_name} do not depend on "
-                "it, but clipping does"
-                if is_free
-                else f"each step is {passes} times as large as one over all of them at once"
-            )
+            is_sgd = any(one.series.family == "sgd" for one in group.sightings)
             yield self.finding(
                 case,
                 message=(
                     f"the gradients of {passes} micro-batches are added up, though each loss is a "
-                    f"mean: {effect}"
+                    f"mean: {_effect(accumulation)}"
                 ),
                 remedy=f"divide the loss by {passes} before backward()",
                 site=group.site,
                 related=(case.related(group.first.step.site, "the step that uses the sum"),),
-                severity="note" if is_free else "warning",
+                severity="warning" if is_sgd else "note",
                 parameters=group.parameters,
                 evidence={
                     "passes": passes,
@@ -104,3 +97,13 @@ def _is_sum_of_means(window: Window) -> bool:
     is_divided = any((one.number("divided") or 1) != 1 for one in window.passes)
     is_written = window.step.count("written") > 0  # the script may have divided the gradients
     return is_mean(window.passes) and not is_divided and not is_written
+
+
+def _effect(accumulation: Accumulation) -> str:
+    family, passes = accumulation.series.family, accumulation.passes
+    if family == "sgd":
+        return f"each step is {passes} times as large as one over all of them at once"
+    record = accumulation.series.record
+    name = "the optimizer" if record is None else record.class_name
+    do = "do" if family == "adaptive" else "may"
+    return f"the steps of {name} {do} not depend on it, but clipping does"

@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
+from gradscope.recording.evidence.optimizer import OptimizerFamily
 from gradscope.recording.evidence.trained_optimizer import TrainedOptimizer
 from gradscope.recording.records import EventRecord
 from gradscope.rules.case import Case
@@ -87,9 +88,9 @@ class Series:
         return event.kind == "zero" and is_own and event.count("unspent") > 0
 
     @property
-    def is_adaptive(self) -> bool:
-        """Whether a factor in its gradients makes no difference to its steps."""
-        return self.record is not None and self.record.family == "adaptive"
+    def family(self) -> OptimizerFamily:
+        """What kind of optimizer it is; a script that moves weights itself does as SGD."""
+        return "sgd" if self.record is None else self.record.family
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -20,7 +20,9 @@ def loop(passes=4, *, class_name="SGD", windows=6, lengths=(), **numbers):
     return run
 
 
-@pytest.mark.parametrize(("class_name", "severity"), [("SGD", "warning"), ("AdamW", "note")])
+@pytest.mark.parametrize(
+    ("class_name", "severity"), [("SGD", "warning"), ("AdamW", "note"), ("Lion", "note")]
+)
 def test_a_sum_of_means_is_found_at_the_backward(class_name, severity):
     (found,) = loop(class_name=class_name).findings("GS303")
     assert (found.severity, found.location.line, found.count) == (severity, 11, 6)
