@@ -53,7 +53,7 @@ def inspect(  # noqa: PLR0913 - as many things can be chosen
         probe_steps: Optimizer steps to try on a snapshot, which tell lasting trouble from that of
             the first step; 0 for none.
         micro_batches: Into so many parts the batch is divided, to compare their accumulated
-            gradients with its own, as the report's `accumulation` tells.
+            gradients with its own; `print(report)` and its JSON tell how they add up.
         eager: Run a compiled model eagerly, to see its inside.
         select: Only these rules judge: codes, prefixes of codes, families and names of rules. No
             configuration file is read.

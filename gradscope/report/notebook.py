@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Iterator
 from html import escape
 
+from gradscope.report.accumulation import Accumulation, headline
 from gradscope.report.finding_words import verdict_text
 from gradscope.report.model import Report
 from gradscope.report.names import printable
@@ -28,6 +29,7 @@ def brief_text(report: Report) -> str:
         words = [title, printable(message)] if message else [title]
         lines.append(": ".join(words) + (f" ({printable(place)})" if place else ""))
     lines.extend(filter(None, [verdict_text(report)]))
+    lines.extend(map(printable, _accumulation(report)))
     for title, rows in _extremes(report):
         shown = ", ".join(f"{printable(row.name)} {_norm(row)}" for row in rows)
         lines.append(f"{title}: {shown}")
@@ -39,7 +41,7 @@ def brief_html(report: Report) -> str:
     head = [f"<b>{_html(report.target.model)}</b>: {_html(_headline(report))}"]
     head.append(_html(_counts(report)))
     head.extend(f"<b>{_html(line)}</b>" for line in _warnings(report))
-    head.extend(_html(line) for line in [verdict_text(report)] if line)
+    head.extend(_html(line) for line in [verdict_text(report), *_accumulation(report)] if line)
     extremes = [
         (row.name, _norm(row), title, shown_site(row.site, report.target.root))
         for title, extreme in _extremes(report)
@@ -105,6 +107,11 @@ def _findings(report: Report) -> Iterator[tuple[str, str, str]]:
         yield title, finding.message, shown_site(finding.location, report.target.root)
     if (more := len(report.findings) - _FINDINGS_SHOWN) > 0:
         yield f"{more:,} more", "", ""
+
+
+def _accumulation(report: Report) -> list[str]:
+    found = Accumulation.of(report.recording)
+    return [] if found is None else [headline(found, "x")]
 
 
 def _warnings(report: Report) -> list[str]:

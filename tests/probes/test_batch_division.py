@@ -124,7 +124,7 @@ def test_leaves_stay_leaves_and_the_batch_is_not_touched():
 
 @pytest.mark.parametrize("batch", [None, {}, torch.tensor(1.0), ({"a": 1}, "text"), object()])
 def test_batch_without_rows_is_an_error(batch):
-    with pytest.raises(GradscopeError, match="^2 micro-batches: the batch has no dimension"):
+    with pytest.raises(GradscopeError, match=r"^2 micro-batches: the batch has no dimension"):
         divide(batch, 2)
 
 

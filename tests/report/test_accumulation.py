@@ -253,6 +253,12 @@ def test_text_fits_the_terminal_and_cannot_be_tricked(hostile_recording, width):
     assert all(sign.isprintable() or sign == "\n" for sign in markdown)
 
 
+def test_python_shows_it(recording):
+    report = Report.from_recording(with_micro_batches(recording))
+    for text in (repr(report), report._repr_html_()):
+        assert "micro-batches x2: accumulated gradients are 2.000 times" in text
+
+
 def test_check_tells_it_of_each_target(recording):
     run = Run(recording=with_micro_batches(recording), verdict=UNJUDGED)
     plain = Run(recording=recording, verdict=UNJUDGED)
