@@ -118,6 +118,9 @@ class _DrawMode(TorchDispatchMode):
         if torch.Tag.nondeterministic_seeded not in func.tags:
             return func(*args, **named)
         generator = _generator(args, named)
+        if generator is None:
+            self.unmatched += 1
+            return func(*args, **named)
         before = generator.get_state()
         result = func(*args, **named)
         if torch.equal(generator.get_state(), before):
@@ -197,8 +200,8 @@ def _dropped(args: tuple[object, ...], mask: Tensor) -> Tensor:
     return given * mask * scale
 
 
-def _generator(args: tuple[object, ...], kwargs: Mapping[str, object]) -> torch.Generator:
-    """Return the generator that an operation draws from."""
+def _generator(args: tuple[object, ...], kwargs: Mapping[str, object]) -> torch.Generator | None:
+    """Return the generator that an operation draws from, None on devices of other kinds."""
     given = (*args, *kwargs.values())
     for value in given:
         if isinstance(value, torch.Generator):
@@ -206,7 +209,9 @@ def _generator(args: tuple[object, ...], kwargs: Mapping[str, object]) -> torch.
     device = kwargs.get("device") or next(
         (value.device for value in given if isinstance(value, Tensor)), None
     )
-    if isinstance(device, torch.device) and device.type == "cuda":
-        index = torch.cuda.current_device() if device.index is None else device.index
-        return torch.cuda.default_generators[index]
-    return torch.default_generator
+    if not isinstance(device, torch.device) or device.type in ("cpu", "meta"):
+        return torch.default_generator
+    if device.type != "cuda":
+        return None
+    index = torch.cuda.current_device() if device.index is None else device.index
+    return torch.cuda.default_generators[index]
