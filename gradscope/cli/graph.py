@@ -79,6 +79,11 @@ def graph(  # noqa: PLR0913 - the signature is the list of options
         else:
             recording = record_planned(planned)
         report = Report.from_recording(recording)
+        if report.training_run is not None:
+            raise GradscopeError(
+                f"`{target}` is of a training run, which keeps no graph",
+                help="gradscope report shows it; gradscope graph takes a model, as inspect does",
+            )
         console = make_console(stdout if destination is None else io.StringIO(), color)
         wanted = GraphOptions(module=module, depth=depth, max_nodes=max_nodes)
         rendered = render_graph(report, output_format, wanted, console)

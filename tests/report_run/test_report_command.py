@@ -40,3 +40,10 @@ def test_every_format_of_a_saved_run_without_torch(saved):
     assert json.loads(as_json)["timeline"] == json.loads(shown(recording, "json"))["timeline"]
     assert any(json.loads(line)["kind"] == "training_run" for line in jsonl.splitlines())
     assert "### Curves" in markdown
+
+
+def test_a_run_has_no_graph_to_show(saved):
+    command = [sys.executable, "-m", "gradscope", "graph", str(saved)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "is of a training run, which keeps no graph" in done.stderr
