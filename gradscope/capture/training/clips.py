@@ -135,6 +135,7 @@ class Clips:
     ) -> _Clip:
         scene = self._scene
         place = scene.places.of(frame)
+        scene.sync(place)  # what the script has done to gradients itself is no clip's doing
         given = [parameters] if isinstance(parameters, Tensor) else list(parameters)
         found = map(scene.ledger.add, dict.fromkeys(given))
         entries = [entry for entry in found if entry is not None]
