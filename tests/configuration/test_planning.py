@@ -115,6 +115,16 @@ def test_targets_without_a_configuration_are_as_written(project):
     )
 
 
+def test_micro_batches_are_two_or_more(project):
+    project("[tool.gradscope]\nmicro-batches = 4\n[tool.gradscope.targets]\nsmall = 'model.py'")
+    (small,) = planned()
+    assert small.trial.micro_batches == 4
+    (small,) = planned(("small",), micro_batches=8)
+    assert small.trial.micro_batches == 8
+    with pytest.raises(GradscopeError, match=r"^--micro-batches has to be at least 2, and is 1$"):
+        planned(("model.py",), micro_batches=1)
+
+
 def test_command_line_wins_over_table_over_top_level_over_default(project):
     project(TARGETS)
     small, large = planned()

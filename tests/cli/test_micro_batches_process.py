@@ -1,0 +1,54 @@
+"""`--micro-batches` as a process: what is told where the batch cannot be divided so."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+MODEL = """
+import torch
+from torch import nn
+model = nn.Linear(4, 1)
+batch = (torch.ones(6, 4), torch.zeros(6, 1))
+criterion = nn.MSELoss()
+"""
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("micro_batches")
+    (folder / "model.py").write_text(MODEL)
+    (folder / "pyproject.toml").write_text("[tool.gradscope]\nmicro-batches = 40\n")
+    return folder
+
+
+def gradscope(folder, *args):
+    return subprocess.run(
+        [sys.executable, "-m", "gradscope", *args],
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        env={**os.environ, "NO_COLOR": "1", "OMP_NUM_THREADS": "1", "COLUMNS": "100"},
+    )
+
+
+def test_option_wins_over_the_configuration(folder):
+    done = gradscope(folder, "inspect", "model.py", "--micro-batches", "3", "--probe-steps", "0")
+    assert done.returncode == 0
+    assert "accumulated gradients are 3.000 times the full batch's: divide" in done.stdout
+
+
+def test_too_many_are_one_clear_error(folder):
+    done = gradscope(folder, "inspect", "model.py")
+    assert done.returncode == 2
+    assert done.stdout == ""
+    assert done.stderr.splitlines() == [
+        "error: 40 micro-batches: the batch has 6 examples only",
+        "  cause: it is float32[6,4], float32[6,1]",
+        "  help: give a batch of 40 or more, or fewer micro-batches",
+    ]
+
+
+def test_graph_needs_none(folder):
+    assert gradscope(folder, "graph", "model.py").returncode == 0
