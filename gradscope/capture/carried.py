@@ -2,6 +2,7 @@
 
 import inspect
 import sys
+from collections import deque
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -96,7 +97,8 @@ class _OldNodes:
 
     def is_in(self, value: object) -> bool | None:
         """Return whether a value's own tensors are that old, None where it leads to no old node."""
-        nodes = [node for tensor in tensors(value) if (node := _node(tensor)) is not None]
+        inside = list(value) if isinstance(value, deque | set) else value
+        nodes = [node for tensor in tensors(inside) if (node := _node(tensor)) is not None]
         if any(self._is_old(node) for node in nodes):
             return True
         return False if any(self._leads_back(node) for node in nodes) else None

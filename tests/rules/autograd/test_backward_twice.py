@@ -193,3 +193,25 @@ def test_a_training_step_that_failed_is_an_error(inspect_file, reset):
     loop = TENDED["a loop detaches it"]
     finding = only(inspect_file(HEAD + text + loop, trial=Trial(steps=2)).findings, "GS502")
     assert (finding.severity, finding.step) == ("error", 1)
+
+
+MEMORY = """
+from collections import deque
+class Remembering(Net):
+    def __init__(self):
+        super().__init__()
+        self.kept = deque(maxlen=4)
+    def forward(self, x):
+        output = self.b(self.a(x))
+        mixed = output + sum(self.kept) if self.kept else output
+        self.kept.append(output)
+        return mixed
+model, loss_fn = Remembering(), F.mse_loss
+"""
+
+
+def test_a_memory_of_outputs_in_a_deque_is_known(inspect_file):
+    finding = only(inspect_file(HEAD + MEMORY).findings, "GS502")
+    assert finding.severity == "error"
+    assert "Remembering.kept is carried over" in finding.message
+    assert finding.remedy.startswith("make self.kept anew in every forward")
