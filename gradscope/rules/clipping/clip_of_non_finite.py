@@ -61,9 +61,7 @@ class ClipOfNonFinite(Rule):
         backward = _last_backward(clips, first)
         return self.finding(
             case,
-            message=(
-                f"the norm is {word} in step {step.step}, and {first.words} {_harm(step)}"
-            ),
+            message=(f"the norm is {word} in step {step.step}, and {first.words} {_harm(step)}"),
             remedy=(
                 "give error_if_nonfinite=True or leave the step out, and look for the origin of "
                 "the first non-finite gradient"
