@@ -75,7 +75,10 @@ def test_every_key_reaches_the_plan(project):
     found = read_configuration()
     assert found.policy == Policy(fail_level="note", max_warnings=3)
     assert found.baseline == BaselineOptions(
-        file=Path.cwd() / "ci/known.json", tolerance=1.5, is_strict=True
+        file=Path.cwd() / "ci/known.json",
+        tolerance=1.5,
+        is_strict=True,
+        targets=("one", "two", "three"),
     )
     assert found.output_format == "markdown"
     one, two, three = plan_targets(found, (), {})
