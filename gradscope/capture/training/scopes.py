@@ -5,8 +5,8 @@ from collections.abc import Iterable
 from gradscope.capture.training.ledger import Entry
 from gradscope.recording.evidence.clip_scope import ClipScope
 
-_MOST = 10_000
-"""Sets; a script that clips another one every time has no use for their list."""
+_MOST = 1_000_000
+"""Members of all sets; a script that clips another set every time has no use for their list."""
 
 
 class Scopes:
@@ -16,14 +16,15 @@ class Scopes:
         self._places: dict[tuple[int, ...], int] = {}
         """By `id` of the entries, which the sets keep alive."""
         self._sets: list[tuple[Entry, ...]] = []
-        self._taken = 0
+        self._taken = self._members = 0
 
     def place(self, entries: Iterable[Entry]) -> int | None:
-        """Return a set's place among the recording's; None for an empty one."""
+        """Return a set's place among the recording's; None for an empty one, and beyond the most."""
         held = tuple(entries)
         key = tuple(map(id, held))
-        if key in self._places or not key or len(self._sets) == _MOST:
+        if key in self._places or not key or self._members + len(key) > _MOST:
             return self._places.get(key)
+        self._members += len(key)
         self._places[key] = len(self._sets)
         self._sets.append(held)
         return self._places[key]
