@@ -19,7 +19,7 @@ class Scopes:
         self._taken = self._members = 0
 
     def place(self, entries: Iterable[Entry]) -> int | None:
-        """Return a set's place among the recording's; None for an empty one, and beyond the most."""
+        """Return a set's place among the recording's; None for an empty one or one too many."""
         held = tuple(entries)
         key = tuple(map(id, held))
         if key in self._places or not key or self._members + len(key) > _MOST:
