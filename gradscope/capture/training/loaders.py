@@ -26,7 +26,7 @@ class Loaders:
 
     def _wrap(self, original: Function) -> Function:
         def __iter__(loader: DataLoader[Any]) -> Any:  # noqa: ANN401, N807
-            self._scene.guard.run(self._note, loader, sys._getframe(1))
+            self._scene.guard.glance(self._note, loader, sys._getframe(1))
             return original(loader)
 
         return __iter__

@@ -1,8 +1,9 @@
 """The models of a script: what is called from outside of any other module."""
 
+import gc
 import sys
 import threading
-from collections.abc import Iterator, MutableMapping
+from collections.abc import Callable, Iterable, Iterator, MutableMapping
 from dataclasses import dataclass, field, replace
 from types import FrameType
 from typing import Any
@@ -39,6 +40,10 @@ _NO_MODULE = ModuleRecord(
 _ALL_SEEN, _ALL_SEEN_EVERY = 10, 20
 """Every call of a model is seen before so many backwards, and before every so manieth later; else
 the first alone."""
+
+_MOST_SEARCHES = 5
+"""Searches among all objects of Python for the modules of parameters; each takes a tenth of a
+second."""
 
 _WRAPPERS = ("module.",)
 """What the names of parameters begin with under a wrapper for data-parallel training."""
@@ -89,6 +94,7 @@ class Models:
         self._roots: dict[int, Root] = {}
         self._handle: RemovableHandle | None = None
         self._is_over = False
+        self._searches = 0
         self._passes = 0
         """How many backwards there were."""
         self._forwards = Forwards()
@@ -134,6 +140,10 @@ class Models:
             name = stem(call.args[0]) if call and call.args else receiver(call)
             self._add_root(module, self._unique(name or type(module).__name__))
 
+    def add(self, module: nn.Module, name: str | None) -> None:
+        """Take in a model before its first call, called by a name or by its class."""
+        self._add_root(module, self._unique(name or type(_plain(module)).__name__))
+
     @property
     def described(self) -> str:
         """The classes of the models."""
@@ -144,7 +154,7 @@ class Models:
         key = id(module)
         if key in self._known and key not in self._roots:
             return
-        self._guard.run(self._enter_root, module, args, sys._getframe(1))
+        self._guard.glance(self._enter_root, module, args, sys._getframe(1))
 
     def _enter_root(self, module: nn.Module, args: tuple[object, ...], frame: FrameType) -> None:
         self._note_thread()
@@ -220,17 +230,24 @@ class Models:
         return Mode(root.name, place, dropout, len(in_eval) - dropout)
 
     def records(
-        self, first_module: int, first_parameter: int
+        self,
+        first_module: int,
+        first_parameter: int,
+        owner_name: Callable[[Tensor], str | None],
     ) -> tuple[list[ModuleRecord], list[ParameterRecord]]:
         """Return the modules and parameters that the recording has not got yet.
 
         Args:
             first_module: How many modules it has.
             first_parameter: How many parameters it has.
+            owner_name: Gives the name of the model that a parameter belongs to, where only its
+                optimizer tells.
         """
         modules: list[ModuleRecord] = []
         parameters: list[ParameterRecord] = []
         has_new = any(entry.index is None for entry in self._ledger.entries)
+        if has_new:
+            self._find_owners(owner_name)
         for root in list(self._roots.values()):
             if has_new or not root.is_recorded:
                 modules += self._record(
@@ -244,6 +261,28 @@ class Models:
                 entry.index = first_parameter + len(parameters)
                 parameters.append(_nameless(parameter, entry.index))
         return modules, parameters
+
+    def _find_owners(self, owner_name: Callable[[Tensor], str | None]) -> None:
+        """Find the models of new parameters that no call has led to, as `model.forward(x)`."""
+        new = [entry.parameter() for entry in self._ledger.entries if entry.index is None]
+        roots = [one for root in self._roots.values() if (one := root.module()) is not None]
+        owned = {id(parameter) for root in roots for parameter in root.parameters()}
+        orphans = {id(one): one for one in new if one is not None and id(one) not in owned}
+        if not orphans or self._searches == _MOST_SEARCHES:
+            return
+        self._searches += 1
+        # By type: to ask some objects for their class runs code of theirs.
+        modules = [one for one in gc.get_objects() if issubclass(type(one), nn.Module)]
+        owners = [one for one in modules if not orphans.keys().isdisjoint(_own(one))]
+        inner = {id(child) for one in modules for child in _children(one)}
+        tops = [one for one in modules if id(one) not in inner and id(one) not in self._known]
+        for top in tops:
+            held = {id(one) for one in top.modules()}
+            first = next((one for one in owners if id(one) in held), None)
+            if first is not None:
+                orphan = next(orphans[key] for key in _own(first) if key in orphans)
+                name = owner_name(orphan) or type(_plain(top)).__name__
+                self._add_root(top, self._unique(name))
 
     def _record(
         self, root: Root, first: int, parameters: list[ParameterRecord], first_parameter: int
@@ -295,6 +334,15 @@ class _Forget:
     def __call__(self, _: object) -> None:
         for table in self._tables:
             table.pop(self._key, None)
+
+
+def _own(module: nn.Module) -> list[int]:
+    return [id(one) for one in vars(module).get("_parameters", {}).values() if one is not None]
+
+
+def _children(module: nn.Module) -> Iterable[object]:
+    children: dict[str, object] = vars(module).get("_modules", {})
+    return children.values()
 
 
 def _path(root: str, path: str) -> str:

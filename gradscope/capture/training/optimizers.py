@@ -11,7 +11,7 @@ from torch import Tensor
 from torch.optim import Optimizer
 
 from gradscope.capture.training.ledger import Entry, Ledger
-from gradscope.capture.training.places import NOWHERE, Place, Places, stem
+from gradscope.capture.training.places import NOWHERE, Place, Places, receiver, stem
 from gradscope.recording.evidence.optimizer import OptimizerFamily
 from gradscope.recording.evidence.trained_optimizer import TrainedOptimizer
 
@@ -76,16 +76,28 @@ class Optimizers:
         while step is not None and step.f_code.co_name == "__init__" and _is_self(step, optimizer):
             step = step.f_back
         place = self._places.of(step)
-        self._add(optimizer, place, _assigned_name(place))
+        self.add(optimizer, place, _assigned_name(place))
 
     def of(self, optimizer: Optimizer) -> Known:
         """Return what is known of an optimizer, with its parameters as they are now."""
         index = self._indices.get(id(optimizer))
         if index is None or self.known[index].optimizer() is not optimizer:
-            return self._add(optimizer, NOWHERE, None)
+            return self.add(optimizer, NOWHERE, None)
         known = self.known[index]
         self._update(known, optimizer)
         return known
+
+    def owner_name(self, parameter: Tensor) -> str | None:
+        """Return `model` for a parameter of an optimizer made of `model.parameters()`."""
+        key = id(parameter)
+        known = next((one for one in self.known if key in one.ids), None)
+        call = None if known is None else known.place.call()
+        for given in call.args[:1] if call else ():
+            for inner in ast.walk(given):
+                match inner:
+                    case ast.Call(func=ast.Attribute(attr="parameters" | "named_parameters")):
+                        return receiver(inner)
+        return None
 
     def name_by_step(self, known: Known, place: Place) -> None:
         """Take an optimizer's name from a call of its step, where its making did not tell it."""
@@ -97,7 +109,8 @@ class Optimizers:
         # As in `scaler.step(optimizer)` the last one is it.
         known.name = next((name for name in reversed(names) if name), known.name)
 
-    def _add(self, optimizer: Optimizer, place: Place, name: str | None) -> Known:
+    def add(self, optimizer: Optimizer, place: Place, name: str | None) -> Known:
+        """Note an optimizer that was made at a place, and is called by a name."""
         class_name = type(optimizer).__name__
         known = Known(
             ref(optimizer),

@@ -61,7 +61,9 @@ class StepWriter:
 
     def write(self, finished: Finished) -> None:
         """Write a step with everything that has happened since the one before."""
-        modules, parameters = self._scene.models.records(self._modules, self._parameters)
+        modules, parameters = self._scene.models.records(
+            self._modules, self._parameters, self._scene.optimizers.owner_name
+        )
         is_new = bool(modules) or self.steps == 0
         self._modules += len(modules)
         self._parameters += len(parameters)
@@ -100,6 +102,10 @@ class StepWriter:
         if self._scene.journal.events or self._skipped:
             self.write(Finished(None, []))
         self._recorder.close()
+
+    def abandon(self) -> None:
+        """Close the recording as one of a run that went on."""
+        self._recorder.abandon()
 
     def _optimizers(self) -> tuple[tuple[int, TrainedOptimizer], ...]:
         site = self._scene.journal.sites.index

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 from types import FrameType
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch.autograd.graph import saved_tensors_hooks
@@ -15,6 +15,7 @@ from torch.optim import Optimizer
 from gradscope import __version__
 from gradscope.capture.training.backwards import Backwards
 from gradscope.capture.training.clips import Clips
+from gradscope.capture.training.given import Given, compiled_models
 from gradscope.capture.training.guard import Guard
 from gradscope.capture.training.loaders import Loaders
 from gradscope.capture.training.patches import Function, Patches
@@ -41,9 +42,14 @@ class TrainingWatch:
         max_steps: The recording ends after so many steps; the script goes on.
         on_step: Is called with the number of steps that were recorded, after each; what it raises
             comes out of the optimizer's step.
+        name: Of what is watched; by default of the script that runs.
+        given: What was there before, and is known.
     """
 
-    def __init__(
+    _current: ClassVar["TrainingWatch | None"] = None
+    """The one that watches: there can be no other beside it."""
+
+    def __init__(  # noqa: PLR0913 - as many things can be chosen
         self,
         recorder_path: Path,
         command: str,
@@ -51,8 +57,11 @@ class TrainingWatch:
         every: int = 1,
         max_steps: int | None = None,
         on_step: Callable[[int], None] | None = None,
+        name: str | None = None,
+        given: Given | None = None,
     ) -> None:
-        self._path, self._command = recorder_path, command
+        self._path, self._command, self._name = recorder_path, command, name
+        self._given = given or Given()
         self._every, self._max_steps, self._on_step = every, max_steps, on_step
         self._process = os.getpid()
         self._running: _Running | None = None
@@ -63,16 +72,38 @@ class TrainingWatch:
         """Begin to watch; torch has been imported by now.
 
         Raises:
-            GradscopeError: The recording cannot be written.
+            GradscopeError: Another watch goes on, or the recording cannot be written.
         """
-        recorder = RunRecorder(self._path, _header(self._command))
-        self._running = _Running(recorder, self._every, self._after_step)
+        self.check_alone()
+        recorder = RunRecorder(self._path, _header(self._command, self._name or _script()))
+        self._running = _Running(recorder, self._every, self._after_step, self._given)
+        TrainingWatch._current = self
 
     def stop(self) -> None:
         """Finish the recording and leave torch as it was found; once is enough."""
         running, self._running = self._running, None
         if running is not None and os.getpid() == self._process:
+            TrainingWatch._current = None
             running.stop()
+
+    @classmethod
+    def check_alone(cls) -> None:
+        """Make sure that nothing is watched in this process yet.
+
+        Raises:
+            GradscopeError: Something is.
+        """
+        current = cls._current
+        if current is None or current._process != os.getpid():
+            return
+        if current._command == "watch":
+            raise GradscopeError(
+                "a training is being watched already", help="stop that watch first: watch.stop()"
+            )
+        raise GradscopeError(
+            "gradscope run watches this training already",
+            help="run the script with python, or without gradscope.watch()",
+        )
 
     def _after_step(self) -> None:
         self.steps += 1
@@ -85,7 +116,9 @@ class TrainingWatch:
 class _Running:
     """A watch between its start and its stop."""
 
-    def __init__(self, recorder: RunRecorder, every: int, after_step: Callable[[], None]) -> None:
+    def __init__(
+        self, recorder: RunRecorder, every: int, after_step: Callable[[], None], given: Given
+    ) -> None:
         self._guard = Guard(self._fail)
         self._scene = scene = Scene(self._guard)
         self._writer = StepWriter(scene, recorder)
@@ -94,6 +127,7 @@ class _Running:
         self._steps = Steps(scene, self._writer, every=every, ended=self._ended)
         self._patches = Patches()
         self._install()
+        self._guard.run(self._see_given, given)
 
     def _install(self) -> None:
         patches = self._patches
@@ -147,15 +181,26 @@ class _Running:
         self._scene.models.see_compiled(compiled, frame)
         self._writer.skip("rows and modes of models", "torch.compile is used")
 
+    def _see_given(self, given: Given) -> None:
+        """Take in what was there before."""
+        if given.model is not None:
+            self._scene.models.add(given.model, given.model_name)
+        if given.optimizer is not None:
+            name = given.optimizer_name
+            self._scene.optimizers.add(given.optimizer, given.made_at, name)
+        for compiled in compiled_models():
+            self._see_compiled(compiled, sys._getframe())
+
     def _fail(self, error: Exception) -> None:
         self._remove()
+        self._writer.abandon()
         told = (
             error.what if isinstance(error, GradscopeError) else f"{type(error).__name__}: {error}"
         )
         print(f"gradscope: watching ended: {told}; the script goes on", file=sys.stderr)  # noqa: T201
 
 
-def _header(command: str) -> Header:
+def _header(command: str, name: str) -> Header:
     folder = Path.cwd()
     return Header(
         version=__version__,
@@ -168,7 +213,7 @@ def _header(command: str) -> Header:
             threads=torch.get_num_threads(),
         ),
         target=TargetRecord(
-            name=_script(),
+            name=name,
             model="",
             batch="",
             loss="",

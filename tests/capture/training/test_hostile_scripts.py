@@ -97,16 +97,52 @@ def test_a_backward_within_a_backward_is_part_of_it(watch, model, tmp_path):
     assert [event.kind for event in events] == ["backward"]
 
 
-def test_threads_train_at_once(watch):
+def test_threads_may_train_one_after_the_other(watch):
+    for _ in range(3):
+        thread = threading.Thread(target=train, args=(nn.Linear(3, 2), 5))
+        thread.start()
+        thread.join()
+    assert watch.steps == 15
+
+
+def test_threads_that_train_at_once_are_left_alone(watch, capsys):
+    made = []
+
     def work():
-        train(nn.Linear(3, 2), steps=20)
+        made.append(train(nn.Linear(64, 64), steps=200))
+
+    def train(model, steps):
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        for _ in range(steps):
+            optimizer.zero_grad()
+            model(torch.randn(64, 64)).square().mean().backward()
+            optimizer.step()
+        return steps
 
     threads = [threading.Thread(target=work) for _ in range(4)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    assert watch.steps == 80
+    assert made == [200] * 4
+    assert capsys.readouterr().err.count("several threads train at once") <= 1
+
+
+def test_another_thread_may_evaluate_meanwhile(watch, model):
+    stop = threading.Event()
+    other = nn.Linear(3, 2)
+
+    def evaluate():
+        while not stop.is_set():
+            with torch.no_grad():
+                other(torch.randn(4, 3))
+
+    thread = threading.Thread(target=evaluate)
+    thread.start()
+    train(model, steps=50)
+    stop.set()
+    thread.join()
+    assert watch.steps == 50
 
 
 def test_a_fault_of_ours_is_told_once_and_the_script_goes_on(watch, model, capsys, monkeypatch):

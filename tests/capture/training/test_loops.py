@@ -317,3 +317,25 @@ def test_parameters_of_no_module_are_recorded(run):
     assert parameter.shape.dims == (3,)
     assert made.recording.modules[parameter.module].index == parameter.module
     assert made.numbers("backward")[0]["reduction"] == 0
+
+
+def test_models_that_are_never_called_have_the_name_that_their_optimizer_was_given(run):
+    def loop():
+        net = nn.Sequential(nn.Linear(8, 4), nn.Linear(4, 4))
+        optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+        net.forward(torch.randn(2, 8)).mean().backward()
+        optimizer.step()
+
+    # The parts of it are called, by its forward.
+    names = [p.name for p in run(loop).recording.parameters]
+    assert len(set(names)) == 4
+    assert not any(name.startswith("parameter") for name in names)
+
+    def of_weights():
+        net = nn.Linear(8, 4)
+        optimizer = torch.optim.SGD([{"params": net.parameters()}], lr=0.1)
+        nn.functional.linear(torch.randn(2, 8), net.weight, net.bias).mean().backward()
+        optimizer.step()
+
+    names = [p.name for p in run(of_weights).recording.parameters]
+    assert names == ["net.weight", "net.bias"]

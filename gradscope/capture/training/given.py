@@ -1,0 +1,98 @@
+"""What was there before the watching began: models and optimizers that the script gives to it."""
+
+import ast
+import gc
+import linecache
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from types import CodeType, FrameType
+
+from torch import nn
+from torch.optim import Optimizer
+
+from gradscope.capture.lines import Line
+from gradscope.capture.training.places import NOWHERE, Place, Places, stem
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Given:
+    """A model and an optimizer, and what the script calls them."""
+
+    model: nn.Module | None = None
+    model_name: str | None = None
+    optimizer: Optimizer | None = None
+    optimizer_name: str | None = None
+    made_at: Place = NOWHERE
+    """The line that made the optimizer."""
+
+
+def given_by(
+    model: nn.Module | None, optimizer: Optimizer | None, frame: FrameType | None
+) -> Given:
+    """Return what a call is given, named as in the call.
+
+    Args:
+        model: Its first argument, or that of this name.
+        optimizer: Its second argument, or that of this name.
+        frame: Of the caller, while it makes the call.
+    """
+    place = Places().of(frame)
+    call = place.call()
+    name = _argument(call, 1, "optimizer")
+    return Given(
+        model=model,
+        model_name=_argument(call, 0, "model"),
+        optimizer=optimizer,
+        optimizer_name=name,
+        made_at=_making(optimizer, name, place.code),
+    )
+
+
+def compiled_models() -> list[nn.Module]:
+    """Return the models that were compiled already."""
+    frames = sys.modules.get("torch._dynamo.eval_frame")
+    if frames is None:
+        return []
+    # By type: to ask some objects for their class runs code of theirs.
+    modules = [one for one in gc.get_objects() if issubclass(type(one), nn.Module)]
+    wrapper: type[nn.Module] = frames.OptimizedModule
+    return [
+        one
+        for one in modules
+        if issubclass(type(one), wrapper) or vars(one).get("_compiled_call_impl") is not None
+    ]
+
+
+def _argument(call: ast.Call | None, position: int, keyword: str) -> str | None:
+    """Return how a call names what it gives, None where it does not."""
+    if call is None:
+        return None
+    by_keyword = (one.value for one in call.keywords if one.arg == keyword)
+    value = next(by_keyword, None)
+    if value is None and len(call.args) > position:
+        value = call.args[position]
+    return None if value is None else stem(value)
+
+
+def _making(optimizer: Optimizer | None, name: str | None, code: CodeType | None) -> Place:
+    """Return the one line of a file that makes such an optimizer and gives it the name."""
+    if optimizer is None or name is None or code is None:
+        return NOWHERE
+    lines = list(_lines_of(type(optimizer).__name__, name, code.co_filename))
+    if len(lines) != 1:
+        return NOWHERE
+    line = Line(code, lines[0])
+    return Place(line, line, None, 0)
+
+
+def _lines_of(class_name: str, name: str, file: str) -> Iterator[int]:
+    try:
+        tree = ast.parse("".join(linecache.getlines(file)))
+    except (SyntaxError, ValueError, RecursionError):
+        return  # a notebook's cell with magics, say
+    for node in ast.walk(tree):
+        match node:
+            case ast.Assign(targets=[target], value=ast.Call(func=made)):
+                if stem(target) == name and (stem(made) or "").split(".")[-1] == class_name:
+                    yield node.value.lineno
