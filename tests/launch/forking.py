@@ -10,7 +10,9 @@ import os
 import sys
 from pathlib import Path
 
-import gradscope.cli.launching  # noqa: F401
+import gradscope.cli.launching
+import gradscope.configuration
+import gradscope.report.text  # noqa: F401
 from gradscope.cli import main
 
 for line in sys.stdin:
