@@ -5,11 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 __version__ = "0.1.0"
-__all__ = ["Report", "__version__", "inspect"]
+__all__ = ["Report", "__version__", "inspect", "watch"]
 
 if TYPE_CHECKING:
     from gradscope.api import inspect
     from gradscope.report.model import Report
+    from gradscope.watching import watch
 
 
 def __getattr__(name: str) -> object:
@@ -18,6 +19,10 @@ def __getattr__(name: str) -> object:
         from gradscope.api import inspect
 
         return inspect
+    if name == "watch":
+        from gradscope.watching import watch
+
+        return watch
     if name == "Report":
         from gradscope.report.model import Report
 

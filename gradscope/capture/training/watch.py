@@ -49,7 +49,7 @@ class TrainingWatch:
     _current: ClassVar["TrainingWatch | None"] = None
     """The one that watches: there can be no other beside it."""
 
-    def __init__(  # noqa: PLR0913 - as many things can be chosen
+    def __init__(
         self,
         recorder_path: Path,
         command: str,
