@@ -54,10 +54,14 @@ class StepWriter:
         """How many were written."""
         self._modules = self._parameters = 0
         self._skipped: list[Skipped] = []
+        self._told: set[Skipped] = set()
 
     def skip(self, what: str, reason: str) -> None:
-        """Note what cannot be seen."""
-        self._skipped.append(Skipped(what=what, reason=reason))
+        """Note what cannot be seen, once."""
+        note = Skipped(what=what, reason=reason)
+        if note not in self._told:
+            self._told.add(note)
+            self._skipped.append(note)
 
     def write(self, finished: Finished) -> None:
         """Write a step with everything that has happened since the one before."""
