@@ -1,9 +1,8 @@
 """The models of a script: what is called from outside of any other module."""
 
-import gc
 import sys
 import threading
-from collections.abc import Callable, Iterable, Iterator, MutableMapping
+from collections.abc import Callable, Iterator, MutableMapping
 from dataclasses import dataclass, field, replace
 from types import FrameType
 from typing import Any
@@ -21,6 +20,7 @@ from gradscope.capture.naming import name_model, shape_of
 from gradscope.capture.training.guard import Guard
 from gradscope.capture.training.ledger import Ledger
 from gradscope.capture.training.modes import EvalModes
+from gradscope.capture.training.owners import models_of
 from gradscope.capture.training.places import Place, Places, receiver, stem
 from gradscope.errors import GradscopeError
 from gradscope.recording.records import ModuleRecord, ParameterRecord
@@ -271,18 +271,10 @@ class Models:
         if not orphans or self._searches == _MOST_SEARCHES:
             return
         self._searches += 1
-        # By type: to ask some objects for their class runs code of theirs.
-        modules = [one for one in gc.get_objects() if issubclass(type(one), nn.Module)]
-        owners = [one for one in modules if not orphans.keys().isdisjoint(_own(one))]
-        inner = {id(child) for one in modules for child in _children(one)}
-        tops = [one for one in modules if id(one) not in inner and id(one) not in self._known]
-        for top in tops:
-            held = {id(one) for one in top.modules()}
-            first = next((one for one in owners if id(one) in held), None)
-            if first is not None:
-                orphan = next(orphans[key] for key in _own(first) if key in orphans)
-                name = owner_name(orphan) or type(_plain(top)).__name__
-                self._add_root(top, self._unique(name))
+        for model, orphan in models_of(orphans):
+            if id(model) not in self._known:
+                name = owner_name(orphan) or type(_plain(model)).__name__
+                self._add_root(model, self._unique(name))
 
     def _record(
         self, root: Root, first: int, parameters: list[ParameterRecord], first_parameter: int
@@ -334,15 +326,6 @@ class _Forget:
     def __call__(self, _: object) -> None:
         for table in self._tables:
             table.pop(self._key, None)
-
-
-def _own(module: nn.Module) -> list[int]:
-    return [id(one) for one in vars(module).get("_parameters", {}).values() if one is not None]
-
-
-def _children(module: nn.Module) -> Iterable[object]:
-    children: dict[str, object] = vars(module).get("_modules", {})
-    return children.values()
 
 
 def _path(root: str, path: str) -> str:

@@ -1,6 +1,5 @@
 """What loops of all kinds leave in the recording."""
 
-import copy
 from itertools import chain
 
 import pytest
@@ -269,73 +268,3 @@ def test_scaled_gradients_are_known_until_they_are_unscaled(run, model):
     first, second = (n["norm"] for n in made.numbers("clip-norm")[:2])
     assert first == pytest.approx(8 * second, rel=1e-5)
     assert len(made.events("step")) == 1
-
-
-def test_schedulers_modes_and_epochs_are_noted(run, model):
-    def loop():
-        net = nn.Sequential(model, nn.Dropout(0.5))
-        optimizer = torch.optim.SGD(net.parameters(), lr=1.0)
-        scheduler = torch.optim.lr_scheduler.StepLR(optimizer, 1, gamma=0.5)
-        loader = torch.utils.data.DataLoader(torch.randn(8, 8), batch_size=4)
-        net.eval()
-        for x in loader:
-            net(x).mean().backward()
-            optimizer.step()
-            optimizer.zero_grad()
-        scheduler.step()
-
-    made = run(loop)
-    assert made.numbers("epoch") == [{"batches": 2}]
-    assert made.numbers("scheduler") == [{"lr_before": 1.0, "lr_after": 0.5}]
-    assert [n["dropout"] for n in made.numbers("mode")] == [1, 1]
-
-
-def test_models_may_come_and_go(run):
-    def loop():
-        for _ in range(3):
-            model = nn.Linear(8, 4)
-            optimizer = torch.optim.SGD(copy.deepcopy(model).parameters(), lr=0.1)
-            optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-            mean_loss(model).backward()
-            optimizer.step()
-            del model, optimizer
-
-    made = run(loop)
-    assert [n["fresh"] for n in made.numbers("step")] == [2, 2, 2]
-    assert [n["stale"] for n in made.numbers("backward")] == [0, 0, 0]
-
-
-def test_parameters_of_no_module_are_recorded(run):
-    def loop():
-        weight = torch.zeros(3, requires_grad=True)
-        optimizer = torch.optim.SGD([weight], lr=0.1)
-        (weight - 1).square().sum().backward()
-        optimizer.step()
-
-    made = run(loop)
-    (parameter,) = made.recording.parameters
-    assert parameter.shape.dims == (3,)
-    assert made.recording.modules[parameter.module].index == parameter.module
-    assert made.numbers("backward")[0]["reduction"] == 0
-
-
-def test_models_that_are_never_called_have_the_name_that_their_optimizer_was_given(run):
-    def loop():
-        net = nn.Sequential(nn.Linear(8, 4), nn.Linear(4, 4))
-        optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
-        net.forward(torch.randn(2, 8)).mean().backward()
-        optimizer.step()
-
-    # The parts of it are called, by its forward.
-    names = [p.name for p in run(loop).recording.parameters]
-    assert len(set(names)) == 4
-    assert not any(name.startswith("parameter") for name in names)
-
-    def of_weights():
-        net = nn.Linear(8, 4)
-        optimizer = torch.optim.SGD([{"params": net.parameters()}], lr=0.1)
-        nn.functional.linear(torch.randn(2, 8), net.weight, net.bias).mean().backward()
-        optimizer.step()
-
-    names = [p.name for p in run(of_weights).recording.parameters]
-    assert names == ["net.weight", "net.bias"]
