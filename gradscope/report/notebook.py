@@ -97,7 +97,10 @@ def _headline(report: Report) -> str:
 
 def _counts(report: Report) -> str:
     frozen = f"; {report.summary.frozen:,} frozen" if report.summary.frozen else ""
-    return f"{parameter_counts(report)}{frozen}; {tensor_counts(report)}"
+    of_parameters = f"{parameter_counts(report)}{frozen}"
+    if report.training_run is not None:  # which keeps no tensors
+        return of_parameters
+    return f"{of_parameters}; {tensor_counts(report)}"
 
 
 def _findings(report: Report) -> Iterator[tuple[str, str, str]]:
