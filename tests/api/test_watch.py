@@ -229,6 +229,16 @@ def test_a_notebook_shows_the_report():
     assert watch.report().target.name == "notebook"
 
 
+def test_names_are_known_where_there_is_no_source():
+    scope = {"gradscope": gradscope, "train": train}
+    scope["net"], scope["solver"] = made()
+    source = "with gradscope.watch(net, solver) as watch:\n    train(net, solver)\n"
+    exec(compile(source, "<stdin>", "exec"), scope)
+    recording = scope["watch"].report().recording
+    assert {one.name.split(".")[0] for one in recording.parameters} == {"net"}
+    assert {one.subject for one in recording.events if one.kind == "step"} == {"solver"}
+
+
 @pytest.mark.skipif(sys.platform == "win32", reason="the compiler needs one")
 def test_models_that_were_compiled_before_are_not_hooked():
     model, optimizer = made()

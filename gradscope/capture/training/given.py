@@ -39,10 +39,10 @@ def given_by(
     """
     place = Places().of(frame)
     call = place.call()
-    name = _argument(call, 1, "optimizer")
+    name = _argument(call, 1, "optimizer") or _global_name(optimizer, frame)
     return Given(
         model=model,
-        model_name=_argument(call, 0, "model"),
+        model_name=_argument(call, 0, "model") or _global_name(model, frame),
         optimizer=optimizer,
         optimizer_name=name,
         made_at=_making(optimizer, name, place.code),
@@ -73,6 +73,14 @@ def _argument(call: ast.Call | None, position: int, keyword: str) -> str | None:
     if value is None and len(call.args) > position:
         value = call.args[position]
     return None if value is None else stem(value)
+
+
+def _global_name(value: object, frame: FrameType | None) -> str | None:
+    """Return the global variable that holds an object, where no source tells its name."""
+    if value is None or frame is None:
+        return None
+    names = (name for name, held in list(frame.f_globals.items()) if held is value)
+    return next((name for name in names if not name.startswith("_")), None)
 
 
 def _making(optimizer: Optimizer | None, name: str | None, code: CodeType | None) -> Place:
