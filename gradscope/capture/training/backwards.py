@@ -54,12 +54,12 @@ class Backwards:
             try:
                 result = original(t_outputs, *args, **kwargs)
             except RuntimeError as error:
-                guard.leave_backward()
+                guard.leave_change()
                 if note is not None:
                     guard.run(self._failed, note, str(error))
                 raise
             finally:
-                guard.leave_backward()
+                guard.leave_change()
             if note is not None:
                 guard.run(self._after, note)
             return result
@@ -91,7 +91,7 @@ class Backwards:
         options: "_Options",
         frame: FrameType,
     ) -> "_Note":
-        self._scene.guard.enter_backward()
+        self._scene.guard.enter_change()
         free_the_dead()
         scene = self._scene
         place = scene.places.of(frame)

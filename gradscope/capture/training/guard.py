@@ -21,8 +21,8 @@ class Guard:
     def __init__(self, fail: Callable[[Exception], None]) -> None:
         self._fail = fail
         self._lock = threading.RLock()
-        self._in_backward: set[int] = set()
-        """The threads in which a backward runs."""
+        self._changing: dict[int, int] = {}
+        """By thread: how many calls it runs, one within the other, that change gradients."""
         self.active = True
         """False once watching has ended, and in processes that were forked off."""
         os.register_at_fork(after_in_child=self._let_go)
@@ -56,20 +56,25 @@ class Guard:
         with self._lock:
             return None if self._is_busy_elsewhere() else self.run(part, *args, **kwargs)
 
-    def enter_backward(self) -> None:
-        """Note, within a part, that this thread is about to run backward.
+    def enter_change(self) -> None:
+        """Note, within a part, that this thread is about to run backward, or to zero.
 
-        While it runs nobody else may look at a gradient: torch puts it in its place under no lock
-        of Python's, and to read it meanwhile would crash.
+        While it does, nobody else may look at a gradient: torch puts it in its place, and takes it
+        from there, under no lock of Python's, and to read it meanwhile would crash.
         """
-        self._in_backward.add(threading.get_ident())
+        thread = threading.get_ident()
+        self._changing[thread] = self._changing.get(thread, 0) + 1
 
-    def leave_backward(self) -> None:
-        """Note that this thread's backward is over, with or without an exception."""
-        self._in_backward.discard(threading.get_ident())
+    def leave_change(self) -> None:
+        """Note that this is over, with or without an exception."""
+        thread = threading.get_ident()
+        left = self._changing.pop(thread, 1) - 1
+        if left:
+            self._changing[thread] = left
 
     def _is_busy_elsewhere(self) -> bool:
-        return bool(self._in_backward) and self._in_backward != {threading.get_ident()}
+        own = threading.get_ident()
+        return any(thread != own for thread in tuple(self._changing))
 
     def _let_go(self) -> None:
         self.active = False

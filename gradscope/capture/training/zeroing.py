@@ -44,11 +44,20 @@ class Zeroing:
     def _wrap(self, before: Callable[[Owner, FrameType], _Held], original: Function) -> Function:
         guard = self._scene.guard
 
+        def begin(owner: Owner, frame: FrameType) -> _Held:
+            held = before(owner, frame)
+            guard.enter_change()
+            return held
+
         def zero_grad(owner: Owner, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
             if torch.compiler.is_compiling() or not guard.active:
                 return original(owner, *args, **kwargs)
-            held = guard.run(before, owner, sys._getframe(1))
-            result = original(owner, *args, **kwargs)
+            held = guard.run(begin, owner, sys._getframe(1))
+            try:
+                result = original(owner, *args, **kwargs)
+            finally:
+                if held is not None:
+                    guard.leave_change()
             if held is not None:
                 guard.run(self._after, held, _sets_to_none(*args, **kwargs))
             return result
