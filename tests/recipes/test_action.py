@@ -68,8 +68,9 @@ def test_broken_gradients_fail_the_step_with_annotations_and_one_run_for_all_rep
     )
     assert done.returncode == 1, done.stderr
     assert outputs(workspace) == {"exit-code": "1", "sarif-file": "my models/out [1].sarif"}
-    annotation, stop, *log, start = done.stdout.rstrip("\n").split("\n")
+    annotation, verdict, stop, *log, start = done.stdout.rstrip("\n").split("\n")
     assert annotation.startswith("::error file=my models/bad.py,line=23,title=gradscope (GS201")
+    assert verdict == "Failed: 1 error."
     assert "\n".join(log).count("error[GS201]") == 1
     assert start == f"::{stop.removeprefix('::stop-commands::')}::"
     assert "## gradscope: failed" in (workspace / "summary.md").read_text()
