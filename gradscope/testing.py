@@ -21,8 +21,7 @@ from gradscope.errors import GradscopeError
 from gradscope.gate.merging import obstacle_of
 from gradscope.gate.results import Failure, Run
 from gradscope.probes.snapshot import RandomStates
-from gradscope.recording.finding import Finding, Severity
-from gradscope.report.finding_words import SEVERITIES
+from gradscope.recording.finding import SEVERITIES, Finding, Severity, at_least
 from gradscope.report.model import Report
 from gradscope.report.paths import shown_site
 from gradscope.rules.flow.gradient_norm_limit import GradientNormLimit
@@ -152,7 +151,7 @@ def _failing_levels(fail_level: Severity) -> tuple[Severity, ...]:
     if fail_level not in SEVERITIES:
         known = ", ".join(f"`{level}`" for level in get_args(Severity))
         raise GradscopeError(f"fail_level is {fail_level!r}, expected one of {known}")
-    return SEVERITIES[: SEVERITIES.index(fail_level) + 1]
+    return at_least(fail_level)
 
 
 def _check_loss(report: Report) -> None:

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from gradscope import __version__
 from gradscope.cli import options
 from gradscope.cli.arguments import given_arguments, split_arguments
 from gradscope.cli.check_options import BaselineGroup, GateGroup
@@ -84,8 +83,6 @@ def check(  # noqa: PLR0913 - the signature is the list of options
     from gradscope.cli.saving import recording_places, save_runs
     from gradscope.configuration import read_configuration
     from gradscope.gate.decision import exit_code
-    from gradscope.gate.results import CheckResult
-    from gradscope.gate.unmatched import unmatched_limits
     from gradscope.report.gate.render import render_check
 
     given, args = split_arguments(targets or [], sys.argv)
@@ -112,14 +109,13 @@ def check(  # noqa: PLR0913 - the signature is the list of options
     further = check_further_reports(also or (), destination, kept)
     form = output_format or configuration.output_format or "full"
     with commands_off(is_wanted=form == "github"):
-        results = checked(subjects, settings, typed_command())
-    result = CheckResult(
-        version=__version__,
-        command=typed_command(),
-        targets=results,
-        policy=gate.policy(configuration.policy),
-        unmatched=unmatched_limits(settings, results) if is_whole else (),
-    )
+        result = checked(
+            subjects,
+            settings,
+            typed_command(),
+            policy=gate.policy(configuration.policy),
+            is_whole=is_whole,
+        )
     result = baseline_applied(result, baseline, known)
     console = make_console(sys.stdout if destination is None else io.StringIO(), color)
     text = render_check(result, form, console, is_brief=quiet)

@@ -5,41 +5,57 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from gradscope import __version__
 from gradscope.cli.check_options import BaselineGroup
 from gradscope.cli.errors import LOGGER, show_error, show_note, write_line
 from gradscope.cli.isolation import run_apart
 from gradscope.cli.job import Job
 from gradscope.cli.output import check_destinations
+from gradscope.counting import counted
 from gradscope.errors import GradscopeError
 from gradscope.gate.baseline import applied, prune_baseline, read_baseline, write_baseline
 from gradscope.gate.merging import target_result
-from gradscope.gate.options import BaselineOptions, PlannedTarget
+from gradscope.gate.options import BaselineOptions, PlannedTarget, Policy
 from gradscope.gate.results import CheckResult, Failure, Run, TargetResult
+from gradscope.gate.unmatched import unmatched_limits
 from gradscope.recording.records import Recording
 from gradscope.recording.store import load_recording
-from gradscope.report.figures import counted
 from gradscope.rules.engine import judge
 from gradscope.rules.settings import Settings
 
 
 def checked(
-    subjects: Sequence[PlannedTarget | Path], settings: Settings, command: str
-) -> tuple[TargetResult, ...]:
+    subjects: Sequence[PlannedTarget | Path],
+    settings: Settings,
+    command: str,
+    *,
+    policy: Policy,
+    is_whole: bool,
+) -> CheckResult:
     """Return what is found in targets, each run in processes of its own, and in recordings.
 
     Args:
         subjects: Targets to run, and paths of recordings.
         settings: Which rules judge, and how.
         command: As typed, for the record.
+        policy: What makes the check fail.
+        is_whole: Whether it is all that is configured: a limit that matches nothing is told then.
     """
     is_told = len(subjects) > 1 or any(
         isinstance(subject, PlannedTarget) and subject.seeds > 1 for subject in subjects
     )
-    return tuple(
+    targets = tuple(
         _checked(subject, settings, command, is_told=is_told)
         if isinstance(subject, PlannedTarget)
         else _checked_recording(subject, settings)
         for subject in subjects
+    )
+    return CheckResult(
+        version=__version__,
+        command=command,
+        targets=targets,
+        policy=policy,
+        unmatched=unmatched_limits(settings, targets) if is_whole else (),
     )
 
 
@@ -59,8 +75,7 @@ def _checked(
 ) -> TargetResult:
     runs: list[Run] = []
     failures: list[Failure] = []
-    first = target.options.seed or 0
-    for seed in range(first, first + target.seeds):
+    for seed in target.every_seed:
         if is_told:
             _tell(f"checking {target.name}, seed {seed}")
         job = Job(

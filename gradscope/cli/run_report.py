@@ -12,6 +12,7 @@ from gradscope.cli.console import make_console
 from gradscope.cli.errors import show_error, show_note
 from gradscope.cli.output import write_text
 from gradscope.cli.run import PlannedRun
+from gradscope.counting import counted
 from gradscope.errors import ExitCode, GradscopeError
 from gradscope.gate.decision import exit_code, fails
 from gradscope.gate.merging import target_result
@@ -20,7 +21,6 @@ from gradscope.gate.results import CheckResult, Run
 from gradscope.recording.records import Recording
 from gradscope.recording.store import load_recording
 from gradscope.recording.writer import remove_logs
-from gradscope.report.figures import counted
 from gradscope.report.gate.render import render_check
 from gradscope.report.gate.words import closing_text
 from gradscope.report.model import Report

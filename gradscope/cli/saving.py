@@ -28,11 +28,7 @@ def recording_places(
     Raises:
         GradscopeError: They cannot be written, or something is there and `force` is not set.
     """
-    runs = [
-        (target.name, seed)
-        for target in planned
-        for seed in range(target.options.seed or 0, (target.options.seed or 0) + target.seeds)
-    ]
+    runs = [(target.name, seed) for target in planned for seed in target.every_seed]
     if not runs:
         raise GradscopeError("--save has nothing to keep: recordings are saved already")
     if len(runs) == 1 and not save.is_dir():

@@ -2,16 +2,15 @@
 
 from collections.abc import Iterator
 
+from gradscope.counting import counted
 from gradscope.errors import ExitCode
 from gradscope.gate.results import CheckedFinding, CheckResult, Outcome, TargetResult
-from gradscope.recording.finding import Severity
-
-_LEVELS: tuple[Severity, ...] = ("note", "warning", "error")
+from gradscope.recording.finding import Severity, at_least
 
 
 def fails(item: CheckedFinding, level: Severity) -> bool:
     """Return whether a finding fails a check by itself."""
-    return not item.is_known and _LEVELS.index(item.finding.severity) >= _LEVELS.index(level)
+    return not item.is_known and item.finding.severity in at_least(level)
 
 
 def outcome_of(target: TargetResult, result: CheckResult) -> Outcome:
@@ -40,15 +39,10 @@ def reasons(result: CheckResult) -> Iterator[str]:
     if policy is None:
         return
     counts = result.counts()
-    for level in reversed(_LEVELS):
-        if counts[level] and _LEVELS.index(level) >= _LEVELS.index(policy.fail_level):
+    for level in at_least(policy.fail_level):
+        if counts[level]:
             yield counted(counts[level], level)
     if policy.max_warnings is not None and counts["warning"] > policy.max_warnings:
         yield f"{counted(counts['warning'], 'warning')}, and {policy.max_warnings:,} may pass"
     if result.stale_fails and result.stale:
         yield f"{counted(len(result.stale), 'known finding')} that nothing shows any more"
-
-
-def counted(count: int, noun: str) -> str:
-    """Return `1 error`, `1,234 errors`."""
-    return f"{count:,} {noun}{'' if count == 1 else 's'}"

@@ -49,3 +49,9 @@ class PlannedTarget:
     """Under how many seeds it runs, each one higher than the last."""
     timeout: float | None = None
     """Seconds for one run; None is for ever."""
+
+    @property
+    def every_seed(self) -> range:
+        """The seeds of its runs."""
+        first = self.options.seed or 0
+        return range(first, first + self.seeds)

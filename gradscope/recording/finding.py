@@ -8,6 +8,14 @@ from gradscope.recording.records import Site
 Severity = Literal["error", "warning", "note"]
 """SARIF's levels."""
 
+SEVERITIES: tuple[Severity, ...] = ("error", "warning", "note")
+"""The worst first."""
+
+
+def at_least(level: Severity) -> tuple[Severity, ...]:
+    """Return the levels that are as bad as one or worse, the worst first."""
+    return SEVERITIES[: SEVERITIES.index(level) + 1]
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RelatedLocation:

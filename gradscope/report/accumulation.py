@@ -5,6 +5,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Self
 
+from gradscope.counting import counted
 from gradscope.recording.evidence.micro_batch import (
     AccumulatedGradient,
     AccumulationLaw,
@@ -12,7 +13,6 @@ from gradscope.recording.evidence.micro_batch import (
     MicroBatchRecord,
 )
 from gradscope.recording.records import Recording
-from gradscope.report.figures import counted
 from gradscope.report.model import Report
 from gradscope.report.numbers import number
 from gradscope.report.objects import Object, location_object

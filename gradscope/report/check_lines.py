@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from typing import Literal
 
 from gradscope.check_events import Check
-from gradscope.report.figures import counted, figure
+from gradscope.counting import counted
+from gradscope.report.figures import figure
 from gradscope.report.names import printable
 from gradscope.report.page import ASCII
 

@@ -2,7 +2,6 @@
 
 import io
 import shutil
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from textwrap import wrap
 
@@ -11,8 +10,8 @@ from rich.console import Console
 from gradscope.gate.results import Failure
 from gradscope.recording.finding import Finding
 from gradscope.report.concise import finding_line
-from gradscope.report.figures import counted, figure
-from gradscope.report.finding_words import SEVERITIES
+from gradscope.report.figures import figure
+from gradscope.report.finding_words import level_counts
 from gradscope.report.model import Report
 from gradscope.report.names import printable
 from gradscope.report.page import ASCII, Page, Trimmed
@@ -104,8 +103,7 @@ def _why(findings: Sequence[Finding], obstacle: Failure | None) -> Iterator[str]
 
 
 def _levels(findings: Sequence[Finding]) -> str:
-    counts = Counter(finding.severity for finding in findings)
-    words = [counted(counts[level], level) for level in SEVERITIES if counts[level]]
+    words = level_counts(findings)
     return " and ".join(words) if len(words) < 3 else f"{words[0]}, {words[1]} and {words[2]}"
 
 

@@ -37,8 +37,3 @@ def short_count(count: int) -> str:
             places = 2 if scaled < 9.995 else 1 if scaled < 99.95 else 0
             return f"{scaled:.{places}f}{letter}"
     return str(count)
-
-
-def counted(count: int, noun: str) -> str:
-    """Return `1 node`, `1,234 nodes`."""
-    return f"{count:,} {noun}{'' if count == 1 else 's'}"

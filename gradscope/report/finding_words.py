@@ -7,16 +7,16 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Self
 
-from gradscope.recording.finding import Finding, Severity
-from gradscope.report.figures import counted, figure
+from gradscope.counting import counted
+from gradscope.recording.finding import SEVERITIES, Finding
+from gradscope.report.figures import figure
 from gradscope.report.model import Report
 from gradscope.report.names import operation_text
 from gradscope.report.page import UNICODE, Signs
 from gradscope.report.parameter_names import folded_names
+from gradscope.rules.verdict import SkippedRule
 
 _EVIDENCE_SHOWN = 4
-SEVERITIES: tuple[Severity, ...] = ("error", "warning", "note")
-"""The worst first."""
 
 _NUMBER = re.compile(
     r"(?P<digits>-?\d[\d,]*(?:\.(?P<decimals>\d+))?)"
@@ -28,8 +28,13 @@ _FARTHEST = 0.06
 
 def found_text(report: Report) -> str:
     """Return `2 errors, 1 warning`; empty without findings."""
-    counts = Counter(finding.severity for finding in report.findings)
-    return ", ".join(counted(counts[level], level) for level in SEVERITIES if counts[level])
+    return ", ".join(level_counts(report.findings))
+
+
+def level_counts(findings: Iterable[Finding]) -> list[str]:
+    """Return `2 errors` and `1 warning` of findings, the worst level first."""
+    counts = Counter(finding.severity for finding in findings)
+    return [counted(counts[level], level) for level in SEVERITIES if counts[level]]
 
 
 def verdict_text(report: Report) -> str:
@@ -47,10 +52,10 @@ def verdict_text(report: Report) -> str:
     return f"{': '.join(filter(None, [head, ', '.join(words)]))}."
 
 
-def unjudged(report: Report) -> list[tuple[str, str]]:
+def unjudged(skipped: Iterable[SkippedRule]) -> list[tuple[str, str]]:
     """Return the codes of the rules that could not run, `GS105, GS201-GS204`, and the reason."""
     by_reason: dict[str, list[str]] = {}
-    for item in report.rules.skipped:
+    for item in skipped:
         if not item.is_left_out:
             by_reason.setdefault(item.reason, []).append(item.rule)
     return [(code_ranges(codes), reason) for reason, codes in by_reason.items()]

@@ -4,9 +4,9 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
+from gradscope.counting import counted
 from gradscope.recording.records import NodeRecord, Reach, TensorRef
 from gradscope.recording.step_view import StepView, created, first_step
-from gradscope.report.figures import counted
 from gradscope.report.model import Report
 from gradscope.report.norms import total_norm
 from gradscope.report.rows import ModuleRow

@@ -7,9 +7,10 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from gradscope.counting import counted
 from gradscope.recording.step_view import StepView, created, first_step
 from gradscope.report.bars import sparkline
-from gradscope.report.figures import counted, span_figure
+from gradscope.report.figures import span_figure
 from gradscope.report.folding import (
     FoldedModule,
     cut_below,

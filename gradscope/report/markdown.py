@@ -168,7 +168,7 @@ def _tensor(title: str, row: TensorRow, report: Report) -> tuple[str, ...]:
 def _skipped(report: Report) -> list[str]:
     return [
         *_list("Not measured", [(item.what, item.reason) for item in report.skipped]),
-        *_list("Not judged", unjudged(report)),
+        *_list("Not judged", unjudged(report.rules.skipped)),
     ]
 
 

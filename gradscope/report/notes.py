@@ -3,7 +3,7 @@
 import math
 from collections.abc import Callable
 
-from gradscope.report.figures import counted
+from gradscope.counting import counted
 from gradscope.report.model import Report
 from gradscope.report.rows import OtherStep
 

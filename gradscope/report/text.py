@@ -6,8 +6,9 @@ from rich.console import Console, RenderableType
 from rich.padding import Padding
 from rich.text import Text
 
+from gradscope.counting import counted
 from gradscope.recording.step_view import first_step
-from gradscope.report.figures import counted, figure
+from gradscope.report.figures import figure
 from gradscope.report.finding_words import found_text
 from gradscope.report.model import Report
 from gradscope.report.page import Page, Trimmed

@@ -46,7 +46,7 @@ def finding_parts(finding: Finding, report: Report, page: Page) -> Iterator[Rend
 
 def unjudged_section(report: Report, page: Page) -> Iterator[RenderableType]:
     """Yield the rules that could not run, by the reason."""
-    reasons = unjudged(report)
+    reasons = unjudged(report.rules.skipped)
     if reasons:
         yield Text("Not judged", style="bold")
     for codes, reason in reasons[:_REASONS_SHOWN]:

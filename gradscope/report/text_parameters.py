@@ -6,7 +6,8 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from gradscope.report.figures import counted, figure
+from gradscope.counting import counted
+from gradscope.report.figures import figure
 from gradscope.report.model import Report
 from gradscope.report.page import Page
 from gradscope.report.rows import ParameterRow

@@ -4,7 +4,7 @@ import dataclasses
 from collections.abc import Iterable, Iterator, Mapping
 
 from gradscope.errors import GradscopeError
-from gradscope.recording.finding import Consequence, Finding, Severity
+from gradscope.recording.finding import SEVERITIES, Consequence, Finding
 from gradscope.recording.records import Recording
 from gradscope.rules.case import Case
 from gradscope.rules.catalogue import RULES
@@ -13,8 +13,6 @@ from gradscope.rules.rule import Rule
 from gradscope.rules.selection import is_named, reason_left_out, rules_named, suggestion
 from gradscope.rules.settings import DEFAULT_SETTINGS, Settings
 from gradscope.rules.verdict import NOT_SELECTED, SkippedRule, Verdict
-
-_ORDER: dict[Severity, int] = {"error": 0, "warning": 1, "note": 2}
 
 
 def judge(recording: Recording, settings: Settings = DEFAULT_SETTINGS) -> Verdict:
@@ -127,7 +125,7 @@ def _attach(root: Finding, explained: dict[int, list[Finding]]) -> Finding:
         waiting += explained.get(id(one), ())
     if not found:
         return root
-    worst = min((root, *found), key=lambda finding: _ORDER[finding.severity]).severity
+    worst = min((root, *found), key=lambda finding: SEVERITIES.index(finding.severity)).severity
     return dataclasses.replace(
         root,
         severity=worst,
@@ -166,4 +164,4 @@ def _is_ignored(finding: Finding, settings: Settings) -> bool:
 
 def rank_of(finding: Finding) -> tuple[int, int, str]:
     """Return what findings are sorted by: the worst first, then those about most parameters."""
-    return (_ORDER[finding.severity], -len(finding.parameters), finding.rule)
+    return (SEVERITIES.index(finding.severity), -len(finding.parameters), finding.rule)

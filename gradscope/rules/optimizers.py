@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 
-from gradscope.recording.evidence.optimizer import GroupRecord, OptimizerRecord
+from gradscope.recording.evidence.optimizer import OptimizerRecord
 from gradscope.rules.case import Case
 
 EXAMINATION = "optimizers"
@@ -36,11 +36,6 @@ class Optimizers:
     def held(self) -> frozenset[int]:
         """The parameters that some optimizer holds."""
         return frozenset(index for record in self.holders for index in record.parameters)
-
-    def group_of(self, parameter: int) -> GroupRecord | None:
-        """Return the group of the target's optimizer that a parameter is in."""
-        groups = () if self.targets is None else self.targets.groups
-        return next((group for group in groups if parameter in group.parameters), None)
 
     def obstacle(self) -> str | None:
         """Return why nothing is known of the target's own optimizer."""

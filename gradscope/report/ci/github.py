@@ -3,8 +3,9 @@
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
+from gradscope.counting import counted
 from gradscope.gate.results import CheckResult
-from gradscope.recording.finding import Severity
+from gradscope.recording.finding import SEVERITIES, Severity
 from gradscope.report.ci.reported import (
     ReportedFinding,
     ReportedTarget,
@@ -13,8 +14,6 @@ from gradscope.report.ci.reported import (
     unmatched_text,
     worst_first,
 )
-from gradscope.report.figures import counted
-from gradscope.report.finding_words import SEVERITIES
 from gradscope.report.gate.words import closing_text
 from gradscope.report.names import printable
 

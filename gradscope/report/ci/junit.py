@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Sequence
 from xml.etree.ElementTree import Element, SubElement, indent, tostring
 
+from gradscope.counting import counted
 from gradscope.gate.results import CheckResult, TargetResult
 from gradscope.recording.finding import Severity
 from gradscope.report.ci.places import bare_name
@@ -14,7 +15,6 @@ from gradscope.report.ci.reported import (
     stale_text,
     unmatched_text,
 )
-from gradscope.report.figures import counted
 from gradscope.report.names import printable
 from gradscope.rules.catalogue import RULES
 

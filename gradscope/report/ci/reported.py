@@ -6,10 +6,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from gradscope.gate.results import CheckedFinding, CheckResult, Failure, TargetResult
-from gradscope.recording.finding import Severity
+from gradscope.recording.finding import SEVERITIES, Severity, at_least
 from gradscope.recording.records import Recording
 from gradscope.report.ci.places import Placement, placement
-from gradscope.report.finding_words import SEVERITIES, concerned_text, consequence_text
+from gradscope.report.finding_words import concerned_text, consequence_text
 from gradscope.report.gate.words import seeds_text, when_text
 from gradscope.report.names import printable
 from gradscope.rules.fingerprint import unique_fingerprints
@@ -201,7 +201,7 @@ def failing_levels(result: CheckResult) -> frozenset[Severity]:
     policy = result.policy
     if policy is None:
         return frozenset({"error"})
-    levels = set(SEVERITIES[: SEVERITIES.index(policy.fail_level) + 1])
+    levels = set(at_least(policy.fail_level))
     if policy.max_warnings is not None and result.counts()["warning"] > policy.max_warnings:
         levels.add("warning")
     return frozenset(levels)

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Iterator
 
+from gradscope.counting import counted
 from gradscope.errors import ExitCode
 from gradscope.gate.decision import exit_code
 from gradscope.gate.results import CheckResult, TargetResult
@@ -13,7 +14,6 @@ from gradscope.report.ci.reported import (
     stale_text,
     unmatched_text,
 )
-from gradscope.report.figures import counted
 from gradscope.report.finding_words import evidence_text
 from gradscope.report.gate.words import (
     closing_text,

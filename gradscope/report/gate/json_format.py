@@ -5,8 +5,8 @@ from collections.abc import Iterator
 
 from gradscope.gate.decision import exit_code, outcome_of, reasons
 from gradscope.gate.results import CheckedFinding, CheckResult, Run, TargetResult
+from gradscope.recording.finding import SEVERITIES
 from gradscope.report import objects
-from gradscope.report.finding_words import SEVERITIES
 from gradscope.report.model import Report
 from gradscope.report.objects import Json, Object
 

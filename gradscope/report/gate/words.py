@@ -1,16 +1,16 @@
 """What the reports of a check say, in words."""
 
 import math
-from collections import Counter
 from collections.abc import Iterable, Iterator
 
+from gradscope.counting import counted
 from gradscope.gate.decision import exit_code, outcome_of, reasons
 from gradscope.gate.results import CheckedFinding, CheckResult, Failure, TargetResult
 from gradscope.recording.records import Recording, StepRecord
 from gradscope.recording.step_view import first_step
 from gradscope.report.accumulation import Accumulation, headline
-from gradscope.report.figures import counted, figure
-from gradscope.report.finding_words import SEVERITIES, code_ranges
+from gradscope.report.figures import figure
+from gradscope.report.finding_words import level_counts, unjudged
 from gradscope.report.norms import total_norm
 from gradscope.report.page import UNICODE, Signs
 
@@ -20,8 +20,7 @@ _SEEDS_SHOWN = 5
 def found_text(items: Iterable[CheckedFinding]) -> str:
     """Return `2 errors, 1 warning`; known findings apart; `no findings` without any."""
     found = list(items)
-    counts = Counter(item.finding.severity for item in found if not item.is_known)
-    words = [counted(counts[level], level) for level in SEVERITIES if counts[level]]
+    words = level_counts(item.finding for item in found if not item.is_known)
     known = sum(item.is_known for item in found)
     text = ", ".join(words) or ("no new findings" if known else "no findings")
     return f"{text}, {known:,} known" if known else text
@@ -142,12 +141,6 @@ def _accumulations(result: CheckResult) -> Iterator[str]:
                 yield f"{target.name}, {headline(found, UNICODE.times)}."
 
 
-def unjudged_rules(target: TargetResult) -> Iterator[tuple[str, str]]:
-    """Yield the codes of the rules that could not judge a target, and the reason."""
-    by_reason: dict[str, list[str]] = {}
-    for run in target.runs[:1]:
-        for skipped in run.verdict.skipped:
-            if not skipped.is_left_out:
-                by_reason.setdefault(skipped.reason, []).append(skipped.rule)
-    for reason, codes in by_reason.items():
-        yield code_ranges(codes), reason
+def unjudged_rules(target: TargetResult) -> list[tuple[str, str]]:
+    """Return the codes of the rules that could not judge a target, and the reason."""
+    return unjudged(target.runs[0].verdict.skipped) if target.runs else []

@@ -2,7 +2,8 @@
 
 from collections.abc import Iterator
 
-from gradscope.report.figures import counted, figure
+from gradscope.counting import counted
+from gradscope.report.figures import figure
 from gradscope.report.markdown_syntax import code, escape, preformatted
 from gradscope.report.model import Report
 from gradscope.report.names import printable

@@ -9,7 +9,8 @@ from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from gradscope.report.figures import counted, figure
+from gradscope.counting import counted
+from gradscope.report.figures import figure
 from gradscope.report.folding import last_name
 from gradscope.report.model import Report
 from gradscope.report.page import Page

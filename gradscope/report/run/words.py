@@ -2,7 +2,8 @@
 
 from collections.abc import Callable, Iterator, Sequence
 
-from gradscope.report.figures import counted, figure
+from gradscope.counting import counted
+from gradscope.report.figures import figure
 from gradscope.report.page import Signs
 from gradscope.report.run.columns import Course
 from gradscope.report.run.curves import Curve, CurveKind
