@@ -355,7 +355,21 @@ class Recording:
     """What the examinations found: records of the kinds in `gradscope.recording.evidence`."""
     finished: bool = True
     """False of a run that goes on still, or was killed: what it did last may be missing."""
+    looks: "tuple[Look, ...]" = ()
+    """Backward passes of a run that were watched closely, in their order."""
 
     def evidence_of(self, kind: type[Evidence]) -> tuple[Evidence, ...]:
         """Return the evidence of one kind, in the order in which it was found."""
         return tuple(record for record in self.evidence if isinstance(record, kind))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Look:
+    """A close look at one backward of a training run, recorded as a step that is inspected."""
+
+    step: int
+    """The run's step that the backward led to."""
+    order: int
+    """Its place among the events of that step."""
+    recording: Recording
+    """Of the one step (kind `step`), whose parameters are named as in the run."""
