@@ -4,6 +4,7 @@ import math
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from copy import copy
 from dataclasses import dataclass
 
 import torch
@@ -156,6 +157,16 @@ class StepCapture:
         own = set(self.parameter_nodes().values())
         return [leaf for node, leaf in self.graph.leaves.items() if node not in own]
 
+    def for_backward(self, parameters: list[nn.Parameter]) -> "StepCapture":
+        """Return the same for one of several backward passes that the forward leads to.
+
+        Args:
+            parameters: The tensors whose gradients are measured.
+        """
+        one = copy(self)
+        one._parameters, one.graph, one.arrived = parameters, Graph(), []
+        return one
+
     @no_garbage_collection()
     def backward(self, loss: Tensor, grad_output: Tensor | None = None) -> Measurements:
         """Run backward from the loss and measure every gradient.
@@ -166,32 +177,27 @@ class StepCapture:
             loss: Where backward starts; of one element unless `grad_output` is given.
             grad_output: The gradient to start from, shaped as `loss`.
         """
-        self.backward_at = time.perf_counter()
-        if not self.graph.nodes:
-            self.trace(loss)
-        before = self._gradient_versions()
-        nodes = self.parameter_nodes()
-        # A parameter's gradient is read from `.grad` when backward is over, unless hooks of the
-        # user's may have taken it away by then.
-        hooked = {p for p in nodes if self._parameters[p]._post_accumulate_grad_hooks}
-        skip = set(self.graph.shared_gradients())
-        skip.update(node for place, node in nodes.items() if place not in hooked)
-        measurer = Measurer()
-        collector = GradientCollector(self.graph, skip, measurer)
-        share_collector = ShareCollector(self.graph, self.modules.calls, measurer, _SHARE)
-        collector.install()
-        share_collector.install()
-        self.arrived = collector.arrived
+        watch = self.watch_backward(loss)
         try:
             torch.autograd.backward(loss, grad_output)
         finally:
-            collector.remove()
-            share_collector.remove()
-        # Under a reentrant checkpoint parameters get gradients without being part of the graph.
-        after = self._gradient_versions()
-        arrived = {place for place, version in after.items() if before.get(place) != version}
-        reached = set(nodes) | arrived
-        return self._measure(measurer, collector, share_collector.absent, nodes, reached)
+            watch.remove()
+        return watch.measurements()
+
+    @no_garbage_collection()
+    def watch_backward(self, loss: Tensor, *, alone: bool = False) -> "BackwardWatch":
+        """Put hooks into the graph whose backward is about to run.
+
+        Args:
+            loss: Where it will start.
+            alone: Measure what it adds to gradients that are there, not what they come to.
+        """
+        self.backward_at = time.perf_counter()
+        if not self.graph.nodes:
+            self.trace(loss)
+        watch = BackwardWatch(self, alone=alone)
+        self.arrived = watch.arrived
+        return watch
 
     def last_operation(self) -> int | None:
         """Return the node whose gradient came last.
@@ -210,9 +216,7 @@ class StepCapture:
         self.sites.hooked.clear()
         self.cuts.close()
         self.comparisons.close()
-        self.graph.index.clear()
-        self.graph.leaves.clear()
-        let_go(self.graph.nodes)
+        self.let_go_of_graph()
 
     def line_of(self, node: Node) -> Line | None:
         """Return the line that made a node; else the line that called the module that did."""
@@ -234,6 +238,48 @@ class StepCapture:
         leaves = self.graph.leaves.items()
         return {places[id(leaf)]: node for node, leaf in leaves if id(leaf) in places}
 
+    def let_go_of_graph(self) -> None:
+        """Let go of the graph alone, and not of what made it."""
+        self.graph.index.clear()
+        self.graph.leaves.clear()
+        let_go(self.graph.nodes)
+
+
+class BackwardWatch:
+    """Measures the gradients of one backward, between its making and `remove`.
+
+    Args:
+        capture: Of the forward, its graph traced.
+        alone: Measure what the backward adds to gradients that are there, not what they come to.
+    """
+
+    def __init__(self, capture: StepCapture, *, alone: bool) -> None:
+        self._capture = capture
+        self._parameters = capture._parameters
+        graph, self._nodes = capture.graph, capture.parameter_nodes()
+        self._before = self._gradient_versions()
+        # A parameter's gradient is read from `.grad` when backward is over, unless hooks of the
+        # user's may have taken it away by then, or it holds more than what is to be measured.
+        self._added = {place for place in self._nodes if alone and place in self._before}
+        hooked = {p for p in self._nodes if self._parameters[p]._post_accumulate_grad_hooks}
+        skip = set(graph.shared_gradients())
+        skip.update(n for p, n in self._nodes.items() if p not in hooked | self._added)
+        self._measurer = Measurer()
+        self._collector = GradientCollector(graph, skip, self._measurer)
+        self._shares = ShareCollector(graph, capture.modules.calls, self._measurer, _SHARE)
+        self._collector.install()
+        self._shares.install()
+
+    @property
+    def arrived(self) -> list[Slot]:
+        """Tensors in the order in which their gradients were delivered."""
+        return self._collector.arrived
+
+    def remove(self) -> None:
+        """Take the hooks out again."""
+        self._collector.remove()
+        self._shares.remove()
+
     def _gradient_versions(self) -> dict[int, tuple[int, int]]:
         """Return what tells by place of the parameter whether a gradient was added to."""
         return {
@@ -242,17 +288,17 @@ class StepCapture:
             if parameter.grad is not None
         }
 
-    def _measure(
-        self,
-        measurer: Measurer,
-        collector: GradientCollector,
-        absent: list[Slot],
-        nodes: dict[int, int],
-        reached: set[int],
-    ) -> Measurements:
-        here = []
+    @no_garbage_collection()
+    def measurements(self) -> Measurements:
+        """Return what the backward, which is over, has delivered."""
+        # Under a reentrant checkpoint parameters get gradients without being part of the graph.
+        after, before = self._gradient_versions(), self._before
+        reached = set(self._nodes)
+        reached |= {place for place, version in after.items() if before.get(place) != version}
+        measurer, here = self._measurer, []
         for place, parameter in enumerate(self._parameters):
-            if place in reached and parameter.grad is not None:
+            is_added = place in self._added
+            if place in reached and parameter.grad is not None and not is_added:
                 measurer.add((_PARAMETER, place), parameter.grad)
             if parameter.is_cpu:
                 here.append(place)
@@ -264,13 +310,13 @@ class StepCapture:
             if place not in weights:
                 weight = numbers.get((_WEIGHT, place))
                 weights[place] = math.nan if weight is None else weight.norm
-        slots = set(collector.arrived)
+        slots = set(self.arrived)
         return Measurements(
             numbers=numbers,
-            arrived=collector.arrived,
-            incoming={place: (node, 0) for place, node in nodes.items() if (node, 0) in slots},
+            arrived=self.arrived,
+            incoming={p: (node, 0) for p, node in self._nodes.items() if (node, 0) in slots},
             weights=[weights[place] for place in range(len(self._parameters))],
             reached=reached,
-            absent=absent,
+            absent=self._shares.absent,
             unmeasured={k: why for k, why in measurer.unmeasured.items() if k[0] != _WEIGHT},
         )

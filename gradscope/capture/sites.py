@@ -8,6 +8,7 @@ torch is the line that made it.
 import sys
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Mapping
+from types import FrameType
 
 from torch.overrides import TorchFunctionMode
 
@@ -48,15 +49,42 @@ class SiteMode(TorchFunctionMode):
         kwargs: Mapping[str, object] | None = None,
     ) -> object:
         """Call the function, and note its line if autograd has counted on meanwhile."""
+        start = self.began(sys._getframe(1))
+        result = func(*args, **kwargs) if kwargs else func(*args)
+        self.returned(func, args, kwargs, result, start, sys._getframe(1))
+        return result
+
+    def began(self, frame: FrameType) -> int:
+        """Return what the first node of a call that a frame makes will get for a number."""
         start = sequence_number()
         if start != self._next:
-            self._note(self._next, start, self._caller.line_of_apply(sys._getframe(1)))
+            self._note(self._next, start, self._caller.line_of_apply(frame))
             self._next = start
-        result = func(*args, **kwargs) if kwargs else func(*args)
+        return start
+
+    def returned(
+        self,
+        func: Callable[..., object],
+        args: tuple[object, ...],
+        kwargs: Mapping[str, object] | None,
+        result: object,
+        start: int,
+        frame: FrameType,
+    ) -> None:
+        """Look at a call that has returned.
+
+        Args:
+            func: What was called.
+            args: With what.
+            kwargs: Likewise.
+            result: What it returned.
+            start: What `began` has returned for it.
+            frame: That made the call.
+        """
         end = sequence_number()
         line = None
         if end != start:
-            line = self._caller.line(sys._getframe(1))
+            line = self._caller.line(frame)
             self._note(start, end, line)
             self._next = end
             self._cuts.see_nodes(func, args, kwargs, result, (start, end))
@@ -65,11 +93,10 @@ class SiteMode(TorchFunctionMode):
         name = getattr(func, "__name__", "")
         if name in self._witnessed:
             for witness in self._witnesses.of(name, args, kwargs):
-                line = line or self._caller.line(sys._getframe(1))
+                line = line or self._caller.line(frame)
                 witness.see(name, args, kwargs, result, line)
         elif name == "register_hook":
             self.hooked += edges(args[:1])
-        return result
 
     def _note(self, start: int, end: int, line: Line | None) -> None:
         self.starts.append(start)
