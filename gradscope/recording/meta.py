@@ -7,6 +7,28 @@ from gradscope.recording.records import Environment, Recording, TargetRecord
 
 Texts = dict[str, str | None]
 
+HEADER_NAMES = (
+    "version",
+    "command",
+    "environment.python",
+    "environment.torch",
+    "environment.platform",
+    "environment.device",
+    "environment.threads",
+    "target.name",
+    "target.model",
+    "target.batch",
+    "target.loss",
+    "target.optimizer",
+    "target.mode",
+    "target.seed",
+    "target.synthetic_loss",
+    "target.root",
+    "target.repository",
+    "finished",
+)
+"""What the texts of a header are called."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Header:

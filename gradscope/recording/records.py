@@ -372,4 +372,5 @@ class Look:
     order: int
     """Its place among the events of that step."""
     recording: Recording
-    """Of the one step (kind `step`), whose parameters are named as in the run."""
+    """Of the one step (kind `step`), whose parameters are named as in the run. It holds no looks of
+    its own."""

@@ -16,6 +16,7 @@ from gradscope.recording.evidence_tables import evidence_tables
 from gradscope.recording.meta import Header
 from gradscope.recording.records import (
     EventRecord,
+    Look,
     ModuleRecord,
     ParameterRecord,
     Site,
@@ -46,6 +47,8 @@ class RunStep:
     scopes: tuple[ClipScope, ...] = ()
     rounded: tuple[RoundedUpdate, ...] = ()
     skipped: tuple[Skipped, ...] = ()
+    looks: tuple[Look, ...] = ()
+    """Those at backward passes that led to this step."""
 
 
 class RunRecorder:
@@ -94,6 +97,8 @@ class RunRecorder:
             self._writer.add_cells(PARAMETER_STATS, one.norms)
             if one.step is not None:
                 self._writer.add(STEPS, [one.step])
+            for look in one.looks:
+                self._writer.add_look(look)
 
     def describe(self, *, model: str, batch: str, optimizer: str | None) -> None:
         """Say what is trained, once it is known."""

@@ -9,27 +9,10 @@ from os import PathLike
 from pathlib import Path
 
 from gradscope.errors import GradscopeError
-from gradscope.recording.evidence_tables import evidence_tables
+from gradscope.recording.contents import contents, recording_of
+from gradscope.recording.look_tables import read_looks
 from gradscope.recording.meta import header_of, read_header
 from gradscope.recording.records import Recording
-from gradscope.recording.step_tables import (
-    EVENTS,
-    INPUT_STATS,
-    PARAMETER_STATS,
-    SKIPPED,
-    STEPS,
-    TENSOR_STATS,
-)
-from gradscope.recording.structure_tables import (
-    CALLS,
-    CUTS,
-    EDGES,
-    MODULES,
-    NODES,
-    PARAMETERS,
-    SITES,
-)
-from gradscope.recording.table import Record, Table
 from gradscope.recording.writer import (
     APPLICATION_ID,
     FORMAT,
@@ -52,33 +35,18 @@ def save_recording(recording: Recording, path: str | PathLike[str], *, force: bo
     check_free(target, force=force)
     partial = target.with_name(f".{target.name}.{os.getpid()}.part")
     try:
-        with RecordingWriter(partial, header_of(recording), force=True) as writer:
-            _add_all(writer, recording)
+        header = header_of(recording)
+        with RecordingWriter(partial, header, force=True) as writer, writer.transaction():
+            for table, records in contents(recording):
+                writer.add(table, records)
+            for look in recording.looks:
+                writer.add_look(look)
         remove_logs(target)
         partial.replace(target)
     except OSError as error:
         raise unwritable(target, str(error)) from error
     finally:
         partial.unlink(missing_ok=True)
-
-
-def _add_all(writer: RecordingWriter, recording: Recording) -> None:
-    with writer.transaction():
-        writer.add(PARAMETERS, recording.parameters)
-        writer.add(MODULES, recording.modules)
-        writer.add(CALLS, recording.calls)
-        writer.add(SITES, recording.sites)
-        writer.add(NODES, recording.nodes)
-        writer.add(EDGES, recording.edges)
-        writer.add(STEPS, recording.steps)
-        writer.add(EVENTS, recording.events)
-        writer.add(PARAMETER_STATS, recording.parameter_stats)
-        writer.add(TENSOR_STATS, recording.tensor_stats)
-        writer.add(INPUT_STATS, recording.input_stats)
-        writer.add(CUTS, recording.cuts)
-        writer.add(SKIPPED, recording.skipped)
-        for kind, table in evidence_tables().items():
-            writer.add(table, recording.evidence_of(kind))
 
 
 def load_recording(path: str | PathLike[str]) -> Recording:
@@ -140,32 +108,4 @@ def _check_format(base: sqlite3.Connection, file: Path) -> None:
 
 def _read(base: sqlite3.Connection) -> Recording:
     header = read_header(dict(base.execute("SELECT name, value FROM meta")))
-
-    def records(table: Table[Record]) -> tuple[Record, ...]:
-        present = {name for _, name, *_ in base.execute(f"PRAGMA table_info({table.name})")}
-        return tuple(map(table.read, base.execute(table.selection(table.later - present))))
-
-    present = {name for (name,) in base.execute("SELECT name FROM sqlite_master")}
-    tables = [table for table in evidence_tables().values() if table.name in present]
-
-    return Recording(
-        version=header.version,
-        command=header.command,
-        environment=header.environment,
-        target=header.target,
-        finished=header.finished,
-        parameters=records(PARAMETERS),
-        modules=records(MODULES),
-        calls=records(CALLS),
-        sites=records(SITES),
-        nodes=records(NODES),
-        edges=records(EDGES),
-        steps=records(STEPS),
-        events=records(EVENTS),
-        parameter_stats=records(PARAMETER_STATS),
-        tensor_stats=records(TENSOR_STATS),
-        skipped=records(SKIPPED),
-        input_stats=records(INPUT_STATS),
-        cuts=records(CUTS),
-        evidence=tuple(record for table in tables for record in records(table)),
-    )
+    return recording_of(header, lambda table: table.records(base), read_looks(base))

@@ -1,6 +1,7 @@
 """A table of a recording's file: how records become rows and come back."""
 
-from collections.abc import Callable, Container
+import sqlite3
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
@@ -24,24 +25,43 @@ class Table(Generic[Record]):
     read: Callable[[Row], Record]
     later: frozenset[str] = frozenset()
     """Names of columns that files of earlier versions lack; read as NULL from these."""
+    is_late: bool = False
+    """Whether files of earlier versions lack the whole table; it reads as empty from these."""
+    owner: str | None = None
+    """Name of a first column that tells to what a row belongs; places are counted in each."""
 
     @property
     def definition(self) -> str:
         """The statement that creates it; `id` is the record's place, counted from 0."""
-        return f"CREATE TABLE {self.name} (id INTEGER PRIMARY KEY, {', '.join(self.columns)})"
+        columns = ", ".join(self.columns)
+        if self.owner is None:
+            return f"CREATE TABLE {self.name} (id INTEGER PRIMARY KEY, {columns})"
+        keys = f"{self.owner} INTEGER, id INTEGER"
+        key = f"PRIMARY KEY ({self.owner}, id)"
+        return f"CREATE TABLE {self.name} ({keys}, {columns}, {key}) WITHOUT ROWID"
 
     @property
     def insertion(self) -> str:
         """The statement that adds a row."""
-        return f"INSERT INTO {self.name} VALUES (?{', ?' * len(self.columns)})"
+        cells = len(self.columns) + (1 if self.owner is None else 2)
+        return f"INSERT INTO {self.name} VALUES ({', '.join('?' * cells)})"
 
     @property
     def replacement(self) -> str:
         """The statement that writes a row again."""
         return self.insertion.replace("INSERT", "REPLACE", 1)
 
-    def selection(self, lacking: Container[str] = ()) -> str:
-        """Return the statement that reads every row, NULL in place of columns that are lacking."""
+    def rows(self, base: sqlite3.Connection) -> Iterator[Row]:
+        """Return the rows that a file holds, in order; the owner, if there is one, comes first."""
+        present = {name for _, name, *_ in base.execute(f"PRAGMA table_info({self.name})")}
+        if self.is_late and not present:
+            return iter(())
+        keys = "id" if self.owner is None else f"{self.owner}, id"
         names = (column.split()[0] for column in self.columns)
+        lacking = self.later - present
         read = ", ".join("NULL" if name in lacking else name for name in names)
-        return f"SELECT id, {read} FROM {self.name} ORDER BY id"
+        return base.execute(f"SELECT {keys}, {read} FROM {self.name} ORDER BY {keys}")
+
+    def records(self, base: sqlite3.Connection) -> tuple[Record, ...]:
+        """Return the records that a file holds; of a table whose rows have no owners."""
+        return tuple(map(self.read, self.rows(base)))

@@ -9,25 +9,10 @@ from types import TracebackType
 from typing import Self
 
 from gradscope.errors import GradscopeError
-from gradscope.recording.evidence_tables import evidence_tables
-from gradscope.recording.meta import Header, write_header
-from gradscope.recording.step_tables import (
-    EVENTS,
-    INPUT_STATS,
-    PARAMETER_STATS,
-    SKIPPED,
-    STEPS,
-    TENSOR_STATS,
-)
-from gradscope.recording.structure_tables import (
-    CALLS,
-    CUTS,
-    EDGES,
-    MODULES,
-    NODES,
-    PARAMETERS,
-    SITES,
-)
+from gradscope.recording.contents import all_tables, contents
+from gradscope.recording.look_tables import LOOKS, LookRow, look_definitions, look_tables
+from gradscope.recording.meta import Header, header_of, write_header
+from gradscope.recording.records import Look
 from gradscope.recording.table import Cells, Record, Table
 
 APPLICATION_ID = 0x47726164
@@ -37,20 +22,7 @@ FORMAT = 1
 
 _DEFINITIONS = (
     "CREATE TABLE meta (name TEXT PRIMARY KEY, value TEXT) WITHOUT ROWID",
-    PARAMETERS.definition,
-    MODULES.definition,
-    CALLS.definition,
-    SITES.definition,
-    NODES.definition,
-    EDGES.definition,
-    STEPS.definition,
-    EVENTS.definition,
-    PARAMETER_STATS.definition,
-    TENSOR_STATS.definition,
-    INPUT_STATS.definition,
-    CUTS.definition,
-    SKIPPED.definition,
-    *(table.definition for table in evidence_tables().values()),
+    *(table.definition for table in all_tables()),
     # For people at the sqlite3 prompt; gradscope itself reads the tables.
     """CREATE VIEW parameter_gradient AS
        SELECT step, parameter.name, reach, norm, absolute_maximum, weight_norm, update_norm, reason
@@ -132,6 +104,20 @@ class RecordingWriter:
         """Write the record of a place: a new one, or what has become of it; in a transaction."""
         self._connection.execute(table.replacement, (place, *table.write(record)))
         self._places[table.name] = max(place + 1, self._places.get(table.name, 0))
+
+    def add_look(self, look: Look) -> None:
+        """Add a close look, all of it; inside a transaction."""
+        if LOOKS.name not in self._places:
+            for definition in look_definitions():
+                self._connection.execute(definition)
+        place = self._places.get(LOOKS.name, 0)
+        header = header_of(look.recording)
+        self.add(LOOKS, [LookRow(step=look.step, order=look.order, header=header)])
+        tables = look_tables()
+        for table, records in contents(look.recording):
+            twin = tables[table.name]
+            rows = ((place, index, *twin.write(one)) for index, one in enumerate(records))
+            self._connection.executemany(twin.insertion, rows)
 
     def describe(self, header: Header) -> None:
         """Write the header again; inside a transaction."""

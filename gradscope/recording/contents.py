@@ -1,0 +1,101 @@
+"""Which table holds which part of a recording."""
+
+from collections.abc import Iterator, Sequence
+from typing import Any, Protocol
+
+from gradscope.recording.evidence_tables import evidence_tables
+from gradscope.recording.meta import Header
+from gradscope.recording.records import Look, Recording
+from gradscope.recording.step_tables import (
+    EVENTS,
+    INPUT_STATS,
+    PARAMETER_STATS,
+    SKIPPED,
+    STEPS,
+    TENSOR_STATS,
+)
+from gradscope.recording.structure_tables import (
+    CALLS,
+    CUTS,
+    EDGES,
+    MODULES,
+    NODES,
+    PARAMETERS,
+    SITES,
+)
+from gradscope.recording.table import Record, Table
+
+
+def all_tables() -> tuple[Table[Any], ...]:
+    """Return the tables of what is recorded, in the order of their making."""
+    return (
+        PARAMETERS,
+        MODULES,
+        CALLS,
+        SITES,
+        NODES,
+        EDGES,
+        STEPS,
+        EVENTS,
+        PARAMETER_STATS,
+        TENSOR_STATS,
+        INPUT_STATS,
+        CUTS,
+        SKIPPED,
+        *evidence_tables().values(),
+    )
+
+
+def contents(recording: Recording) -> Iterator[tuple[Table[Any], Sequence[object]]]:
+    """Yield what the tables hold of a recording, but for its close looks."""
+    yield PARAMETERS, recording.parameters
+    yield MODULES, recording.modules
+    yield CALLS, recording.calls
+    yield SITES, recording.sites
+    yield NODES, recording.nodes
+    yield EDGES, recording.edges
+    yield STEPS, recording.steps
+    yield EVENTS, recording.events
+    yield PARAMETER_STATS, recording.parameter_stats
+    yield TENSOR_STATS, recording.tensor_stats
+    yield INPUT_STATS, recording.input_stats
+    yield CUTS, recording.cuts
+    yield SKIPPED, recording.skipped
+    tables = evidence_tables()
+    by_kind: dict[type, list[object]] = {}
+    for record in recording.evidence:
+        by_kind.setdefault(type(record), []).append(record)
+    yield from ((tables[kind], records) for kind, records in by_kind.items())
+
+
+class Records(Protocol):
+    """Gives the records that a table holds."""
+
+    def __call__(self, table: Table[Record], /) -> tuple[Record, ...]:
+        """Return them in their order."""
+
+
+def recording_of(header: Header, records: Records, looks: tuple[Look, ...] = ()) -> Recording:
+    """Return the recording whose parts the tables hold."""
+    return Recording(
+        version=header.version,
+        command=header.command,
+        environment=header.environment,
+        target=header.target,
+        finished=header.finished,
+        parameters=records(PARAMETERS),
+        modules=records(MODULES),
+        calls=records(CALLS),
+        sites=records(SITES),
+        nodes=records(NODES),
+        edges=records(EDGES),
+        steps=records(STEPS),
+        events=records(EVENTS),
+        parameter_stats=records(PARAMETER_STATS),
+        tensor_stats=records(TENSOR_STATS),
+        skipped=records(SKIPPED),
+        input_stats=records(INPUT_STATS),
+        cuts=records(CUTS),
+        evidence=tuple(record for table in evidence_tables().values() for record in records(table)),
+        looks=looks,
+    )

@@ -1,0 +1,101 @@
+"""Tables of the close looks at a run: each table of a recording has a twin for all of them."""
+
+import sqlite3
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import cache
+from typing import Any
+
+from gradscope.recording.contents import all_tables, recording_of
+from gradscope.recording.meta import HEADER_NAMES, Header, read_header, write_header
+from gradscope.recording.records import Look
+from gradscope.recording.table import Cells, Record, Row, Table
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LookRow:
+    """A close look, without what was recorded in it."""
+
+    step: int
+    order: int
+    header: Header
+
+
+def _write_look(record: LookRow) -> Cells:
+    texts = write_header(record.header)
+    return (record.step, record.order, *(texts[name] for name in HEADER_NAMES))
+
+
+def _read_look(row: Row) -> LookRow:
+    _, step, order, *texts = row
+    header = read_header(dict(zip(HEADER_NAMES, texts, strict=True)))
+    return LookRow(step=step, order=order, header=header)
+
+
+def _column(name: str) -> str:
+    return f"{name.rpartition('.')[2]} TEXT"  # a dot would have to be quoted at the prompt
+
+
+LOOKS: Table[LookRow] = Table(
+    name="look",
+    columns=("step INTEGER", "place INTEGER", *map(_column, HEADER_NAMES)),
+    write=_write_look,
+    read=_read_look,
+    is_late=True,
+)
+
+
+@cache
+def look_tables() -> dict[str, Table[Any]]:
+    """Return the tables that hold what was recorded in all looks, by the names of their twins."""
+    return {
+        table.name: replace(table, name=f"look_{table.name}", owner="look")
+        for table in all_tables()
+    }
+
+
+def look_definitions() -> tuple[str, ...]:
+    """Return the statements that make room for looks."""
+    return (
+        LOOKS.definition,
+        *(table.definition for table in look_tables().values()),
+        # For people at the sqlite3 prompt; gradscope itself reads the tables.
+        """CREATE VIEW look_parameter_gradient AS
+           SELECT stat.look, look.step, parameter.name, reach, norm, absolute_maximum, weight_norm,
+               reason
+           FROM look_parameter_stat AS stat JOIN look ON look.id = stat.look
+           JOIN look_parameter AS parameter
+               ON parameter.look = stat.look AND parameter.id = stat.parameter""",
+        """CREATE VIEW look_tensor_gradient AS
+           SELECT stat.look, look.step, module.path AS module, operation, file, line, norm,
+               absolute_maximum, reason
+           FROM look_tensor_stat AS stat JOIN look ON look.id = stat.look
+           JOIN look_node AS node ON node.look = stat.look AND node.id = stat.node
+           LEFT JOIN look_module_call AS call
+               ON call.look = stat.look AND call.id = node.module_call
+           LEFT JOIN look_module AS module ON module.look = stat.look AND module.id = call.module
+           LEFT JOIN look_site AS site ON site.look = stat.look AND site.id = node.site""",
+    )
+
+
+def read_looks(base: sqlite3.Connection) -> tuple[Look, ...]:
+    """Return the looks that a file holds."""
+    rows = LOOKS.records(base)
+    if not rows:
+        return ()
+    parts = {name: _by_look(table, base) for name, table in look_tables().items()}
+
+    def records_in(look: int) -> Callable[[Table[Any]], tuple[Any, ...]]:
+        return lambda table: tuple(parts[table.name].get(look, ()))
+
+    return tuple(
+        Look(step=row.step, order=row.order, recording=recording_of(row.header, records_in(place)))
+        for place, row in enumerate(rows)
+    )
+
+
+def _by_look(table: Table[Record], base: sqlite3.Connection) -> dict[int, list[Record]]:
+    found: dict[int, list[Record]] = {}
+    for look, *row in table.rows(base):
+        found.setdefault(look, []).append(table.read(tuple(row)))
+    return found

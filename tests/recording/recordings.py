@@ -1,0 +1,121 @@
+"""A small recording to begin with, and how recordings are compared."""
+
+import dataclasses
+import math
+
+from gradscope.recording.records import (
+    Environment,
+    GradientStat,
+    ModuleRecord,
+    ParameterRecord,
+    ParameterStat,
+    Recording,
+    Shape,
+    StepRecord,
+    TargetRecord,
+)
+from gradscope.recording.store import load_recording, save_recording
+
+
+def gradient(norm):
+    return GradientStat(
+        numel=10,
+        norm=norm,
+        absolute_maximum=norm,
+        zero_share=0.25,
+        nonfinite=3,
+        sampled=True,
+        lowest_exponent=-12,
+        magnitudes=(1, 0, 7),
+    )
+
+
+def stat(step, parameter, grad, update_norm=None):
+    return ParameterStat(
+        step=step,
+        parameter=parameter,
+        reach="none" if grad is None else "gradient",
+        gradient=grad,
+        reason="nothing used it" if grad is None else None,
+        weight_norm=1.5,
+        update_norm=update_norm,
+    )
+
+
+def small():
+    """One linear layer."""
+    return Recording(
+        version="0.1.0",
+        command="gradscope inspect model.py",
+        environment=Environment(
+            python="3.11", torch="2.13.0", platform="Linux", device="cpu", threads=1
+        ),
+        target=TargetRecord(
+            name="model.py",
+            model="Linear",
+            batch="float32[4, 8]",
+            loss="mean",
+            optimizer=None,
+            mode="train",
+            seed=None,
+            synthetic_loss=True,
+            root="/tmp",
+            repository="/tmp",
+        ),
+        modules=(
+            ModuleRecord(
+                index=0,
+                path="",
+                aliases=(),
+                class_name="Linear",
+                parent=None,
+                in_model=True,
+                training=True,
+            ),
+        ),
+        parameters=(
+            ParameterRecord(
+                index=0,
+                name="weight",
+                aliases=("tied.weight",),
+                module=0,
+                shape=Shape(dims=(4, 8), dtype="float32"),
+                device="cpu",
+                numel=32,
+                requires_grad=True,
+                optimizer_group=None,
+            ),
+        ),
+        calls=(),
+        sites=(),
+        nodes=(),
+        edges=(),
+        steps=(StepRecord(index=0, kind="step", graph=0, loss=math.nan, optimizer=None),),
+        events=(),
+        parameter_stats=(stat(0, 0, gradient(2.0)),),
+        tensor_stats=(),
+        skipped=(),
+    )
+
+
+def with_stats(*stats):
+    return dataclasses.replace(small(), parameter_stats=stats)
+
+
+def same(left, right) -> bool:
+    """Return whether two values are equal, NaN with NaN, and None with nothing else."""
+    if type(left) is not type(right):
+        return False
+    if isinstance(left, float):
+        return left == right or (math.isnan(left) and math.isnan(right))
+    if isinstance(left, tuple):
+        return len(left) == len(right) and all(map(same, left, right))
+    if dataclasses.is_dataclass(left):
+        fields = [field.name for field in dataclasses.fields(left)]
+        return all(same(getattr(left, name), getattr(right, name)) for name in fields)
+    return left == right
+
+
+def round_trip(recording, path):
+    save_recording(recording, path, force=True)
+    return load_recording(path)
