@@ -21,7 +21,7 @@ from tests.recording.strategies import RUNS
 
 
 @settings(
-    max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 @given(recording=RUNS)
 @example(recording=small())
