@@ -2,7 +2,7 @@
 
 import math
 import re
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from gradscope.recording.records import Recording
@@ -43,16 +43,33 @@ class Layer:
 def layers(report: Report, view: ViewOptions, columns: Columns, rows: int = ROWS) -> list[Layer]:
     """Return a row for each module with parameters, as deep as fits."""
     norms = _Norms(report.recording, columns)
-    chosen = modules_below(report, view)
-    # Modules that repeat each other are told apart where there is room.
-    trees = _trees(chosen, lambda row: row.index)
-    if sum(merge_containers(tree).size() for tree in trees) > rows:
-        trees = _trees(chosen, norms.mark)
-    depth = _depth(chosen, trees, view, rows)
+    found = outline(modules_below(report, view), norms.mark, rows, view.depth)
     return [
-        line
-        for tree in trees
-        for line in _lines(merge_containers(cut_below(tree, depth)), 0, norms)
+        Layer(module=module, level=level, cells=norms.largest(module)) for module, level in found
+    ]
+
+
+def outline(
+    rows: Sequence[ModuleRow],
+    mark: Callable[[ModuleRow], Hashable],
+    most: int,
+    depth: int | None = None,
+) -> list[tuple[FoldedModule, int]]:
+    """Return the modules with parameters, and how deep each lies in the tree that is shown.
+
+    Args:
+        rows: Modules.
+        mark: What those have to agree in that are shown as one.
+        most: The tree is cut to so many rows, unless the next is given.
+        depth: How deep below the first module it goes.
+    """
+    # Modules that repeat each other are told apart where there is room.
+    trees = _trees(rows, lambda row: row.index)
+    if sum(merge_containers(tree).size() for tree in trees) > most:
+        trees = _trees(rows, mark)
+    deepest = _depth(rows, trees, depth, most)
+    return [
+        line for tree in trees for line in _lines(merge_containers(cut_below(tree, deepest)), 0)
     ]
 
 
@@ -95,17 +112,17 @@ def _together(trees: Sequence[FoldedModule]) -> FoldedModule:
 
 
 def _depth(
-    rows: Sequence[ModuleRow], trees: Sequence[FoldedModule], view: ViewOptions, most: int
+    rows: Sequence[ModuleRow], trees: Sequence[FoldedModule], wanted: int | None, most: int
 ) -> int:
-    if view.depth is not None and rows:
-        return min(row.depth for row in rows) + view.depth
+    if wanted is not None and rows:
+        return min(row.depth for row in rows) + wanted
     return fitting_depth(trees, most)
 
 
-def _lines(module: FoldedModule, level: int, norms: "_Norms") -> Iterator[Layer]:
-    yield Layer(module=module, level=level, cells=norms.largest(module))
+def _lines(module: FoldedModule, level: int) -> Iterator[tuple[FoldedModule, int]]:
+    yield module, level
     for child in module.children:
-        yield from _lines(child, level + 1, norms)
+        yield from _lines(child, level + 1)
 
 
 class _Norms:
@@ -143,11 +160,10 @@ class _Norms:
     def largest(self, module: FoldedModule) -> Cells:
         """Return, column by column, the norm of the module that has the largest."""
         columns = zip(*(self.of(row) for row in module.rows), strict=True)
-        return tuple(
-            _largest([value for value in column if value is not None]) for column in columns
-        )
+        return tuple(map(largest, columns))
 
 
-def _largest(values: Sequence[float | None]) -> float | None:
+def largest(values: Iterable[float | None]) -> float | None:
+    """Return the largest number; NaN where one is, None where there is none."""
     known = [value for value in values if value is not None]
     return math.nan if any(map(math.isnan, known)) else max(known, default=None)

@@ -43,7 +43,7 @@ class Optimizers:
     def __init__(self, recording: Recording, found: Sequence[Window]) -> None:
         records = recording.evidence_of(TrainedOptimizer)
         self._records = records
-        self._first = _first_alike(records)
+        self._first = first_alike(records)
         finished = [window for window in found if window.is_finished]
         steps = Counter(self._key(window) for window in finished if not window.is_skipped)
         titles: dict[_Key, str] = {}
@@ -89,7 +89,7 @@ class Optimizers:
         )
 
 
-def _first_alike(records: Sequence[TrainedOptimizer]) -> list[int]:
+def first_alike(records: Sequence[TrainedOptimizer]) -> list[int]:
     """Return, by optimizer, the first that is one with it to a reader."""
     by_line: dict[tuple[str, str, int], list[int]] = {}
     firsts = list(range(len(records)))

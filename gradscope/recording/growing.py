@@ -1,0 +1,98 @@
+"""Reads what the recording of a run has grown by, while the run goes on."""
+
+import sqlite3
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+
+from gradscope.recording.encoding import read_optional_float
+from gradscope.recording.evidence.trained_optimizer import TrainedOptimizer
+from gradscope.recording.evidence_tables import evidence_tables
+from gradscope.recording.meta import Header, read_header
+from gradscope.recording.records import EventRecord, ModuleRecord, ParameterRecord, StepRecord
+from gradscope.recording.step_tables import EVENTS, PARAMETER_STATS, STEPS
+from gradscope.recording.structure_tables import MODULES, PARAMETERS
+from gradscope.recording.table import Record, Row, Table
+
+_ROWS_PER_PARAMETER, _ROWS = 4, 2_000
+"""How far back the last norm of a parameter is looked for: optimizers take turns."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Growth:
+    """What a recording has got since it was last read."""
+
+    header: Header
+    steps: tuple[StepRecord, ...]
+    events: tuple[EventRecord, ...]
+    """Those of the kinds that were asked for; of these steps and none other."""
+    modules: tuple[ModuleRecord, ...]
+    parameters: tuple[ParameterRecord, ...]
+    optimizers: tuple[TrainedOptimizer, ...]
+    """All of them: what is known of one may change."""
+    norms: dict[int, float | None]
+    """By parameter, its last gradient norm; None where it had no gradient then."""
+
+
+class GrowingRecording:
+    """The recording of a run that goes on. Its file is open only while it is being read.
+
+    Args:
+        path: The file.
+        kinds: Of the events to read.
+    """
+
+    def __init__(self, path: Path, kinds: tuple[str, ...]) -> None:
+        self._path, self._kinds = path, kinds
+        self._read: dict[str, int] = {}
+        """By table: how many rows of it have been read."""
+
+    def read(self) -> Growth:
+        """Return what is new.
+
+        Raises:
+            sqlite3.Error: The file cannot be read.
+        """
+        uri = f"{self._path.absolute().as_uri()}?mode=ro"
+        with closing(sqlite3.connect(uri, uri=True)) as base:
+            base.execute("BEGIN")  # all of it as it is at one moment
+            return Growth(
+                header=read_header(dict(base.execute("SELECT name, value FROM meta"))),
+                steps=self._new(base, STEPS),
+                events=self._new(base, EVENTS, self._kinds),
+                modules=self._new(base, MODULES),
+                parameters=self._new(base, PARAMETERS),
+                optimizers=evidence_tables()[TrainedOptimizer].records(base),
+                norms=self._norms(base),
+            )
+
+    def _new(
+        self, base: sqlite3.Connection, table: Table[Record], kinds: tuple[str, ...] = ()
+    ) -> tuple[Record, ...]:
+        columns = ", ".join(column.split()[0] for column in table.columns)
+        of_kinds = f" AND kind IN ({', '.join('?' * len(kinds))})" if kinds else ""
+        rows: list[Row] = base.execute(
+            f"SELECT id, {columns} FROM {table.name} WHERE id >= ?{of_kinds} ORDER BY id",
+            (self._advance(base, table.name), *kinds),
+        ).fetchall()
+        return tuple(map(table.read, rows))
+
+    def _norms(self, base: sqlite3.Connection) -> dict[int, float | None]:
+        name = PARAMETER_STATS.name
+        most = max(_ROWS_PER_PARAMETER * self._read[PARAMETERS.name], _ROWS)
+        last: dict[int, float | None] = {}
+        for parameter, norm in base.execute(
+            f"SELECT parameter, norm FROM {name} WHERE id >= ? ORDER BY id DESC LIMIT ?",
+            (self._advance(base, name), most),
+        ):
+            last.setdefault(parameter, read_optional_float(norm))
+            if len(last) == self._read[PARAMETERS.name]:
+                break
+        return last
+
+    def _advance(self, base: sqlite3.Connection, table: str) -> int:
+        """Return the first row that has not been read yet, and take all there are for read."""
+        start = self._read.get(table, 0)
+        (last,) = base.execute(f"SELECT max(id) FROM {table}").fetchone()
+        self._read[table] = start if last is None else last + 1
+        return start

@@ -1,0 +1,1 @@
+"""What a display shows of a training run while it goes on."""
