@@ -36,7 +36,12 @@ def _kind_of_code(file: str) -> int:
 
 def is_users(code: CodeType) -> bool:
     """Return whether code is neither torch's nor gradscope's."""
-    return _kind_of_code(code.co_filename) == _USERS
+    return is_users_file(code.co_filename)
+
+
+def is_users_file(file: str) -> bool:
+    """Return whether a file is neither torch's nor gradscope's."""
+    return _kind_of_code(file) == _USERS
 
 
 _NO_NUMBER = 2**64 - 1

@@ -13,9 +13,10 @@ from torch import Tensor
 from torch._C import DisableTorchFunction
 from torch.autograd.graph import GradientEdge, Node, saved_tensors_hooks
 
-from gradscope.capture.lines import created, sequence_number
+from gradscope.capture.lines import Line, created, sequence_number
 from gradscope.capture.teardown import free_the_dead
 from gradscope.capture.training.graph_facts import contains, extent, scaling
+from gradscope.capture.training.history import History
 from gradscope.capture.training.journal import Number, known
 from gradscope.capture.training.patches import Function
 from gradscope.capture.training.places import Place
@@ -34,8 +35,11 @@ class Backwards:
         self._scene = scene
         self._roots: set[int] = set()
         """Where the backwards of this window began that kept their graph."""
+        self._history = History(scene.journal, scene.places)
         self._last_step: int | None = None
         """autograd's number at the step before."""
+        self._passes: dict[Line | None, int] = {}
+        """By line: autograd's number at its backward before."""
         self.windows = 0
         self.scaled: dict[int, Number] = {}
         """By creation number of a scaled loss: the scale."""
@@ -105,6 +109,7 @@ class Backwards:
         scene.taken_meanwhile = 0
         with DisableTorchFunction(), torch.no_grad():
             facts = self._facts(outputs, keeps=options.retain or options.create)
+            facts |= self._extent(outputs, place, frame)
         facts |= known(rows=scene.take_forwards().rows)
         facts |= {"retain": float(options.retain), "create": float(options.create)}
         return _Note("backward", place, facts, subject_of(place.call()))
@@ -148,8 +153,6 @@ class Backwards:
         if loss and found.is_scaled:
             loss["loss"] = loss["loss"] / self._scale()
         facts |= loss
-        if self.windows < _WALKED_FIRST or self.windows % _WALKED_EVERY == 0:
-            facts |= self._extent(node)
         return facts
 
     def _root(self, node: Node, *, keeps: bool) -> dict[str, Number]:
@@ -165,12 +168,25 @@ class Backwards:
     def _scale(self) -> Number:
         return next(reversed(self.scaled.values()), 1.0)
 
-    def _extent(self, node: Node) -> dict[str, Number]:
-        found = extent(node)
+    def _extent(
+        self, outputs: Sequence[Tensor | GradientEdge], place: Place, frame: FrameType
+    ) -> dict[str, Number]:
+        """Return how far a graph reaches, which is measured now and then."""
+        first = outputs[0] if len(outputs) else None
+        node = first.grad_fn if isinstance(first, Tensor) else None
+        line = place.user or place.inner
+        before, self._passes[line] = self._passes.get(line), sequence_number()
+        is_due = self.windows < _WALKED_FIRST or self.windows % _WALKED_EVERY == 0
+        if node is None or not (is_due or self._history.is_waiting):
+            return {}
+        # An earlier step's is what was made before both a step and this line's backward before.
+        moments = [one for one in (before, self._last_step) if one is not None]
+        found = extent(node, min(moments) if len(moments) > 1 else None)
         facts: dict[str, Number] = {"nodes": float(found.nodes)}
-        if not self._scene.models.in_threads:
-            last, oldest = self._last_step, found.oldest
-            facts["older"] = float(last is not None and oldest is not None and oldest < last)
+        models = self._scene.models
+        if not models.in_threads:
+            facts["older"] = float(bool(found.crossed))
+            self._history.look(line, frame, found.crossed, models.modules)
         return facts
 
 

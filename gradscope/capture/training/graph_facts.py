@@ -1,4 +1,4 @@
-"""What the graph of a loss tells: how it was reduced and divided, how large and how old it is."""
+"""What the graph of a loss tells: how it was reduced and divided, its size and its age."""
 
 from collections import deque
 from collections.abc import Container
@@ -149,32 +149,39 @@ def _follow_terms(node: Node, found: Scaling, scaled: Container[int], *, readabl
 
 @dataclass(frozen=True, slots=True)
 class Extent:
-    """How large a graph is, and how old its oldest operation."""
+    """How large a graph is, and how far it reaches back."""
 
     nodes: int
-    oldest: int | None
-    """Creation number; None where only leaves were seen."""
+    crossed: frozenset[int]
+    """Creation numbers of operations before a moment: those which later ones make use of."""
 
 
-def extent(root: Node) -> Extent:
-    """Walk a graph, up to its first `NODES` nodes."""
+def extent(root: Node, moment: int | None) -> Extent:
+    """Walk a graph, up to its first `NODES` nodes.
+
+    Args:
+        root: Where to begin.
+        moment: autograd's number then; None if there is nothing before.
+    """
     seen, waiting = {root}, [root]
-    oldest: int | None = None
+    limit = -1 if moment is None else moment
+    crossed = {of for of in (created(root),) if of is not None and of < limit}
     while waiting and len(seen) < NODES:
         node = waiting.pop()
         number = created(node)
-        if number is not None and (oldest is None or number < oldest):
-            oldest = number
+        is_later = number is not None and number >= limit
         for following, _ in node.next_functions:
             if following is not None and following not in seen:
                 seen.add(following)
                 waiting.append(following)
+                if is_later and (of := created(following)) is not None and of < limit:
+                    crossed.add(of)
     count = len(seen)
     nodes = list(seen)
     seen.clear()
     waiting.clear()
     let_go(nodes)
-    return Extent(count, oldest)
+    return Extent(count, frozenset(crossed))
 
 
 def contains(root: Node, numbers: Container[int], least: int) -> bool:

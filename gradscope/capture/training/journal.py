@@ -137,7 +137,7 @@ def _lines(events: list[Event]) -> list[Line | None]:
     users = {
         user and (id(user.code), user.number)
         for event in events
-        if event.place is not NOWHERE
+        if event.place is not NOWHERE and event.kind != "carried"
         for user in (event.place.user,)
     }
     if len(users) == 1 and {"backward", "step"} <= {event.kind for event in events}:

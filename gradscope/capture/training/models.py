@@ -150,6 +150,11 @@ class Models:
         modules = (root.module() for root in self._roots.values())
         return ", ".join(dict.fromkeys(type(_plain(one)).__name__ for one in modules if one))
 
+    @property
+    def modules(self) -> list[nn.Module]:
+        """All modules of the models."""
+        return [module for one in list(self._known.values()) if (module := one()) is not None]
+
     def _enter(self, module: nn.Module, args: tuple[object, ...]) -> None:
         key = id(module)
         if key in self._known and key not in self._roots:

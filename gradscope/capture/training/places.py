@@ -9,7 +9,7 @@ from itertools import islice
 from types import CodeType, FrameType
 from typing import NamedTuple
 
-from gradscope.capture.lines import Line, is_users
+from gradscope.capture.lines import Line, is_users_file
 
 _STANDARD_LIBRARY = sysconfig.get_path("stdlib")
 _INSTALLED = ("site-packages", "dist-packages")
@@ -66,10 +66,19 @@ class Places:
             frame = frame.f_back
         return NOWHERE if inner is None else _place(None, inner)
 
+    def users(self, frame: FrameType | None) -> list[FrameType]:
+        """Return the frames of code that is not installed, innermost first."""
+        frames = []
+        while frame is not None:
+            if self._kind(frame.f_code) == _USERS:
+                frames.append(frame)
+            frame = frame.f_back
+        return frames
+
     def _kind(self, code: CodeType) -> int:
         kind = self._kinds.get(code.co_filename)
         if kind is None:
-            kind = self._kinds[code.co_filename] = _kind_of(code)
+            kind = self._kinds[code.co_filename] = _kind_of(code.co_filename)
         return kind
 
 
@@ -80,9 +89,13 @@ def _place(user: FrameType | None, inner: FrameType) -> Place:
     return Place(Line(user.f_code, user.f_lineno), line, inner.f_code, inner.f_lasti)
 
 
-def _kind_of(code: CodeType) -> int:
-    file = code.co_filename
-    if not is_users(code) or file.startswith("<frozen"):
+def is_installed(file: str) -> bool:
+    """Return whether a file's code is torch's, gradscope's, or installed with something else."""
+    return _kind_of(file) != _USERS
+
+
+def _kind_of(file: str) -> int:
+    if not is_users_file(file) or file.startswith("<frozen"):
         return _PASSED_OVER
     if any(part in file for part in _INSTALLED):
         return _LIBRARYS

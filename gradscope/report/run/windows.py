@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 
 from gradscope.recording.records import EventRecord, Recording, StepRecord
 
-_UNSEEN = frozenset({"mode", "epoch"})
+_UNSEEN = frozenset({"carried", "mode", "epoch"})
 """Kinds of events that are no part of a step."""
 
 _Key = tuple[str, int | None, int | None]

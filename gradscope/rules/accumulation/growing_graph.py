@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import ClassVar
 
-from gradscope.recording.finding import Finding, Severity
+from gradscope.recording.finding import Finding, RelatedLocation, Severity
 from gradscope.rules.accumulation.windows import RunEvent, Windows
 from gradscope.rules.case import Case
 from gradscope.rules.measure import Measure
@@ -31,10 +31,12 @@ class GrowingGraph(Rule):
 
     How it is measured:
         The nodes of the graph of every backward of a line are counted, at first every time and then
-        now and then, and whether some were made before the last step of an optimizer. It is
-        reported where they are, and the count never falls and rises to the end, over `measurements`
-        counts at least. It is an error from `error_passes` passes on, for a fixed reach into the
-        past may be filling up at first.
+        now and then, and whether some were made before both a step and the line's backward before.
+        It is reported where they are, each time from the first such one on, and the count never
+        falls and rises to the end, over `measurements` counts at least. It is an error from
+        `error_passes` passes on, for a fixed reach into the past may be filling up at first.
+        It points at the statement that stores the tensor for the next step, where a variable or an
+        attribute was found to hold it, and else at the backward.
 
     How to fix it:
         `detach()` the state between steps; add up `loss.item()` or `loss.detach()` for the record.
@@ -70,62 +72,149 @@ class GrowingGraph(Rule):
     def check(self, case: Case) -> Iterator[Finding]:
         """Yield a finding for every backward whose graph grows, or that fails for it."""
         windows = case.shared(Windows)
+        carriers = _carriers(windows)
         for event in windows.events:
-            if event.kind == "backward-error" and event.count("freed") and event.count("older"):
-                yield self._failure(case, event)
+            if event.kind == "backward-error" and event.count("older"):
+                carrier = carriers.get(event.site)
+                if event.count("freed") or (carrier and event.count("in_place")):
+                    yield self._failure(case, event, carrier)
         by_site: dict[int | None, list[RunEvent]] = {}
         for event in _passes(windows):
             by_site.setdefault(event.site, []).append(event)
         for site, passes in by_site.items():
-            places = [i for i, one in enumerate(passes) if _counts(one)]
-            counted = [passes[place] for place in places]
-            nodes = [one.numbers["nodes"] for one in counted]
-            if len(nodes) < self.measurements or not _grows(nodes):
-                continue
-            span = places[-1] - places[0]
-            yield self.finding(
-                case,
-                message=(
-                    "the graph reaches back through earlier steps and grows: from "
-                    f"{nodes[0]:,.0f} to {nodes[-1]:,.0f} nodes in {span:,} passes"
-                ),
-                remedy=(
-                    "detach() what is carried from step to step; add up loss.item(), not the loss"
-                ),
-                site=site,
-                severity="error" if span >= self.error_passes else "warning",
-                evidence={
-                    "nodes_first": nodes[0],
-                    "nodes_last": nodes[-1],
-                    "growth": nodes[-1] / max(nodes[0], 1),
-                    "passes": span,
-                    "counts": len(nodes),
-                    "limit": self.measurements,
-                },
-                count=len(passes),
-                step=counted[0].step,
-            )
+            places = _reaching_back(passes)
+            nodes = [passes[place].numbers["nodes"] for place in places]
+            if len(nodes) >= self.measurements and _grows(nodes):
+                growth = _Growth(
+                    first=nodes[0],
+                    last=nodes[-1],
+                    counts=len(nodes),
+                    passes=places[-1] - places[0],
+                )
+                yield self._growth(
+                    case,
+                    growth,
+                    _Cause(passes=passes, carrier=carriers.get(site)),
+                    step=passes[places[0]].step,
+                )
 
-    def _failure(self, case: Case, event: RunEvent) -> Finding:
+    def _growth(self, case: Case, growth: "_Growth", cause: "_Cause", step: int) -> Finding:
+        carrier = cause.carrier
+        what = (
+            "the graph reaches back through earlier steps and grows"
+            if carrier is None
+            else f"{carrier.subject} takes the graphs of earlier steps along, more with each"
+        )
         return self.finding(
             case,
             message=(
-                "backward() fails: the graph reaches back into an earlier step, and that part of "
-                "it is freed"
+                f"{what}: from {growth.first:,.0f} to {growth.last:,.0f} nodes "
+                f"in {growth.passes:,} passes"
             ),
-            remedy="detach() what is carried from step to step",
-            site=event.site,
-            evidence={"nodes": event.number("nodes")},
+            remedy=_remedy(carrier),
+            site=cause.site,
+            related=cause.related(case, "this backward goes through all of them"),
+            severity="error" if growth.passes >= self.error_passes else "warning",
+            evidence={
+                "carried": None if carrier is None else carrier.subject,
+                "nodes_first": growth.first,
+                "nodes_last": growth.last,
+                "growth": growth.last / max(growth.first, 1),
+                "passes": growth.passes,
+                "counts": growth.counts,
+                "limit": self.measurements,
+            },
+            count=len(cause.passes),
+            step=step,
+        )
+
+    def _failure(self, case: Case, event: RunEvent, carrier: RunEvent | None) -> Finding:
+        cause = _Cause(passes=[event], carrier=carrier)
+        what = (
+            "the graph reaches back into an earlier step, and that part of it"
+            if carrier is None
+            else f"{carrier.subject} takes the graph of an earlier step along, which"
+        )
+        why = "is freed" if event.count("freed") else "needs weights as they were before the step"
+        return self.finding(
+            case,
+            message=f"backward() fails: {what} {why}",
+            remedy=_remedy(carrier),
+            site=cause.site,
+            related=cause.related(case, "this backward goes through it"),
+            evidence={
+                "carried": None if carrier is None else carrier.subject,
+                "nodes": event.number("nodes"),
+            },
             step=event.step,
         )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Growth:
+    """How many nodes the first and the last count gave, and of how many passes."""
+
+    first: float
+    last: float
+    counts: int
+    passes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Cause:
+    """The backward passes of a line, and what carries the history that they go through."""
+
+    passes: Sequence[RunEvent]
+    carrier: RunEvent | None
+
+    @property
+    def site(self) -> int | None:
+        """The line that stores it; of the backward where that is not known."""
+        carrier = self.carrier
+        return self.passes[0].site if carrier is None or carrier.site is None else carrier.site
+
+    def related(self, case: Case, words: str) -> list[RelatedLocation | None]:
+        """Return the line of the backward, where it is another."""
+        backward = self.passes[0].site
+        return [] if backward == self.site else [case.related(backward, words)]
+
+
+def _carriers(windows: Windows) -> dict[int | None, RunEvent]:
+    """Return what carries history into a backward, by its line."""
+    found: dict[int | None, RunEvent] = {}
+    waiting: RunEvent | None = None
+    for event in windows.events:
+        if event.kind == "carried":
+            waiting = event
+        elif event.kind in ("backward", "backward-error") and waiting is not None:
+            found.setdefault(event.site, waiting)
+            waiting = None
+    return found
+
+
+def _remedy(carrier: RunEvent | None) -> str:
+    if carrier is None or carrier.site is None:
+        return "detach() what is carried from step to step; add up loss.item(), not the loss"
+    name = carrier.subject
+    if carrier.count("collected"):
+        return f"put detached tensors into {name}, as loss.detach(), or clear it after each step"
+    if carrier.count("sum"):
+        return f"add loss.item() or loss.detach() to {name}, or start it anew after each step"
+    if not carrier.count("repeated"):
+        return f"make {name} anew in every step, or detach() it if nothing is to learn through it"
+    return f"detach it between the steps, as {name} = {name}.detach(), of a tuple every part"
 
 
 def _passes(windows: Windows) -> list[RunEvent]:
     return [event for event in windows.events if event.kind == "backward"]
 
 
-def _counts(event: RunEvent) -> bool:
-    return event.number("nodes") is not None and bool(event.count("older"))
+def _reaching_back(passes: Sequence[RunEvent]) -> list[int]:
+    """Return the places of those counts that reach behind a step; none where one later does not."""
+    counted = [i for i, one in enumerate(passes) if one.number("nodes") is not None]
+    older = [place for place in counted if passes[place].count("older")]
+    is_let_go = bool(older) and any(place > older[0] for place in set(counted) - set(older))
+    return [] if is_let_go else older
 
 
 def _grows(nodes: Sequence[float]) -> bool:

@@ -80,3 +80,14 @@ def test_a_backward_that_fails_for_it_is_an_error(numbers, is_found):
     run.event("backward-error", 11, nodes=24, **numbers)
     found = run.findings("GS309")
     assert [(one.severity, one.location.line) for one in found] == [("error", 11)] * is_found
+
+
+def test_a_history_that_is_let_go_now_and_then_is_fine():
+    run = Run()
+    weights = run.model("model", 4)
+    sgd = run.optimizer(weights)
+    for place in range(5):
+        run.zero(sgd, line=10)
+        run.backward(weights, line=11, nodes=10 + 6 * (place % 4), older=int(place % 4 > 0))
+        run.step(sgd, line=12)
+    assert not run.findings("GS309")

@@ -115,9 +115,9 @@ def a_loss_that_is_added_to_those_before():
     optimizer = torch.optim.SGD(layer.parameters(), lr=0.01)
     total = torch.zeros(())
     for _ in range(45):
-        total = total + loss_of(layer)
+        total = total + loss_of(layer)  # GS309 error
         optimizer.zero_grad()
-        total.backward(retain_graph=True)  # GS309 error
+        total.backward(retain_graph=True)
         optimizer.step()
 
 

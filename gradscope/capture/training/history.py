@@ -1,0 +1,101 @@
+"""What carries a tensor with its history from one step into the next, and where it is stored."""
+
+from collections import Counter
+from collections.abc import Iterator
+from types import FrameType
+
+from torch import nn
+
+from gradscope.capture.lines import Line
+from gradscope.capture.training.holders import Holder, holders
+from gradscope.capture.training.journal import Journal
+from gradscope.capture.training.places import NOWHERE, Place, Places
+from gradscope.capture.training.stores import Store, store_of_attribute, store_of_variable
+
+_MOST_LOOKS = 6
+"""At a line whose graph reaches back, without finding anything."""
+
+_Key = tuple[int, str]
+
+
+class History:
+    """Finds what holds the parts of a graph that an earlier step has made.
+
+    What a step carries over is still where it was put when the next step's backward begins; or
+    it was there when the backward before began, and another tensor has taken its place.
+
+    Once what it looks for is found at a line, it looks there no more.
+    """
+
+    def __init__(self, journal: Journal, places: Places) -> None:
+        self._journal, self._places = journal, places
+        self._before: dict[Line | None, dict[_Key, frozenset[int]]] = {}
+        """By line: what was held when its backward before began."""
+        self._looks: Counter[Line | None] = Counter()
+        self._found: set[Line | None] = set()
+        self.is_waiting = False
+        """Whether the next graph is to be looked at because of this one."""
+
+    def look(
+        self,
+        line: Line | None,
+        frame: FrameType,
+        crossed: frozenset[int],
+        modules: list[nn.Module],
+    ) -> None:
+        """Look for what holds a graph's operations of earlier steps, and note it.
+
+        Args:
+            line: Of the backward.
+            frame: Where it is being called.
+            crossed: The creation numbers of the operations of earlier steps that those of this one
+                make use of.
+            modules: Of the script's models.
+        """
+        self.is_waiting = False
+        if line in self._found or self._looks[line] == _MOST_LOOKS:
+            return
+        frames = self._places.users(frame)
+        now = list(holders(frames, modules))
+        if crossed:
+            self._looks[line] += 1
+            found = list(self._carriers(line, now, crossed, frames))
+            if found:
+                self._found.add(line)
+                self._note(*max(found, key=lambda pair: pair[1].rank if pair[1] else ()))
+            self.is_waiting = not found
+        self._before[line] = {one.key: one.numbers for one in now}
+
+    def _carriers(
+        self,
+        line: Line | None,
+        now: list[Holder],
+        crossed: frozenset[int],
+        frames: list[FrameType],
+    ) -> Iterator[tuple[Holder, Store | None]]:
+        held = self._before.get(line, {})
+        for one in now:
+            before = held.get(one.key, frozenset())
+            if not crossed.isdisjoint(one.numbers | before):
+                yield one, _store_of(one, frames)
+
+    def _note(self, holder: Holder, store: Store | None) -> None:
+        if store is None:
+            self._journal.note("carried", NOWHERE, {}, subject=holder.name)
+            return
+        self._journal.note(
+            "carried",
+            Place(store.line, store.line, None, 0),
+            {
+                "repeated": float(store.is_repeated),
+                "sum": float(store.is_sum),
+                "collected": float(store.collects),
+            },
+            subject=store.target,
+        )
+
+
+def _store_of(holder: Holder, frames: list[FrameType]) -> Store | None:
+    if holder.frame is not None:
+        return store_of_variable(holder.name, holder.frame)
+    return None if holder.kind is None else store_of_attribute(holder.name, holder.kind, frames)
