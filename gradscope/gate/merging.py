@@ -7,7 +7,7 @@ from gradscope.recording.finding import Finding
 from gradscope.recording.records import EventRecord, Recording
 from gradscope.recording.step_view import ended_by, first_step
 from gradscope.rules.engine import rank_of
-from gradscope.rules.fingerprint import unique_fingerprints
+from gradscope.rules.merging import by_cause
 
 
 def target_result(name: str, runs: Sequence[Run], failures: Sequence[Failure] = ()) -> TargetResult:
@@ -29,12 +29,8 @@ def target_result(name: str, runs: Sequence[Run], failures: Sequence[Failure] = 
 
 def merged(runs: Sequence[Run]) -> tuple[CheckedFinding, ...]:
     """Return the findings of several runs, equal causes as one, the worst first."""
-    shown: dict[str, list[tuple[int, Finding]]] = {}
-    for place, run in enumerate(runs):
-        findings = run.verdict.findings
-        for fingerprint, finding in zip(unique_fingerprints(findings), findings, strict=True):
-            shown.setdefault(fingerprint, []).append((place, finding))
-    found = [_merged(occurrences, runs) for occurrences in shown.values()]
+    causes = by_cause([run.verdict.findings for run in runs])
+    found = [_merged(occurrences, runs) for occurrences in causes]
     return tuple(sorted(found, key=lambda item: rank_of(item.finding)))
 
 

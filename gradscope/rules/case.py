@@ -19,6 +19,7 @@ from gradscope.recording.records import (
 )
 from gradscope.recording.step_view import StepView, first_step, step_view
 from gradscope.rules.settings import NormLimit
+from gradscope.rules.surroundings import Surroundings
 
 Index = TypeVar("Index")
 
@@ -30,6 +31,8 @@ class Case:
     recording: Recording
     norm_limits: Mapping[str, NormLimit] = field(default_factory=dict)
     """The user's own, by pattern of module paths, as in `Settings.norm_limits`."""
+    run: Surroundings | None = None
+    """What the rest of the run tells, where one backward of a training run is judged."""
     _shared: dict[object, object] = field(default_factory=dict, compare=False, repr=False)
 
     def shared(self, kind: Callable[["Case"], Index]) -> Index:

@@ -8,11 +8,14 @@ from gradscope.recording.finding import SEVERITIES, Consequence, Finding
 from gradscope.recording.records import Recording
 from gradscope.rules.case import Case
 from gradscope.rules.catalogue import RULES
+from gradscope.rules.looks.judging import Looks
 from gradscope.rules.patterns import matches
 from gradscope.rules.rule import Rule
 from gradscope.rules.selection import is_named, reason_left_out, rules_named, suggestion
 from gradscope.rules.settings import DEFAULT_SETTINGS, Settings
 from gradscope.rules.verdict import NOT_SELECTED, SkippedRule, Verdict
+
+_NO_RUN = "the recording is no training run"
 
 
 def judge(recording: Recording, settings: Settings = DEFAULT_SETTINGS) -> Verdict:
@@ -23,21 +26,20 @@ def judge(recording: Recording, settings: Settings = DEFAULT_SETTINGS) -> Verdic
     """
     check_settings(settings)
     case = Case(recording, norm_limits=settings.norm_limits)
+    looks = Looks(case)
     findings: list[Finding] = []
     ran: list[str] = []
     skipped: list[SkippedRule] = []
     for kind in RULES:
         rule = kind(**settings.thresholds.get(kind.name, {}))
-        is_asked_for, reason = rule.is_asked_for(case), reason_left_out(kind, settings)
-        unfit = _unfit(kind, case)
-        if is_asked_for is False or (unfit is not None and not is_named(kind, settings)):
+        if not _is_mentioned(rule, case, settings):
             continue
-        if is_asked_for and reason == NOT_SELECTED:
-            reason = None
-        reason = reason or unfit or rule.obstacle(case)
+        is_of_looks = _is_of_looks(rule, case)
+        reason = _reason_left_out(rule, case, settings)
+        reason = reason or (looks.obstacle(rule) if is_of_looks else rule.obstacle(case))
         if reason is None:
             ran.append(kind.code)
-            findings += rule.check(case)
+            findings += looks.check(rule) if is_of_looks else rule.check(case)
         else:
             skipped.append(SkippedRule(rule=kind.code, reason=reason))
     counted = [finding for finding in findings if not _is_ignored(finding, settings)]
@@ -49,11 +51,27 @@ def judge(recording: Recording, settings: Settings = DEFAULT_SETTINGS) -> Verdic
     )
 
 
-def _unfit(rule: type[Rule], case: Case) -> str | None:
-    """Return why a rule is not for recordings of this kind, None where it is."""
-    if rule.needs_run == case.is_run:
-        return None
-    return "the recording is a training run" if case.is_run else "the recording is no training run"
+def _is_mentioned(rule: Rule, case: Case, settings: Settings) -> bool:
+    """Return whether a rule is for recordings of this kind, or was asked for."""
+    if rule.is_asked_for(case) is False:
+        return False
+    return case.is_run or not rule.needs_run or is_named(type(rule), settings)
+
+
+def _is_of_looks(rule: Rule, case: Case) -> bool:
+    """Return whether a rule judges single backward passes of a run.
+
+    Limits of the user's own hold in every step, and not only in those watched closely.
+    """
+    return case.is_run and not rule.needs_run and not rule.is_asked_for(case)
+
+
+def _reason_left_out(rule: Rule, case: Case, settings: Settings) -> str | None:
+    """Return why a rule is not asked whether it can judge, None where it is."""
+    reason = reason_left_out(type(rule), settings)
+    if reason == NOT_SELECTED and rule.is_asked_for(case):
+        reason = None
+    return reason or (_NO_RUN if rule.needs_run and not case.is_run else None)
 
 
 def check_settings(settings: Settings) -> None:

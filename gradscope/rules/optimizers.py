@@ -34,8 +34,9 @@ class Optimizers:
 
     @cached_property
     def held(self) -> frozenset[int]:
-        """The parameters that some optimizer holds."""
-        return frozenset(index for record in self.holders for index in record.parameters)
+        """The parameters that some optimizer holds, of a training run at any time."""
+        at_any_time = frozenset[int]() if self.case.run is None else self.case.run.held
+        return at_any_time.union(*(record.parameters for record in self.holders))
 
     def obstacle(self) -> str | None:
         """Return why nothing is known of the target's own optimizer."""

@@ -3,13 +3,17 @@
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 from gradscope.recording.finding import Finding, RelatedLocation, Severity
 from gradscope.recording.records import Site
 from gradscope.rules.case import Case
 from gradscope.rules.fingerprint import fingerprint_of
 from gradscope.rules.measure import Measure
+
+Lasting = Literal["no", "on", "always"]
+"""`no`: in any; `on`: in all from the first one on that shows it, or it was chance; `always`: in
+all, as what training itself leads to is no mistake."""
 
 Evidence = Mapping[str, float | str | bool | None]
 
@@ -30,6 +34,8 @@ class Rule(ABC):
     """Of a typical finding; a finding may be milder or worse."""
     needs_run: ClassVar[bool] = False
     """Whether it judges the steps of a training run, and not one step that was captured in full."""
+    lasts: ClassVar[Lasting] = "no"
+    """In which looks at one backward of a training run a mistake shows."""
     explains: ClassVar[tuple[str, ...]] = ()
     """Codes, or prefixes of codes, of rules whose findings are consequences of this one's."""
     measures: ClassVar[tuple[Measure, ...]] = ()

@@ -47,7 +47,7 @@ class MissingZeroGrad(Rule):
     name: ClassVar[str] = "missing-zero-grad"
     level: ClassVar[Severity] = "error"
     needs_run: ClassVar[bool] = True
-    explains: ClassVar[tuple[str, ...]] = ("GS107",)
+    explains: ClassVar[tuple[str, ...]] = ("GS101", "GS103", "GS104", "GS107", "GS108")
 
     error_share: float = 0.9
     """Share of an optimizer's steps, its first left out. Chosen: nearly all. One `zero_grad` at the

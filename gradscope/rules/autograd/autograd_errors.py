@@ -10,7 +10,12 @@ from gradscope.rules.rule import Evidence
 
 
 def errors_of(case: Case, kind: ErrorKind) -> Iterator[AutogradErrorRecord]:
-    """Yield the errors of one kind."""
+    """Yield the errors of one kind.
+
+    What a training script catches and goes on from is left to it.
+    """
+    if case.run is not None and case.run.goes_on:
+        return
     for record in case.recording.evidence_of(AutogradErrorRecord):
         if record.kind == kind:
             yield record

@@ -9,7 +9,7 @@ from gradscope.recording.finding import Finding, Severity
 from gradscope.rules.case import Case
 from gradscope.rules.flow.upstream import is_in_model, line_of
 from gradscope.rules.measure import Measure
-from gradscope.rules.rule import Rule
+from gradscope.rules.rule import Lasting, Rule
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,6 +48,7 @@ class DeadUnit(Rule):
     code: ClassVar[str] = "GS105"
     name: ClassVar[str] = "dead-unit"
     level: ClassVar[Severity] = "warning"
+    lasts: ClassVar[Lasting] = "on"
     explains: ClassVar[tuple[str, ...]] = ("GS102",)
     measures: ClassVar[tuple[Measure, ...]] = (Measure(number="share"),)
 

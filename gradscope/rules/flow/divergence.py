@@ -1,6 +1,7 @@
 """Whether training on the way to the judged step has diverged."""
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
@@ -42,10 +43,7 @@ class Divergence:
     @property
     def loss_rose(self) -> bool:
         """Whether the loss has risen manyfold, or is no number any more."""
-        first, *later = [step.loss for step in self.steps if step.loss is not None] or [0.0]
-        return math.isfinite(first) and any(
-            not math.isfinite(loss) or abs(loss) > _RISE * max(abs(first), 1e-6) for loss in later
-        )
+        return rises([step.loss for step in self.steps if step.loss is not None])
 
     def step_beyond(self, limit: float) -> int | None:
         """Return the first optimizer step that moved the weights by more than a share of them.
@@ -78,6 +76,15 @@ class Divergence:
             if stat.step in found and stat.weight_norm and is_trained_matrix:
                 found[stat.step][stat.parameter] = stat.weight_norm
         return found
+
+
+def rises(losses: Sequence[float]) -> bool:
+    """Return whether losses rise manyfold above the first, or are no numbers any more."""
+    first, *later = losses or [0.0]
+    limit = _RISE * max(abs(first), 1e-6)
+    return math.isfinite(first) and any(
+        not math.isfinite(loss) or abs(loss) > limit for loss in later
+    )
 
 
 def _growth(before: float, after: float) -> float:

@@ -10,7 +10,7 @@ from gradscope.recording.records import GradientStat
 from gradscope.rules.case import Case
 from gradscope.rules.measure import Measure
 from gradscope.rules.optimizers import Optimizers
-from gradscope.rules.rule import Rule
+from gradscope.rules.rule import Lasting, Rule
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,6 +47,7 @@ class EpsilonDominates(Rule):
     code: ClassVar[str] = "GS110"
     name: ClassVar[str] = "epsilon-dominates"
     level: ClassVar[Severity] = "warning"
+    lasts: ClassVar[Lasting] = "always"
     measures: ClassVar[tuple[Measure, ...]] = (Measure(number="share_below_epsilon"),)
 
     warning: float = 0.5

@@ -26,7 +26,7 @@ from gradscope.rules.flow.recurrence import growth_later, recurrences
 from gradscope.rules.flow.spine import Spines
 from gradscope.rules.flow.trend import Trend
 from gradscope.rules.measure import Measure
-from gradscope.rules.rule import Rule
+from gradscope.rules.rule import Lasting, Rule
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,6 +74,7 @@ class ExplodingGradient(Rule):
     code: ClassVar[str] = "GS101"
     name: ClassVar[str] = "exploding-gradient"
     level: ClassVar[Severity] = "error"
+    lasts: ClassVar[Lasting] = "on"
     explains: ClassVar[tuple[str, ...]] = ("GS107", "GS108")
     measures: ClassVar[tuple[Measure, ...]] = (Measure(number="decades", is_logarithm=True),)
 

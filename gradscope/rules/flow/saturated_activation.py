@@ -9,7 +9,7 @@ from gradscope.recording.finding import Finding, Severity
 from gradscope.rules.case import Case
 from gradscope.rules.flow.upstream import line_of, parameters_before, weight_follows
 from gradscope.rules.measure import Measure
-from gradscope.rules.rule import Rule
+from gradscope.rules.rule import Lasting, Rule
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +62,7 @@ class SaturatedActivation(Rule):
     code: ClassVar[str] = "GS106"
     name: ClassVar[str] = "saturated-activation"
     level: ClassVar[Severity] = "warning"
+    lasts: ClassVar[Lasting] = "always"
     explains: ClassVar[tuple[str, ...]] = ("GS102",)
     measures: ClassVar[tuple[Measure, ...]] = (Measure(number="share"),)
 

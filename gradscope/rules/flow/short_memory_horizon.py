@@ -10,7 +10,7 @@ from gradscope.rules.flow.growth_place import is_recurrent, place_of, related_li
 from gradscope.rules.flow.horizon import FADED, Memory, memories
 from gradscope.rules.flow.spine import Spines
 from gradscope.rules.measure import Measure
-from gradscope.rules.rule import Rule
+from gradscope.rules.rule import Lasting, Rule
 
 _REMEDIES = {
     "LSTM": "start the forget gate's bias at 1 to 3 (the second quarter of `bias_hh_l0`)",
@@ -57,6 +57,7 @@ class ShortMemoryHorizon(Rule):
     code: ClassVar[str] = "GS112"
     name: ClassVar[str] = "short-memory-horizon"
     level: ClassVar[Severity] = "note"
+    lasts: ClassVar[Lasting] = "always"
     measures: ClassVar[tuple[Measure, ...]] = (Measure(number="decades", is_logarithm=True),)
 
     decades: float = 4.0

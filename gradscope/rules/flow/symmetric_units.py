@@ -8,7 +8,7 @@ from gradscope.recording.evidence.symmetry import SymmetryRecord
 from gradscope.recording.finding import Finding, Severity
 from gradscope.rules.case import Case
 from gradscope.rules.measure import Measure
-from gradscope.rules.rule import Rule
+from gradscope.rules.rule import Lasting, Rule
 from gradscope.rules.subtrees import MOST_NAMED
 
 
@@ -47,6 +47,7 @@ class SymmetricUnits(Rule):
     code: ClassVar[str] = "GS111"
     name: ClassVar[str] = "symmetric-units"
     level: ClassVar[Severity] = "error"
+    lasts: ClassVar[Lasting] = "on"
     explains: ClassVar[tuple[str, ...]] = ("GS110",)
     measures: ClassVar[tuple[Measure, ...]] = (Measure(number="share_alike"),)
 

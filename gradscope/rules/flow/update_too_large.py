@@ -8,7 +8,7 @@ from typing import ClassVar
 from gradscope.recording.evidence.optimizer import OptimizerRecord
 from gradscope.recording.finding import Finding, Severity
 from gradscope.rules.case import Case
-from gradscope.rules.flow.divergence import Divergence
+from gradscope.rules.flow.divergence import Divergence, rises
 from gradscope.rules.flow.update_ratios import UpdateRatios
 from gradscope.rules.measure import Measure
 from gradscope.rules.optimizers import Optimizers
@@ -20,7 +20,9 @@ _IF_NOT_TRIED: dict[Severity, Severity | None] = {
     "warning": "note",
     "note": None,
 }
-_CONSEQUENCES = ("GS101", "GS102", "GS103", "GS104", "GS105", "GS106", "GS204")
+_CONSEQUENCES = (
+    *("GS101", "GS102", "GS103", "GS104", "GS105", "GS106", "GS107", "GS110", "GS204", "GS306"),
+)
 """What weights that training has driven off look like."""
 
 
@@ -45,7 +47,8 @@ class UpdateTooLarge(Rule):
         infinite a warning is an error; without probing steps a finding is one level milder. Where
         the target was trained before the judged step, a step on the way whose weights grew by the
         limit of an error is one too, if the loss has risen tenfold since the first step or is no
-        number any more.
+        number any more. In a training run a step counts by that alone: by whether the loss of the
+        same line rises tenfold in the next 20 steps, or is no number any more.
 
     How to fix it:
         Lower the learning rate until the ratio is about 0.001 to 0.01, or warm it up.
@@ -98,6 +101,9 @@ class UpdateTooLarge(Rule):
         if not reached:
             return
         level, limit = reached[0]
+        if case.run is not None:
+            yield from self._in_run(case, ratios, optimizer, level, limit)
+            return
         falls = _falls(case)
         severity = self._severity(case, level, falls)
         if severity is None:
@@ -146,6 +152,40 @@ class UpdateTooLarge(Rule):
                 "update_ratio": growth,
                 "limit": limit,
                 "learning_rate": max(ratios.learning_rates, default=None),
+                "loss_falls": False,
+            },
+            explains=_CONSEQUENCES,
+        )
+
+    def _in_run(
+        self,
+        case: Case,
+        ratios: UpdateRatios,
+        optimizer: OptimizerRecord,
+        level: Severity,
+        limit: float,
+    ) -> Iterator[Finding]:
+        """Yield the finding for a step of a run after which the loss rose."""
+        losses = () if case.run is None else case.run.losses
+        if level == "note" or not rises(losses):
+            return
+        worst = max(losses[1:], key=lambda loss: loss if isfinite(loss) else float("inf"))
+        yield self.finding(
+            case,
+            message=(
+                f"a step of {optimizer.class_name}{ratios.rates} changes the weights by "
+                f"{_share(ratios.typical)} their norm; the loss goes from {losses[0]:.4g} to "
+                f"{worst:.4g} within {len(losses) - 1} steps"
+            ),
+            remedy="lower the learning rate: a ratio of 0.001 to 0.01 is healthy",
+            site=optimizer.site,
+            severity=level,
+            parameters=optimizer.parameters,
+            evidence={
+                "update_ratio": ratios.typical,
+                "limit": limit,
+                "learning_rate": max(ratios.learning_rates, default=None),
+                "matrices": len(ratios.by_parameter),
                 "loss_falls": False,
             },
             explains=_CONSEQUENCES,

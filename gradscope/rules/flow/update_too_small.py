@@ -8,7 +8,7 @@ from gradscope.recording.finding import Finding, Severity
 from gradscope.rules.case import Case
 from gradscope.rules.flow.update_ratios import UpdateRatios
 from gradscope.rules.measure import Measure
-from gradscope.rules.rule import Rule
+from gradscope.rules.rule import Lasting, Rule
 
 _HALF = ("float16", "bfloat16")
 
@@ -46,6 +46,7 @@ class UpdateTooSmall(Rule):
     code: ClassVar[str] = "GS109"
     name: ClassVar[str] = "update-too-small"
     level: ClassVar[Severity] = "warning"
+    lasts: ClassVar[Lasting] = "always"
     measures: ClassVar[tuple[Measure, ...]] = (Measure(number="update_ratio", worse="lower"),)
 
     lost: float = 1e-7
@@ -63,6 +64,9 @@ class UpdateTooSmall(Rule):
         groups = () if optimizer is None else optimizer.groups
         if any((g.learning_rate or 0.0) < (g.initial_learning_rate or 0.0) for g in groups):
             return "a scheduler holds the learning rate below its initial one"
+        highest = None if case.run is None else case.run.highest_rate
+        if highest and max(ratios.learning_rates, default=highest) < highest / 2:
+            return "the learning rate is below half of what it comes to"
         if optimizer is not None and not optimizer.is_torchs and ratios.typical == 0:
             return "the optimizer's first step changed nothing, and it is none of torch's own"
         types = {case.recording.parameters[index].shape.dtype for index in ratios.by_parameter}

@@ -20,7 +20,7 @@ from gradscope.rules.flow.growth_place import (
 from gradscope.rules.flow.spine import Spines
 from gradscope.rules.flow.trend import Trend
 from gradscope.rules.measure import Measure
-from gradscope.rules.rule import Rule
+from gradscope.rules.rule import Lasting, Rule
 
 _SHRINKING = 0.05
 """Decades: less is no sign that a branch opens."""
@@ -67,6 +67,7 @@ class VanishingGradient(Rule):
     code: ClassVar[str] = "GS102"
     name: ClassVar[str] = "vanishing-gradient"
     level: ClassVar[Severity] = "error"
+    lasts: ClassVar[Lasting] = "on"
     explains: ClassVar[tuple[str, ...]] = ("GS109", "GS110")
     measures: ClassVar[tuple[Measure, ...]] = (Measure(number="decades", is_logarithm=True),)
 

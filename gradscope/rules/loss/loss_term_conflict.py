@@ -9,7 +9,7 @@ from gradscope.recording.finding import Finding, Severity
 from gradscope.rules.case import Case
 from gradscope.rules.flushed_gradients import loss_site
 from gradscope.rules.measure import Measure
-from gradscope.rules.rule import Rule
+from gradscope.rules.rule import Lasting, Rule
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,6 +50,7 @@ class LossTermConflict(Rule):
     code: ClassVar[str] = "GS703"
     name: ClassVar[str] = "loss-term-conflict"
     level: ClassVar[Severity] = "note"
+    lasts: ClassVar[Lasting] = "on"
     measures: ClassVar[tuple[Measure, ...]] = (
         Measure(number="cosine", limit="cosine_limit", worse="lower"),
         Measure(number="ratio", limit="ratio_limit"),

@@ -16,7 +16,7 @@ from gradscope.rules.flushed_gradients import (
     share_flushed,
 )
 from gradscope.rules.measure import Measure
-from gradscope.rules.rule import Rule
+from gradscope.rules.rule import Lasting, Rule
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,6 +56,7 @@ class Float16WithoutScaler(Rule):
     code: ClassVar[str] = "GS604"
     name: ClassVar[str] = "float16-without-scaler"
     level: ClassVar[Severity] = "warning"
+    lasts: ClassVar[Lasting] = "on"
     explains: ClassVar[tuple[str, ...]] = ("GS102", "GS105", "GS109", "GS110", "GS204")
     measures: ClassVar[tuple[Measure, ...]] = (Measure(number="share_flushed"),)
 

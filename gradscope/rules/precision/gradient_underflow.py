@@ -17,7 +17,7 @@ from gradscope.rules.flushed_gradients import (
     share_flushed,
 )
 from gradscope.rules.measure import Measure
-from gradscope.rules.rule import Rule
+from gradscope.rules.rule import Lasting, Rule
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,6 +54,7 @@ class GradientUnderflow(Rule):
     code: ClassVar[str] = "GS601"
     name: ClassVar[str] = "gradient-underflow"
     level: ClassVar[Severity] = "warning"
+    lasts: ClassVar[Lasting] = "on"
     explains: ClassVar[tuple[str, ...]] = ("GS102", "GS105", "GS109", "GS110", "GS204")
     measures: ClassVar[tuple[Measure, ...]] = (Measure(number="share_flushed"),)
 

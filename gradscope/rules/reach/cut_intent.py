@@ -39,7 +39,9 @@ def _of_whole_modules(reach: Reach, stop: Stop, *, held: bool, without_grad: boo
     chooses = stop.cut.kind == "non-differentiable" or reach.draws(stop)
     is_accident = chooses or stop.is_copy or stop.is_checkpoint
     if reach.learns_only_head(stop) and not is_accident:
-        return Intent("warning", "like a frozen backbone under a head")
+        # In a run, no other batch and no other loss brings it a gradient either: it is meant.
+        is_meant = without_grad and reach.case.run is not None
+        return Intent("note" if is_meant else "warning", "like a frozen backbone under a head")
     if held:
         return Intent("error", None)
     outside = not reach.is_in_model(stop.cut.call)

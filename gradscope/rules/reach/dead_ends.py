@@ -66,7 +66,7 @@ class DeadEnds:
         zero = {stat.parameter for stat in first if stat.reach == "zero"}
         for probe in self.case.probes:
             zero -= {s.parameter for s in probe.parameter_stats.values() if s.reach == "gradient"}
-        return frozenset(zero)
+        return frozenset(zero if self.case.run is None else zero - self.case.run.alive)
 
     @cached_property
     def found(self) -> tuple[DeadEnd, ...]:
@@ -170,7 +170,8 @@ class DeadEnds:
         users = list(self.case.consumers(self.case.parameter_nodes[parameter]))
         if any(0 in shape.dims for user in users for shape in user.outputs if shape is not None):
             return True
-        if not self.case.probes and self._opens(end):
+        # In a run, the rate may be zero for some steps, as in a warm-up.
+        if (not self.case.probes or self.case.run is not None) and self._opens(end):
             return True
         if end not in users:
             return False

@@ -60,7 +60,9 @@ class FrozenHead(Rule):
         head = next(iter(_calls(case, layers)), None)
         if head is None or not _is_frozen(layers[head.module]) or _is_tied(layers[head.module]):
             return
-        if _is_of_frozen_network(case, layers, head):
+        if _is_of_frozen_network(case, layers, head) or _learns_elsewhere(
+            case, layers[head.module]
+        ):
             return
         others = [owned for module, owned in layers.items() if module != head.module]
         frozen = sum(_is_frozen(owned) for owned in others)
@@ -142,6 +144,12 @@ def _is_of_frozen_network(
     before = bool(following) and _is_frozen(layers[following[0].module])
     on_data = any(call.module == head.module and not call.inputs for call in case.recording.calls)
     return before or on_data
+
+
+def _learns_elsewhere(case: Case, owned: list[ParameterRecord]) -> bool:
+    """Return whether a layer is trained by other passes of a run, as a discriminator is."""
+    learning = frozenset[int]() if case.run is None else case.run.learning
+    return any(parameter.index in learning for parameter in owned)
 
 
 def _is_frozen(owned: list[ParameterRecord]) -> bool:

@@ -63,7 +63,7 @@ class GradientCut(Rule):
     code: ClassVar[str] = "GS201"
     name: ClassVar[str] = "gradient-cut"
     level: ClassVar[Severity] = "error"
-    explains: ClassVar[tuple[str, ...]] = ("GS203", "GS204", "GS205")
+    explains: ClassVar[tuple[str, ...]] = ("GS203", "GS204", "GS205", "GS306")
 
     def obstacle(self, case: Case) -> str | None:
         """Return why this rule cannot judge the recording."""

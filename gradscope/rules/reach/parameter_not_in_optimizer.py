@@ -88,6 +88,8 @@ class ParameterNotInOptimizer(Rule):
             left_out.held_share < self.most_share or left_out.held_elements < self.most_elements
         )
         is_other = left_out.is_network(part)
+        if is_other and left_out.is_of_another_model(part):
+            return "note"
         if is_choice or left_out.is_in_eval_mode(part) or (is_other and left_out.is_for_one_part):
             return "note"
         if part.module is None:
@@ -197,7 +199,20 @@ class _LeftOut:
         records = self.case.recording.parameters
         trainable = {record.index for record in records if record.requires_grad}
         parts = self._subtrees.parts(trainable - self.optimizers.held)
-        return tuple(part for part in parts if part.parameters & self.trained)
+        run = self.case.run
+        moved = frozenset[int]() if run is None else run.moved
+        return tuple(
+            part
+            for part in parts
+            if part.parameters & self.trained and part.parameters.isdisjoint(moved)
+        )
+
+    def is_of_another_model(self, part: Part) -> bool:
+        """Return whether no optimizer of a run holds anything of the model that a part is in."""
+        if self.case.run is None or part.module is None:
+            return False
+        *_, root = self._subtrees.lineage(part.module)
+        return self._subtrees.trainable[root].isdisjoint(self.optimizers.held)
 
     def is_late(self, part: Part) -> bool:
         return all(part.parameters <= set(record.later) for record in self.optimizers.holders)

@@ -93,13 +93,19 @@ class Reach:
         """The parameters that got a gradient in some step, be it zero, or under another draw."""
         stats = self.recording.parameter_stats
         got = {stat.parameter for stat in stats if stat.reach in ("gradient", "zero")}
-        return self.case.redrawn | got
+        elsewhere = frozenset[int]() if self.case.run is None else self.case.run.learning
+        return self.case.redrawn | got | elsewhere
 
     @cached_property
     def lost(self) -> frozenset[int]:
-        """The parameters that require grad and got none in any step."""
+        """The parameters that require grad and got none in any step.
+
+        In a training run only those that the steps after this backward are for.
+        """
         trainable = {p.index for p in self.recording.parameters if p.requires_grad}
         seen = {stat.parameter for stat in self.recording.parameter_stats}
+        if self.case.run is not None:
+            trainable &= self.case.run.stepped
         return frozenset((trainable & seen) - self.learning)
 
     @cached_property
@@ -230,6 +236,8 @@ class Reach:
 
     def is_held(self, parameters: Iterable[int]) -> bool | None:
         """Return whether the user's optimizer holds any of these, None without an optimizer."""
+        if self.case.run is not None:
+            return not self.case.run.held.isdisjoint(parameters)
         if self.recording.target.optimizer is None:
             return None
         groups = (self.recording.parameters[index].optimizer_group for index in parameters)

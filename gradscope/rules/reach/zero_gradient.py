@@ -82,6 +82,7 @@ class ZeroGradient(Rule):
         "GS110",
         "GS111",
         "GS203",
+        "GS306",
     )
     measures: ClassVar[tuple[Measure, ...]] = (Measure(number="share_of_trainable_elements"),)
 
@@ -107,6 +108,8 @@ class ZeroGradient(Rule):
         parts = Subtrees(case.recording).parts(end.parameters)
         what = f"{named(parts)} ({counted(len(end.parameters), 'parameter')})"
         lasting = f", and still after {counted(probes, 'optimizer step')}" if probes else ""
+        if case.run is not None and probes:
+            lasting = ", and stays so"
         lies_elsewhere = end.site != case.site(end.node.site)
         lost = _lost_to_derivative(case) if twice_differentiated(end) else ()
         return self.finding(

@@ -1,0 +1,102 @@
+"""One-step rules over the looks of a run: one finding a cause, and none of what does not last."""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+from gradscope.recording.finding import SEVERITIES, Finding, Severity
+from gradscope.rules.case import Case
+from gradscope.rules.looks.series import JudgedLook, Series, series_of
+from gradscope.rules.looks.training import Training
+from gradscope.rules.merging import by_cause
+from gradscope.rules.rule import Rule
+
+NO_LOOK = "no backward of the run was watched closely"
+
+
+@dataclass(frozen=True, slots=True)
+class _Shown:
+    """A cause, as the looks of one series show it."""
+
+    finding: Finding
+    count: int
+
+
+@dataclass(frozen=True)
+class Looks:
+    """The looks of a run, as one-step rules judge them."""
+
+    case: Case
+    """Of the run."""
+
+    @cached_property
+    def series(self) -> tuple[Series, ...]:
+        """The looks, by the line of their backward."""
+        return series_of(Training(self.case))
+
+    def obstacle(self, rule: Rule) -> str | None:
+        """Return why a rule can judge no look, None where it can judge one."""
+        reasons = [rule.obstacle(one.case) for series in self.series for one in series.judged]
+        if None in reasons:
+            return None
+        counts = Counter(reason for reason in reasons if reason is not None)
+        return counts.most_common(1)[0][0] if counts else NO_LOOK
+
+    def check(self, rule: Rule) -> Iterator[Finding]:
+        """Yield one finding for each cause that the looks show."""
+        shown = [_shown(rule, series) for series in self.series]
+        causes = by_cause([[one.finding for one in ones] for ones in shown])
+        counts = {id(one.finding): one.count for ones in shown for one in ones}
+        for cause in causes:
+            findings = [finding for _, finding in cause]
+            yield replace(_united(findings), count=sum(counts[id(one)] for one in findings))
+
+
+def _shown(rule: Rule, series: Series) -> list[_Shown]:
+    """Return the causes that the looks at one backward show."""
+    looks = series.judged
+    able = [look for look in looks if rule.obstacle(look.case) is None]
+    found = [[_of_run(one, look) for one in rule.check(look.case)] for look in able]
+    return [
+        _Shown(_lasting(cause) if rule.lasts else _united([one for _, one in cause]), count)
+        for cause in by_cause(found)
+        if not rule.lasts or _is_lasting(rule, [place for place, _ in cause], able)
+        for count in [sum(able[place].stands_for for place, _ in cause)]
+    ]
+
+
+def _of_run(finding: Finding, look: JudgedLook) -> Finding:
+    return replace(finding, step=look.step)
+
+
+def _is_lasting(rule: Rule, places: Sequence[int], looks: Sequence[JudgedLook]) -> bool:
+    """Return whether all looks show a cause, from the first one that does to the last."""
+    is_first = places[0] == 0 or rule.lasts != "always"
+    return is_first and len(places) > 1 and len(places) == len(looks) - places[0]
+
+
+def _united(findings: Sequence[Finding]) -> Finding:
+    """Return the findings of one cause as one: the worst, the first of those."""
+    return _with_all(min(findings, key=_badness), findings)
+
+
+def _lasting(cause: Iterable[tuple[int, Finding]]) -> Finding:
+    """Return the findings of one cause as the first one, as bad as in the mildest of all."""
+    findings = [finding for _, finding in cause]
+    # The last look has none after it that could tell whether it lasts.
+    mildest: Severity = max(findings[:-1] or findings, key=_badness).severity
+    return replace(_with_all(findings[0], findings), severity=mildest)
+
+
+def _badness(finding: Finding) -> int:
+    return SEVERITIES.index(finding.severity)
+
+
+def _with_all(finding: Finding, findings: Sequence[Finding]) -> Finding:
+    """Return a finding about all that several ones of its cause are about."""
+    return replace(
+        finding,
+        parameters=tuple(dict.fromkeys(name for one in findings for name in one.parameters)),
+        modules=tuple(dict.fromkeys(name for one in findings for name in one.modules)),
+    )

@@ -1,0 +1,117 @@
+"""The looks at one backward of the script, and which of them are worth judging."""
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from gradscope.recording.evidence.autograd_error import AutogradErrorRecord
+from gradscope.recording.evidence.flush import FlushRecord
+from gradscope.recording.evidence.nonfinite import NonfiniteRecord
+from gradscope.recording.evidence.optimizer import OptimizerRecord
+from gradscope.recording.evidence.saturation import SaturationRecord
+from gradscope.recording.evidence.unit import UnitRecord
+from gradscope.recording.step_view import first_step
+from gradscope.rules.case import Case
+from gradscope.rules.looks.composition import Sight, composed
+from gradscope.rules.looks.training import Training
+
+_FIRST = 4
+"""So many looks are judged in any case: training goes wrong at its start, if it does."""
+_MOST = 12
+"""So many are judged at most, and the last one."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JudgedLook:
+    """A look with its surroundings, ready for the rules."""
+
+    case: Case
+    step: int
+    """Of the run."""
+    stands_for: int
+    """How many looks it stands for: itself, and those after it that differ in nothing that is
+    counted."""
+
+
+@dataclass(frozen=True)
+class Series:
+    """The looks at one backward of the script, in their order."""
+
+    sights: tuple[Sight, ...]
+    training: Training
+
+    @cached_property
+    def judged(self) -> tuple[JudgedLook, ...]:
+        """Those that are judged."""
+        chosen = _chosen([_state(sight) for sight in self.sights])
+        ends = [*chosen[1:], len(self.sights)]
+        return tuple(
+            JudgedLook(
+                case=self._case(place),
+                step=self.sights[place].look.step,
+                stands_for=end - place,
+            )
+            for place, end in zip(chosen, ends, strict=True)
+        )
+
+    def _case(self, place: int) -> Case:
+        sight, later = self.sights[place], self.sights[place + 1 :]
+        return Case(
+            composed(sight, later, self.training),
+            run=self.training.surroundings(sight.look),
+        )
+
+
+def series_of(training: Training) -> tuple[Series, ...]:
+    """Return the looks of a run by the line of their backward; what raised stands alone."""
+    groups: dict[object, list[Sight]] = {}
+    for look in training.recording.looks:
+        line = training.line(look)
+        raised = bool(look.recording.evidence_of(AutogradErrorRecord))
+        groups.setdefault((line, raised), []).append(Sight(look))
+    return tuple(Series(tuple(sights), training) for sights in groups.values())
+
+
+def _chosen(states: Sequence[object]) -> list[int]:
+    """Return the places of the looks to judge: the first ones, those that differ, and the last."""
+    seen: set[object] = set()
+    chosen: list[int] = []
+    for place, state in enumerate(states):
+        is_new = state not in seen
+        seen.add(state)
+        if place < _FIRST or (is_new and len(chosen) < _MOST) or place == len(states) - 1:
+            chosen.append(place)
+    return chosen
+
+
+def _state(sight: Sight) -> object:
+    """Return what is another where a look is worth judging by itself."""
+    return (sight.graph, *_numbers(sight), *_counts(sight))
+
+
+def _numbers(sight: Sight) -> Iterator[object]:
+    recording = sight.recording
+    step = first_step(recording).step
+    yield step is None or step.loss is None or math.isfinite(step.loss)
+    yield tuple(
+        (stat.reach, bool(stat.gradient and stat.gradient.nonfinite))
+        for stat in recording.parameter_stats
+    )
+
+
+def _counts(sight: Sight) -> Iterator[object]:
+    recording = sight.recording
+    yield tuple(record.requires_grad for record in recording.parameters)
+    yield tuple(int(10 * one.inactive / one.units) for one in recording.evidence_of(UnitRecord))
+    yield tuple(
+        2 * one.saturated >= one.elements for one in recording.evidence_of(SaturationRecord)
+    )
+    yield tuple(
+        10 * one.flushed // max(one.elements, 1) for one in recording.evidence_of(FlushRecord)
+    )
+    yield tuple(
+        (one.class_name, len(one.parameters), len(one.stale))
+        for one in recording.evidence_of(OptimizerRecord)
+    )
+    yield len(recording.evidence_of(NonfiniteRecord))

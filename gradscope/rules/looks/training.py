@@ -1,0 +1,224 @@
+"""What a training run did to its parameters, by their names."""
+
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import islice
+from math import isclose, isfinite
+
+from gradscope.recording.evidence.trained_optimizer import TrainedOptimizer
+from gradscope.recording.records import Look, ParameterStat, Recording, Site
+from gradscope.rules.accumulation.windows import RunEvent, Windows
+from gradscope.rules.case import Case
+from gradscope.rules.surroundings import Surroundings
+
+_LOSSES = 20
+"""So many losses after a backward tell how training went on from it."""
+
+
+@dataclass(slots=True)
+class _Fate:
+    """What became of a parameter."""
+
+    last_alive: int = -1
+    """The last step with a gradient other than zero; -1 where there is none."""
+    weight_norm: float | None = None
+    moved: bool = False
+
+    def take(self, step: int, stat: ParameterStat) -> None:
+        """Take in what one step left in it."""
+        if stat.reach == "gradient":
+            self.last_alive = max(self.last_alive, step)
+        if self.weight_norm is None:
+            self.weight_norm = stat.weight_norm
+        self.moved = self.moved or not isclose(stat.weight_norm, self.weight_norm, rel_tol=1e-6)
+
+
+@dataclass(frozen=True, slots=True)
+class _Uses:
+    """The steps that use the gradients of a backward."""
+
+    steps: tuple[RunEvent, ...]
+    is_skipped: bool
+    """Whether a scaler left one out."""
+
+
+@dataclass(frozen=True)
+class Training:
+    """What a run did, by the names of its parameters."""
+
+    case: Case
+    """Of the run."""
+
+    @property
+    def recording(self) -> Recording:
+        """What is judged."""
+        return self.case.recording
+
+    @cached_property
+    def optimizers(self) -> tuple[TrainedOptimizer, ...]:
+        """Those of the run."""
+        return self.recording.evidence_of(TrainedOptimizer)
+
+    def surroundings(self, look: Look) -> Surroundings:
+        """Return what the rest of the run tells of a backward that was watched closely."""
+        uses = self._uses(look)
+        places = [event.optimizer for event in uses.steps if event.optimizer is not None]
+        stepping = [self.optimizers[place] for place in places]
+        held = {name for one in self.optimizers for name in self._names(one.parameters)}
+        stepped = {name for one in stepping for name in self._names(one.parameters)}
+        known = {one.name: one.index for one in look.recording.parameters}
+        every = frozenset(known.values())
+
+        def indices(names: Iterable[str]) -> frozenset[int]:
+            return frozenset(known[name] for name in names if name in known)
+
+        alive = {name for name, one in self._fates.items() if one.last_alive >= look.step}
+        return Surroundings(
+            held=indices(held) if self.optimizers else every,
+            stepped=indices(stepped) if self.optimizers else every,
+            learning=indices(n for n, one in self._fates.items() if one.last_alive >= 0),
+            alive=indices(alive),
+            moved=indices(name for name, one in self._fates.items() if one.moved),
+            losses=tuple(self._losses(look)),
+            highest_rate=max((self._rates.get(place, 0.0) for place in places), default=None),
+            is_stepped=bool(uses.steps) and not uses.is_skipped,
+            goes_on=look.step < self._last_sound_step,
+        )
+
+    def updates(self, look: Look) -> Mapping[str, float]:
+        """Return how far the steps after a backward moved the parameters, by name."""
+        steps = {event.step for event in self._uses(look).steps if event.kind == "step"}
+        return {name: norm for step in steps for name, norm in self._updates.get(step, {}).items()}
+
+    def steppers(self, look: Look) -> Iterator[tuple[str, Site | None]]:
+        """Yield the optimizers that step after a backward: class, and line that made it."""
+        for event in self._uses(look).steps:
+            if event.optimizer is not None:
+                record = self.optimizers[event.optimizer]
+                yield record.class_name, self.case.site(record.site)
+
+    def optimizer_text(self, look: Look) -> str | None:
+        """Return the optimizer that steps after a backward, as `SGD(lr=0.1)`."""
+        texts = {step.index: step.optimizer for step in self.recording.steps}
+        steps = (event.step for event in self._uses(look).steps if event.kind == "step")
+        return next((texts.get(step) for step in steps), None)
+
+    def line(self, look: Look) -> Site | None:
+        """Return the line that called the backward."""
+        place = self._place(look)
+        return None if place is None else self.case.site(self._events[place].site)
+
+    def was_scaled(self, look: Look) -> bool:
+        """Return whether a gradient scaler had multiplied the loss."""
+        place = self._place(look)
+        return place is not None and bool(self._events[place].count("scaled"))
+
+    @property
+    def _events(self) -> tuple[RunEvent, ...]:
+        return self.case.shared(Windows).events
+
+    @cached_property
+    def _keys(self) -> list[tuple[int, int]]:
+        """The step and the order of every event, ascending."""
+        return sorted((record.step, record.order) for record in self.recording.events)
+
+    def _place(self, look: Look) -> int | None:
+        """Return the place of a backward among all events, None of one that raised."""
+        place = bisect_left(self._keys, (look.step, look.order))
+        is_there = place < len(self._keys) and self._keys[place] == (look.step, look.order)
+        return place if is_there and self._events[place].kind == "backward" else None
+
+    @cached_property
+    def _known_uses(self) -> dict[tuple[int, int], _Uses]:
+        return {}
+
+    def _uses(self, look: Look) -> _Uses:
+        key = (look.step, look.order)
+        if key not in self._known_uses:
+            self._known_uses[key] = self._find_uses(look)
+        return self._known_uses[key]
+
+    def _find_uses(self, look: Look) -> _Uses:
+        place = self._place(look)
+        start = bisect_left(self._keys, (look.step, look.order)) if place is None else place + 1
+        reached = 0 if place is None else self._events[place].count("reached")
+        found: list[RunEvent] = []
+        is_skipped = False
+        for event in islice(self._events, start, None):
+            if event.kind == "backward" and (found or is_skipped):
+                break
+            if event.kind == "zero" and not found and 0 < reached <= event.count("unspent"):
+                break
+            if event.kind == "step":
+                found.append(event)
+            is_skipped |= event.kind == "scaler-step" and bool(event.count("skipped"))
+        return _Uses(tuple(found), is_skipped)
+
+    def _names(self, parameters: Iterable[int]) -> Iterator[str]:
+        return (self.recording.parameters[index].name for index in parameters)
+
+    def _losses(self, look: Look) -> Iterator[float]:
+        start = self._place(look)
+        if start is None:
+            step = look.recording.steps[0] if look.recording.steps else None
+            yield from [] if step is None or step.loss is None else [step.loss]
+            return
+        line = self._events[start].site
+        same = (
+            loss
+            for event in islice(self._events, start, None)
+            if event.kind == "backward" and event.site == line
+            if (loss := event.number("loss")) is not None
+        )
+        yield from islice(same, _LOSSES + 1)
+
+    @cached_property
+    def _rates(self) -> dict[int, float]:
+        """By optimizer: the largest learning rate of its steps."""
+        found: dict[int, float] = {}
+        for event in self._events:
+            rate = event.number("lr")
+            if event.kind == "step" and event.optimizer is not None and rate is not None:
+                found[event.optimizer] = max(found.get(event.optimizer, 0.0), rate)
+        return found
+
+    @cached_property
+    def _last_sound_step(self) -> int:
+        """The last step of the run whose gradients were finite; -1 where there is none."""
+        sound = (
+            event.step
+            for event in self._events
+            if event.kind == "step"
+            and not event.count("nonfinite")
+            and isfinite(event.number("norm") or 0.0)
+        )
+        return max(sound, default=-1)
+
+    @cached_property
+    def _fates(self) -> dict[str, _Fate]:
+        """By name: what became of the parameters, by all that was measured."""
+        found: dict[str, _Fate] = {}
+        for step, name, stat in self._measured(self.recording.looks):
+            found.setdefault(name, _Fate()).take(step, stat)
+        return found
+
+    def _measured(self, looks: Sequence[Look]) -> Iterator[tuple[int, str, ParameterStat]]:
+        names = [record.name for record in self.recording.parameters]
+        for stat in self.recording.parameter_stats:
+            yield stat.step, names[stat.parameter], stat
+        for look in looks:
+            own = look.recording.parameters
+            for stat in look.recording.parameter_stats:
+                yield look.step, own[stat.parameter].name, stat
+
+    @cached_property
+    def _updates(self) -> dict[int, dict[str, float]]:
+        """By step: how far it moved the parameters, where that was measured."""
+        found: dict[int, dict[str, float]] = {}
+        for stat in self.recording.parameter_stats:
+            if stat.update_norm is not None:
+                name = self.recording.parameters[stat.parameter].name
+                found.setdefault(stat.step, {})[name] = stat.update_norm
+        return found

@@ -1,0 +1,35 @@
+"""What the rest of a training run tells of one of its backward passes."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Surroundings:
+    """What the rest of a run tells of one backward; parameters by their places in its look.
+
+    What one backward shows is not what the run does: losses take turns, and so do optimizers.
+    """
+
+    held: frozenset[int]
+    """Parameters that an optimizer holds at any time."""
+    stepped: frozenset[int]
+    """Those that the steps after this backward are for; all where the script moves them itself."""
+    learning: frozenset[int]
+    """Those that get a gradient other than zero at any time."""
+    alive: frozenset[int]
+    """Those that get one in this step or in a later one."""
+    moved: frozenset[int]
+    """Those whose norm is another at another time."""
+    losses: tuple[float, ...]
+    """From the same line, this backward's first, and then those of the steps after it."""
+    highest_rate: float | None
+    """The largest learning rate with which the optimizer of these steps ever steps."""
+    is_stepped: bool
+    """Whether an optimizer steps after this backward, and no scaler leaves that out."""
+    goes_on: bool
+    """Whether optimizers step later, with finite gradients."""
+
+    @property
+    def is_left_out(self) -> bool:
+        """Whether the script uses no gradient of this backward and goes on, as a scaler does."""
+        return self.goes_on and not self.is_stepped
