@@ -1,5 +1,6 @@
 """Which line made what: modules and parameters where they were given to a module, optimizers."""
 
+import functools
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -96,6 +97,7 @@ def watch_definitions() -> Iterator[Definitions]:
     )
     original = torch.optim.Optimizer.__init__
 
+    @functools.wraps(original)
     def noted(optimizer: torch.optim.Optimizer, *args: Any, **kwargs: Any) -> None:  # noqa: ANN401
         watch.note_optimizer(optimizer)
         original(optimizer, *args, **kwargs)

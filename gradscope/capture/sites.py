@@ -40,6 +40,8 @@ class SiteMode(TorchFunctionMode):
         self.lines: list[Line | None] = []
         self.hooked: list[Edge] = []
         """Tensors on which a hook was registered, which may change their gradient."""
+        self.earlier: SiteMode | None = None
+        """Knows the lines of what was made before, where anybody does."""
 
     def __torch_function__(
         self,
@@ -106,6 +108,6 @@ class SiteMode(TorchFunctionMode):
     def find(self, sequence: int) -> Line | None:
         """Return the line that made the node with this number."""
         place = bisect_right(self.starts, sequence) - 1
-        if place < 0 or sequence >= self.ends[place]:
-            return None
-        return self.lines[place]
+        if place < 0:
+            return None if self.earlier is None else self.earlier.find(sequence)
+        return self.lines[place] if sequence < self.ends[place] else None

@@ -52,6 +52,8 @@ class WriteWitness:
 
     def __init__(self) -> None:
         self.writes: list[Write] = []
+        self.earlier: WriteWitness | None = None
+        """Knows the writes before, where anybody does."""
 
     def wants(
         self,
@@ -93,14 +95,15 @@ class WriteWitness:
             return None
         shape = tuple(int(size) for size in told[1].split(",") if size.strip())
         found, expected = int(told[2]), int(told[3])
+        writes = [*(self.earlier.writes if self.earlier else ()), *self.writes]
         fitting = [
             write
-            for write in self.writes
+            for write in writes
             if expected < write.version <= found and (after is None or write.number > after)
         ]
         # Of several tensors with as many writes: one of its shape, not written to any more often.
         alike = [write for write in fitting if write.shape == shape]
-        last = {write.storage: write.version for write in self.writes}
+        last = {write.storage: write.version for write in writes}
         return next(
             (
                 write

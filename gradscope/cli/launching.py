@@ -6,7 +6,7 @@ import warnings
 from contextlib import ExitStack, redirect_stderr, redirect_stdout, suppress
 from pathlib import Path
 from traceback import print_exception
-from typing import NoReturn, TextIO
+from typing import TYPE_CHECKING, NoReturn, TextIO
 
 from gradscope.cli.errors import LOGGER, show_error, show_note, write_line
 from gradscope.cli.run import PlannedRun
@@ -19,6 +19,9 @@ from gradscope.launch.program import CannotRunError
 from gradscope.launch.session import Outcome, Watch, run_watched
 from gradscope.recording.store import load_recording
 
+if TYPE_CHECKING:
+    from gradscope.cli.run_live import LiveDisplay
+
 _CLOSELY, _THEN_EVERY = 20, 50
 """How often `--fail-fast` judges: after each of the first steps, and then now and again."""
 
@@ -28,6 +31,7 @@ class WatchedRun:
 
     def __init__(self, planned: PlannedRun) -> None:
         self.planned = planned
+        self.live = _live_display(planned)
         self.recording: Path | None = None
         """Where it is being recorded; None before torch is imported."""
         self.trouble: Exception | None = None
@@ -38,19 +42,26 @@ class WatchedRun:
     def make_watch(self) -> Watch:
         """Return what watches the training: torch has been imported."""
         from gradscope.capture.training.watch import TrainingWatch
+        from gradscope.looks.close_looks import script_looks
+        from gradscope.looks.schedule import Schedule
 
         planned, watch = self.planned, self.planned.watch
         self.recording = planned.place.clear()
+        if self.live is not None:
+            self.live.begin(self.recording)
+        is_followed = planned.fails_fast or watch.stop_after or self.live is not None
         return TrainingWatch(
             self.recording,
             planned.command,
             every=watch.every,
+            make_looks=script_looks(Schedule(watch.tensor_every, watch.tensors_at or ())),
             max_steps=watch.max_steps,
-            on_step=self._on_step if planned.fails_fast or watch.stop_after else None,
+            on_step=self._on_step if is_followed else None,
         )
 
     def tell(self, error: Exception) -> None:
         """Tell why the script runs on without being watched."""
+        self.close_live()
         self.trouble = error
         if isinstance(error, GradscopeError):
             show_error(error)
@@ -59,7 +70,9 @@ class WatchedRun:
         show_note(f"{self.planned.program.name} runs on without being watched")
 
     def _on_step(self, count: int) -> None:
-        """Stop the script where that is asked for, after a step of an optimizer."""
+        """Show a step of an optimizer, and stop the script after it where that is asked for."""
+        if self.live is not None:
+            self.live.update(is_last=count == self.planned.watch.max_steps)
         stop_after = self.planned.watch.stop_after
         is_over = stop_after is not None and count >= stop_after
         if is_over or (self.planned.fails_fast and self._is_failing(count)):
@@ -67,10 +80,32 @@ class WatchedRun:
             # A thread ends silently by it, and what wraps a `main` lets it pass.
             raise SystemExit(0)
 
+    def close_live(self) -> None:
+        """Show nothing more."""
+        if self.live is not None:
+            self.live.close()
+
     def _is_failing(self, count: int) -> bool:
         if self.recording is None or (count > _CLOSELY and count % _THEN_EVERY):
             return False
         return failing(self.planned, load_recording(self.recording))
+
+
+def _live_display(planned: PlannedRun) -> "LiveDisplay | None":
+    """Return what shows the run while it goes on, where that is asked for: on one rank only."""
+    if not planned.is_live or planned.rank not in (None, 0):
+        return None
+    # All that it needs is imported before the script runs: some of it draws random numbers then.
+    from gradscope.cli.run_live import LiveDisplay
+
+    limits = (planned.watch.stop_after, planned.watch.max_steps)
+    return LiveDisplay.on(
+        sys.stderr,
+        planned.color,
+        planned.program.name,
+        planned.settings,
+        min((limit for limit in limits if limit), default=None),
+    )
 
 
 def launch(planned: PlannedRun) -> NoReturn:
@@ -80,8 +115,11 @@ def launch(planned: PlannedRun) -> NoReturn:
     try:
         outcome = run_watched(planned.program, run.make_watch, run.tell)
     except CannotRunError as error:
+        run.close_live()
         show_error(error)
         raise SystemExit(ExitCode.CANNOT_JUDGE) from None
+    finally:
+        run.close_live()
     ending = outcome.ending
     if outcome.is_copy:
         leave(ending, ending.code)

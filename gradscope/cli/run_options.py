@@ -52,6 +52,14 @@ SaveRunOption = Annotated[
         rich_help_panel=_OUTPUT,
     ),
 ]
+LiveOption = Annotated[
+    bool,
+    typer.Option(
+        "--live",
+        help="Show the training on the terminal while it goes on, below what it prints.",
+        rich_help_panel=_OUTPUT,
+    ),
+]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,6 +76,26 @@ class WatchGroup:
             rich_help_panel=_WATCH,
         ),
     ] = 1
+    tensor_every: Annotated[
+        int,
+        typer.Option(
+            "--tensor-every",
+            min=0,
+            metavar="N",
+            help="Look at every tensor in every N-th step, after the first ones; 0 for these alone.",
+            rich_help_panel=_WATCH,
+        ),
+    ] = 100
+    tensors_at: Annotated[
+        list[int] | None,
+        typer.Option(
+            "--tensors-at",
+            min=0,
+            metavar="STEP",
+            help="Look at every tensor of this step too; may be given several times.",
+            rich_help_panel=_WATCH,
+        ),
+    ] = None
     max_steps: Annotated[
         int | None,
         typer.Option(

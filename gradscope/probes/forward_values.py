@@ -1,6 +1,7 @@
 """What the forward computed: the values of every tensor of the graph."""
 
 import math
+from collections.abc import Mapping
 from typing import NamedTuple
 
 import torch
@@ -12,6 +13,7 @@ from gradscope.probes.operations import (
     NodeNumber,
     Operation,
     OperationMode,
+    Places,
     node_number,
     reference,
     run_again,
@@ -37,12 +39,22 @@ def examine_forward(scene: Scene) -> str | None:
     places = run_again(scene, mode)
     if isinstance(places, str):
         return places
-    for number, (numel, values) in mode.values.items():
+    note_forward(scene, mode.values, mode.activations, places)
+    return None
+
+
+def note_forward(
+    scene: Scene,
+    values: Mapping[NodeNumber, tuple[int, Values]],
+    activations: ActivationWatch,
+    places: Places,
+) -> None:
+    """Note what tensors of the graph held: the number of elements of each, and their values."""
+    for number, (numel, found) in values.items():
         tensor = reference(places, number)
         if tensor is not None:
-            scene.assembler.note(ForwardStat(tensor=tensor, numel=numel, **values._asdict()))
-    scene.assembler.note(*mode.activations.records(scene, places))
-    return None
+            scene.assembler.note(ForwardStat(tensor=tensor, numel=numel, **found._asdict()))
+    scene.assembler.note(*activations.records(scene, places))
 
 
 class _ValuesMode(OperationMode):

@@ -39,10 +39,9 @@ def examine_leaves(scene: Scene) -> str | None:
     capture = scene.capture
     own = set(capture.parameter_nodes().values())
     leaves = {node: leaf for node, leaf in capture.graph.leaves.items() if node not in own}
-    optimizer = scene.target.optimizer
-    if optimizer is not None:
-        held = {id(p) for group in optimizer.param_groups for p in group["params"]}
-        leaves = {node: leaf for node, leaf in leaves.items() if id(leaf) not in held}
+    users = scene.optimizers if scene.of_run else (scene.target.optimizer,)
+    held = {id(p) for one in users if one for group in one.param_groups for p in group["params"]}
+    leaves = {node: leaf for node, leaf in leaves.items() if id(leaf) not in held}
     if not leaves:
         return None
     places = _places(scene, leaves)

@@ -1,7 +1,9 @@
 """Where the forward's numbers stop being finite, and what was broken before it began."""
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+
+from torch import nn
 
 from gradscope.capture.edges import tensors
 from gradscope.capture.naming import dtype_name
@@ -24,15 +26,25 @@ def examine_nonfinite(scene: Scene) -> str | None:
     if _all_finite(scene):
         return None
     sources = _sources(scene)
-    mode = OriginTracker({storage_of(source.tensor): source for source in sources})
+    mode = OriginTracker(by_storage(sources))
     places = run_again(scene, mode)
     if isinstance(places, str):
         for origin in _there_before(sources):
             scene.assembler.note(_record(scene, origin, {}, of_loss=origin.index))
         return places
-    for origin in mode.origins:
-        scene.assembler.note(_record(scene, origin, places, of_loss=mode.of_loss))
+    note_origins(scene, mode, places)
     return None
+
+
+def note_origins(scene: Scene, tracker: OriginTracker, places: Places) -> None:
+    """Note what a tracker has found."""
+    for origin in tracker.origins:
+        scene.assembler.note(_record(scene, origin, places, of_loss=tracker.of_loss))
+
+
+def by_storage(sources: Iterable[Source]) -> dict[int, Source]:
+    """Return tensors that were there before a forward, by their storage."""
+    return {storage_of(source.tensor): source for source in sources}
 
 
 def _record(
@@ -67,12 +79,15 @@ def _all_finite(scene: Scene) -> bool:
 
 
 def _sources(scene: Scene) -> list[Source]:
-    named = scene.named
-    parameters = zip(named.parameter_records, named.parameters, strict=True)
+    return sources_of(scene.target.model, scene.target.batch)
+
+
+def sources_of(model: nn.Module, batch: object) -> list[Source]:
+    """Return the tensors that a forward of a model on a batch starts from."""
     given: list[tuple[object, NonfiniteSource, str | None]] = [
-        *((tensor, "batch", None) for tensor in tensors(scene.target.batch)),
-        *((buffer, "buffer", name) for name, buffer in scene.target.model.named_buffers()),
-        *((parameter, "parameter", record.name) for record, parameter in parameters),
+        *((tensor, "batch", None) for tensor in tensors(batch)),
+        *((buffer, "buffer", name) for name, buffer in model.named_buffers()),
+        *((parameter, "parameter", name) for name, parameter in model.named_parameters()),
     ]
     return [Source(one, kind, name) for all_, kind, name in given for one in plain_floats(all_)]
 

@@ -31,16 +31,9 @@ _ADAPTIVE = (
 def examine_optimizers(scene: Scene) -> str | None:
     """Note every optimizer that is known."""
     examination = _Examination(scene)
-    for index, optimizer in enumerate(_known(scene)):
+    for index, optimizer in enumerate(scene.optimizers):
         scene.assembler.note(examination.record(index, optimizer))
     return None
-
-
-def _known(scene: Scene) -> list[torch.optim.Optimizer]:
-    target = scene.target
-    given = [one for one in (target.optimizer, target.stale_optimizer) if one is not None]
-    others = [one for one in scene.definitions.optimizers if all(one is not g for g in given)]
-    return given + [one for one in others if hasattr(one, "param_groups")]
 
 
 class _Examination:
@@ -58,14 +51,16 @@ class _Examination:
 
     def record(self, index: int, optimizer: torch.optim.Optimizer) -> OptimizerRecord:
         made = self._scene.definitions.optimizers.get(optimizer)
+        groups = tuple(self._group(group) for group in optimizer.param_groups)
+        in_use = self._scene.of_run and any(group.parameters for group in groups)
         return OptimizerRecord(
             index=index,
             class_name=type(optimizer).__name__,
             family=_family(optimizer),
             is_torchs=type(optimizer).__module__.startswith("torch.optim"),
-            is_targets=optimizer is self._scene.target.optimizer,
+            is_targets=in_use or optimizer is self._scene.target.optimizer,
             site=None if made is None else self._scene.assembler.site_of(made.line),
-            groups=tuple(self._group(group) for group in optimizer.param_groups),
+            groups=groups,
             later=() if made is None else tuple(self._made_after(made.order)),
             stale=tuple(self._stale(optimizer)),
         )
@@ -93,7 +88,7 @@ class _Examination:
     def _stale(self, optimizer: torch.optim.Optimizer) -> Iterator[StaleTensor]:
         """Yield what had a place in the model once, as far as that can be told."""
         target = self._scene.target
-        is_given = optimizer is target.optimizer or optimizer is target.stale_optimizer
+        is_given = self._scene.of_run or optimizer in (target.optimizer, target.stale_optimizer)
         held = [tensor for group in optimizer.param_groups for tensor in _listed(group)]
         successors = self._successors(held) if is_given else {}
         for place, tensor in enumerate(held):

@@ -7,10 +7,12 @@ is not any more had been too small for its type.
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
+from gradscope.capture.graph import Graph
 from gradscope.capture.lines import Caller, Line
 from gradscope.errors import GradscopeError
 from gradscope.probes.scene import Scene
@@ -34,44 +36,73 @@ _NARROW = tuple(
 
 def examine_half_precision(scene: Scene) -> str | None:
     """Compare the gradients with those of a larger loss, where any go through half precision."""
-    dtype = _narrowest(scene)
+    dtype = narrowest(scene.capture.graph)
     if dtype is None:
         return None
     if scene.opaque or not scene.reruns:
         return "the forward is not run again"
     try:
-        with _autocast_lines() as lines:
+        with autocast_lines() as lines:
             loss = scene.forward().loss
     except GradscopeError as error:
         return f"the forward raised when it was run again: {error.what}"
     if loss.numel() != 1:
         return "backward does not start from a loss"
     places = [p for p in sorted(scene.measured.reached) if scene.named.parameters[p].requires_grad]
-    scaled = _scaled(loss, [scene.named.parameters[place] for place in places])
+    scaled = scaled_gradients(loss, [scene.named.parameters[place] for place in places])
     if isinstance(scaled, str):
         return scaled
-    factor, gradients = scaled
+    note_flushed(scene, dtype, lines, scaled, places)
+    return None
+
+
+def note_flushed(
+    scene: Scene,
+    dtype: torch.dtype,
+    lines: "AutocastLines",
+    scaled: "Scaled",
+    places: list[int],
+) -> None:
+    """Note which gradients have lost elements that a larger loss keeps.
+
+    Args:
+        scene: The gradients of the loss as it is are in the parameters.
+        dtype: The narrowest type that they have gone through.
+        lines: Those that have entered `torch.autocast`.
+        scaled: The gradients of a larger loss.
+        places: Of the parameters that they are of.
+    """
     line = next((line for line, chosen in lines if chosen is dtype), None)
     scene.assembler.note(
         FlushRecord(
             dtype=str(dtype).removeprefix("torch."),
-            factor=factor,
+            factor=scaled.factor,
             site=scene.assembler.site_of(line or _first_cast(scene, dtype)),
             gradients=tuple(
                 _compared(place, scene.named.parameters[place].grad, gradient)
-                for place, gradient in zip(places, gradients, strict=True)
+                for place, gradient in zip(places, scaled.gradients, strict=True)
                 if gradient is not None
             ),
         )
     )
-    return None
 
 
-def _narrowest(scene: Scene) -> torch.dtype | None:
-    """Return the narrowest type of half precision among the tensors of the graph."""
+class Scaled(NamedTuple):
+    """The gradients of a loss that was made larger."""
+
+    factor: float
+    gradients: tuple[Tensor | None, ...]
+
+
+class AutocastLines(list[tuple[Line, torch.dtype]]):
+    """The lines that have entered `torch.autocast`, and the types that they choose."""
+
+
+def narrowest(graph: Graph) -> torch.dtype | None:
+    """Return the narrowest type of half precision among the tensors of a graph."""
     met = {
         metadata.dtype
-        for node in scene.capture.graph.nodes
+        for node in graph.nodes
         for metadata in node._input_metadata
         if not metadata.is_nested_tensor
     }
@@ -90,10 +121,12 @@ def _first_cast(scene: Scene, dtype: torch.dtype) -> Line | None:
     return None if first is None else scene.capture.line_of(first)
 
 
-def _scaled(
-    loss: Tensor, parameters: list[torch.nn.Parameter]
-) -> tuple[float, tuple[Tensor | None, ...]] | str:
-    """Return the largest factor that overflows nowhere, with the gradients of the loss times it."""
+def scaled_gradients(loss: Tensor, parameters: list[torch.nn.Parameter]) -> Scaled | str:
+    """Return the gradients of the loss times the largest factor that overflows nowhere.
+
+    Returns:
+        Likewise, why there are none.
+    """
     for factor in _FACTORS:
         try:
             gradients = torch.autograd.grad(
@@ -106,7 +139,7 @@ def _scaled(
         except RuntimeError as error:  # as under a reentrant checkpoint
             return f"backward raised when it was run again: {str(error).splitlines()[0]}"
         if all(gradient is None or _is_finite(gradient) for gradient in gradients):
-            return factor, gradients
+            return Scaled(factor, gradients)
     return "gradients overflow when the loss is made larger"
 
 
@@ -130,9 +163,9 @@ def _compared(place: int, before: Tensor | None, after: Tensor) -> FlushedGradie
 
 
 @contextmanager
-def _autocast_lines() -> Iterator[list[tuple[Line, torch.dtype]]]:
-    """Note the lines that enter `torch.autocast`, and the types that they choose."""
-    caller, found = Caller(), list[tuple[Line, torch.dtype]]()
+def autocast_lines() -> Iterator[AutocastLines]:
+    """Note the lines that enter `torch.autocast` while the block runs."""
+    caller, found = Caller(), AutocastLines()
     original = torch.autocast.__enter__
 
     def noted(autocast: torch.autocast) -> object:

@@ -41,10 +41,21 @@ class Scene:
     """Whether compiled code runs, which must not meet modes or hooks."""
     reruns: bool
     """Whether the forward may be run again."""
-    random_states: RandomStates
-    """Those that its forward began with."""
+    random_states: RandomStates | None
+    """Those that its forward began with; None where it cannot be run again."""
     micro_batches: int | None = None
     """Into how many parts to divide the batch, None for not at all."""
+    of_run: bool = False
+    """Whether the backward is one of a script's own, whose optimizers are all in use."""
+
+    @cached_property
+    def optimizers(self) -> tuple[torch.optim.Optimizer, ...]:
+        """Every optimizer that is known, those of the target first."""
+        given = [self.target.optimizer, self.target.stale_optimizer]
+        known = [one for one in (*given, *self.definitions.optimizers) if one is not None]
+        return tuple(
+            one for one in dict.fromkeys(known) if one in given or hasattr(one, "param_groups")
+        )
 
     @cached_property
     def place(self) -> GraphPlace:
@@ -55,7 +66,8 @@ class Scene:
     def as_at_first(self) -> Iterator[None]:
         """Let the block run with the random states of that forward, then put them back."""
         before = RandomStates.now()
-        self.random_states.restore()
+        if self.random_states is not None:
+            self.random_states.restore()
         try:
             yield
         finally:

@@ -15,6 +15,7 @@ from torch.autograd.graph import GradientEdge, Node, saved_tensors_hooks
 
 from gradscope.capture.lines import Line, created, sequence_number
 from gradscope.capture.teardown import free_the_dead
+from gradscope.capture.training.close_looks import CloseLooks
 from gradscope.capture.training.graph_facts import contains, extent, scaling
 from gradscope.capture.training.history import History
 from gradscope.capture.training.journal import Number, known
@@ -45,22 +46,26 @@ class Backwards:
         """By creation number of a scaled loss: the scale."""
         self.are_saved_readable = True
         """False where hooks of anyone's stand between a graph and what it has saved."""
+        self._is_own = False
+        """Whether a backward that begins now is run for a look, and not by the script."""
 
     def wrap(self, original: Function) -> Function:
         """Return the engine's function under watch."""
         guard = self._scene.guard
 
         def run_backward(t_outputs: Any, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
-            if torch.compiler.is_compiling() or not guard.active or _is_within_backward():
+            if self._is_own or torch.compiler.is_compiling() or not guard.active:
+                return original(t_outputs, *args, **kwargs)
+            if _is_within_backward():
                 return original(t_outputs, *args, **kwargs)
             options = _options(*args, **kwargs)
             note = guard.run(self._before, t_outputs, options, sys._getframe(1))
             try:
                 result = original(t_outputs, *args, **kwargs)
-            except RuntimeError as error:
+            except BaseException as error:
                 guard.leave_change()
                 if note is not None:
-                    guard.run(self._failed, note, str(error))
+                    guard.run(self._failed, note, error)
                 raise
             finally:
                 guard.leave_change()
@@ -112,7 +117,20 @@ class Backwards:
             facts |= self._extent(outputs, place, frame)
         facts |= known(rows=scene.take_forwards().rows)
         facts |= {"retain": float(options.retain), "create": float(options.create)}
-        return _Note("backward", place, facts, subject_of(place.call()))
+        note = _Note("backward", place, facts, subject_of(place.call()))
+        if scene.looks is not None and len(outputs) == 1 and not options.create:
+            self._look(scene.looks, outputs[0], note)
+        return note
+
+    def _look(self, looks: CloseLooks, root: Tensor | GradientEdge, note: "_Note") -> None:
+        """Let the backward be looked at closely, where it is time for it."""
+        if isinstance(root, Tensor) and root.grad_fn is not None:
+            self._is_own = True
+            try:
+                scale = self._scale() if note.numbers.get("scaled") else None
+                looks.before_backward(root, note.place, note.subject, scale)
+            finally:
+                self._is_own = False
 
     def _after(self, note: "_Note") -> None:
         scene = self._scene
@@ -125,9 +143,17 @@ class Backwards:
             note.numbers["stale"] = float(arrival.stale)
             note.numbers["added"] = float(arrival.added)
             scene.came_while_stepping(arrival.reached)
+        order = len(scene.journal.events)
         scene.journal.note(note.kind, note.place, note.numbers, subject=note.subject)
+        if scene.looks is not None:
+            scene.looks.after_backward(order)
 
-    def _failed(self, note: "_Note", message: str) -> None:
+    def _failed(self, note: "_Note", error: BaseException) -> None:
+        if self._scene.looks is not None:
+            self._scene.looks.failed_backward()
+        if not isinstance(error, RuntimeError):
+            return
+        message = str(error)
         note.numbers["freed"] = float("second time" in message)
         note.numbers["in_place"] = float("modified by an inplace operation" in message)
         self._scene.journal.note(

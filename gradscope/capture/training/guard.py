@@ -3,7 +3,12 @@
 import os
 import threading
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from typing import ParamSpec, TypeVar
+
+import torch
+from torch._C import DisableTorchFunction
+from torch.utils._python_dispatch import _disable_current_modes
 
 from gradscope.errors import GradscopeError
 
@@ -11,8 +16,13 @@ Parameters = ParamSpec("Parameters")
 Result = TypeVar("Result")
 
 
+_NO_MODES = nullcontext()
+
+
 class Guard:
     """Runs gradscope's part of a watched call, one thread at a time.
+
+    Modes and subclasses of the script's own do not get to see what it does with tensors.
 
     Args:
         fail: Is given an exception of gradscope's; watching has ended by then.
@@ -40,7 +50,8 @@ class Guard:
             try:
                 if self._is_busy_elsewhere():
                     raise GradscopeError("several threads train at once, which cannot be followed")
-                return part(*args, **kwargs)
+                with DisableTorchFunction(), _without_dispatch_modes():
+                    return part(*args, **kwargs)
             except Exception as error:  # noqa: BLE001 - whatever it is, the script must go on
                 self.active = False
                 self._fail(error)
@@ -79,3 +90,7 @@ class Guard:
     def _let_go(self) -> None:
         self.active = False
         self._lock = threading.RLock()  # another thread may have held it
+
+
+def _without_dispatch_modes() -> AbstractContextManager[object]:
+    return _disable_current_modes() if torch._C._len_torch_dispatch_stack() else _NO_MODES

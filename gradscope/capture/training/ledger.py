@@ -86,9 +86,9 @@ class Ledger:
         return entry if entry.parameter() is parameter else None
 
     def add(self, parameter: Tensor) -> Entry | None:
-        """Return a parameter's entry, made now if it is new; None for what is no leaf."""
+        """Return a parameter's entry, made now if it is new; None for what gets no gradient."""
         entry = self.entry(parameter)
-        if entry is not None or not parameter.is_leaf:
+        if entry is not None or not parameter.is_leaf or parameter.is_inference():
             return entry
         reference = ref(parameter, self._note_death)
         entry = Entry(reference)
@@ -99,7 +99,7 @@ class Ledger:
         self.entries.append(entry)
         self._references.append(reference)
         self._ids.append(id(gradient))
-        self._versions.append(-1 if gradient is None else gradient._version)
+        self._versions.append(_version(gradient))
         self._weights.append(parameter._version)
         return entry
 
@@ -124,7 +124,10 @@ class Ledger:
         parameters = [reference() for reference in self._references]
         gradients = [None if one is None else one.grad for one in parameters]
         ids = list(map(id, gradients))
-        versions = [-1 if one is None else one._version for one in gradients]
+        try:
+            versions = [-1 if one is None else one._version for one in gradients]
+        except RuntimeError:  # one of them was made in inference mode
+            versions = list(map(_version, gradients))
         if ids == self._ids and versions == self._versions:
             return []
         pairs = zip(ids, self._ids, versions, self._versions, strict=True)
@@ -239,6 +242,11 @@ class Ledger:
                 _clear(self.entries[place])
 
 
+def _version(gradient: Tensor | None) -> int:
+    """Return how often a gradient was written to, -1 where nobody counts."""
+    return -1 if gradient is None or gradient.is_inference() else gradient._version
+
+
 def _clear(entry: Entry) -> None:
     entry.state, entry.passes = EMPTY, 0
     entry.clipped = entry.is_touched = entry.is_scaled = entry.is_written = False
@@ -251,6 +259,8 @@ def _are_zero(entries: list[Entry]) -> list[bool]:
 
 
 def _is_zero(gradient: Tensor) -> bool:
+    if gradient.is_meta:
+        return False
     with DisableTorchFunction(), torch.no_grad():
         if gradient.is_sparse:
             gradient = gradient._values()

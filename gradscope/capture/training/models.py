@@ -2,7 +2,7 @@
 
 import sys
 import threading
-from collections.abc import Callable, Iterator, MutableMapping
+from collections.abc import Callable, MutableMapping
 from dataclasses import dataclass, field, replace
 from types import FrameType
 from typing import Any
@@ -100,6 +100,10 @@ class Models:
         self._forwards = Forwards()
         self._recorded: dict[int, tuple[ref[nn.Module], int]] = {}
         """By `id`: the place of a module among the recording's."""
+        self._modules = self._parameters = 0
+        """How many have a place in the recording."""
+        self._new_modules: list[ModuleRecord] = []
+        self._new_parameters: list[ParameterRecord] = []
         self.in_threads = False
         """Whether modules ran in several threads, each of which numbers its nodes itself."""
         self._thread: int | None = None
@@ -234,38 +238,45 @@ class Models:
         place = self._places.of(frame) if line is None else line
         return Mode(root.name, place, dropout, len(in_eval) - dropout)
 
-    def records(
-        self,
-        first_module: int,
-        first_parameter: int,
-        owner_name: Callable[[Tensor], str | None],
-    ) -> tuple[list[ModuleRecord], list[ParameterRecord]]:
-        """Return the modules and parameters that the recording has not got yet.
+    def roots(self) -> list[tuple[str, nn.Module]]:
+        """Return the models that are alive, with their names."""
+        found = [(root.name, root.module()) for root in list(self._roots.values())]
+        return [(name, module) for name, module in found if module is not None]
+
+    def take_in(self, owner_name: Callable[[Tensor], str | None]) -> None:
+        """Give modules and parameters that are new their names and places in the recording.
 
         Args:
-            first_module: How many modules it has.
-            first_parameter: How many parameters it has.
             owner_name: Gives the name of the model that a parameter belongs to, where only its
                 optimizer tells.
         """
-        modules: list[ModuleRecord] = []
-        parameters: list[ParameterRecord] = []
         has_new = any(entry.index is None for entry in self._ledger.entries)
         if has_new:
             self._find_owners(owner_name)
         for root in list(self._roots.values()):
             if has_new or not root.is_recorded:
-                modules += self._record(
-                    root, first_module + len(modules), parameters, first_parameter
-                )
+                self._record(root)
         for entry in self._ledger.entries:
             parameter = entry.parameter()
             if entry.index is None and parameter is not None:
-                if not first_module and not modules:
-                    modules.append(_NO_MODULE)
-                entry.index = first_parameter + len(parameters)
-                parameters.append(_nameless(parameter, entry.index))
+                if not self._modules:
+                    self._add_module(_NO_MODULE)
+                entry.index = self._parameters
+                self._add_parameter(_nameless(parameter, entry.index))
+
+    def take_new(self) -> tuple[tuple[ModuleRecord, ...], tuple[ParameterRecord, ...]]:
+        """Return the modules and parameters that were taken in since the last call."""
+        modules, parameters = tuple(self._new_modules), tuple(self._new_parameters)
+        self._new_modules, self._new_parameters = [], []
         return modules, parameters
+
+    def _add_module(self, record: ModuleRecord) -> None:
+        self._modules += 1
+        self._new_modules.append(record)
+
+    def _add_parameter(self, record: ParameterRecord) -> None:
+        self._parameters += 1
+        self._new_parameters.append(record)
 
     def _find_owners(self, owner_name: Callable[[Tensor], str | None]) -> None:
         """Find the models of new parameters that no call has led to, as `model.forward(x)`."""
@@ -281,9 +292,7 @@ class Models:
                 name = owner_name(orphan) or type(_plain(model)).__name__
                 self._add_root(model, self._unique(name))
 
-    def _record(
-        self, root: Root, first: int, parameters: list[ParameterRecord], first_parameter: int
-    ) -> Iterator[ModuleRecord]:
+    def _record(self, root: Root) -> None:
         module = root.module()
         if module is None:
             return
@@ -298,28 +307,31 @@ class Models:
             if known is not None and known[0]() is one:
                 indices.append(known[1])
                 continue
-            parent = None if record.parent is None else indices[record.parent]
-            index = first
-            first += 1
+            index = self._modules
             indices.append(index)
             self._recorded[id(one)] = (ref(one), index)
-            path = _path(root.name, record.path)
-            aliases = tuple(_path(root.name, alias) for alias in record.aliases)
-            yield replace(record, index=index, path=path, aliases=aliases, parent=parent)
-        for parameter, found in zip(named.parameters, named.parameter_records, strict=True):
-            entry = self._ledger.add(parameter)
-            if entry is None or entry.index is not None:
-                continue
-            entry.index = first_parameter + len(parameters)
-            parameters.append(
+            self._add_module(
                 replace(
-                    found,
-                    index=entry.index,
-                    name=_path(root.name, found.name),
-                    aliases=tuple(_path(root.name, alias) for alias in found.aliases),
-                    module=indices[found.module],
+                    record,
+                    index=index,
+                    path=_path(root.name, record.path),
+                    aliases=tuple(_path(root.name, alias) for alias in record.aliases),
+                    parent=None if record.parent is None else indices[record.parent],
                 )
             )
+        for parameter, found in zip(named.parameters, named.parameter_records, strict=True):
+            entry = self._ledger.add(parameter)
+            if entry is not None and entry.index is None:
+                entry.index = self._parameters
+                self._add_parameter(
+                    replace(
+                        found,
+                        index=entry.index,
+                        name=_path(root.name, found.name),
+                        aliases=tuple(_path(root.name, alias) for alias in found.aliases),
+                        module=indices[found.module],
+                    )
+                )
 
 
 class _Forget:

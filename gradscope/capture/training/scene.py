@@ -1,6 +1,7 @@
 """What the parts of a watch share: what is known of the script by now, and where it is noted."""
 
 import threading
+from typing import TYPE_CHECKING
 
 from gradscope.capture.training.guard import Guard
 from gradscope.capture.training.journal import Journal, Number
@@ -9,6 +10,9 @@ from gradscope.capture.training.models import Forwards, Models
 from gradscope.capture.training.optimizers import Optimizers
 from gradscope.capture.training.places import NOWHERE, Place, Places
 from gradscope.capture.training.scopes import Scopes
+
+if TYPE_CHECKING:
+    from gradscope.capture.training.close_looks import CloseLooks
 
 OUTSIDE = "outside"
 """The subject of gradients that were zeroed by no call that is watched."""
@@ -37,6 +41,8 @@ class Scene:
         """Gradients that steps have used while the backward runs that made them."""
         self.batch = ""
         """The first input of the first model, in words."""
+        self.looks: CloseLooks | None = None
+        """Sees some backward passes closely; None where nobody does."""
 
     @property
     def stepping(self) -> list[set[int]]:
@@ -45,6 +51,15 @@ class Scene:
         The entries (by `id`) to which a backward came meanwhile.
         """
         return self._own.stepping
+
+    def take_in(self) -> None:
+        """Give models and parameters that are new their names and places in the recording."""
+        self.models.take_in(self.optimizers.owner_name)
+
+    @property
+    def has_look(self) -> bool:
+        """Whether a look waits to be written."""
+        return self.looks is not None and self.looks.has_found
 
     def sync(self, place: Place) -> None:
         """Take in, and note, what was done to gradients without a call that is watched."""

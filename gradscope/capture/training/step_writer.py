@@ -52,7 +52,6 @@ class StepWriter:
         self._scene, self._recorder = scene, recorder
         self.steps = 0
         """How many were written."""
-        self._modules = self._parameters = 0
         self._skipped: list[Skipped] = []
         self._told: set[Skipped] = set()
 
@@ -65,15 +64,15 @@ class StepWriter:
 
     def write(self, finished: Finished) -> None:
         """Write a step with everything that has happened since the one before."""
-        modules, parameters = self._scene.models.records(
-            self._modules, self._parameters, self._scene.optimizers.owner_name
-        )
+        self._scene.take_in()
+        modules, parameters = self._scene.models.take_new()
         is_new = bool(modules) or self.steps == 0
-        self._modules += len(modules)
-        self._parameters += len(parameters)
         events = self._scene.journal.take(self.steps)
         optimizers = self._optimizers()
         sites = self._scene.journal.sites.take()
+        looks = self._scene.looks
+        if looks is not None and looks.reason is not None:
+            self.skip("tensors and module calls", looks.reason)
         skipped, self._skipped = tuple(self._skipped), []
         self._recorder.add(
             RunStep(
@@ -86,8 +85,8 @@ class StepWriter:
                 ),
                 events=events,
                 norms=_norms(self.steps, finished.measured),
-                parameters=tuple(parameters),
-                modules=tuple(modules),
+                parameters=parameters,
+                modules=modules,
                 sites=sites,
                 sources=tuple(sources_around(sites)),
                 statements=tuple(statements_around(sites)),
@@ -95,6 +94,7 @@ class StepWriter:
                 scopes=self._scene.scopes.take(),
                 rounded=tuple(_rounded(self.steps, finished)),
                 skipped=skipped,
+                looks=() if looks is None else looks.take(self.steps),
             )
         )
         self.steps += 1
@@ -103,7 +103,7 @@ class StepWriter:
 
     def finish(self) -> None:
         """Write what led to no step, and close the recording."""
-        if self._scene.journal.events or self._skipped:
+        if self._scene.journal.events or self._skipped or self._scene.has_look:
             self.write(Finished(None, []))
         self._recorder.close()
 

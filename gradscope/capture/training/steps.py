@@ -26,6 +26,7 @@ from gradscope.capture.training.places import Place
 from gradscope.capture.training.rounding import Sample, rounded, samples_of
 from gradscope.capture.training.scene import Scene
 from gradscope.capture.training.step_writer import Finished, Measured, StepWriter
+from gradscope.capture.training.troubles import Troubles
 
 _UPDATES_FIRST, _UPDATES_EVERY = 3, 10
 """Weights and updates are measured in so many steps of an optimizer at first, and in every so
@@ -74,6 +75,7 @@ class Steps:
         self._scene, self._writer, self._every, self._ended = scene, writer, every, ended
         self._own = _OfThread()
         self._handles: list[RemovableHandle] = []
+        self._troubles = Troubles()
         self._made: dict[int, int] = {}
         """By optimizer: how many steps it has made."""
         self.stepped: set[int] = set()
@@ -165,7 +167,18 @@ class Steps:
         self._made[step.known.index] = self._made.get(step.known.index, 0) + 1
         self.stepped.add(id(optimizer))
         self._write(step, optimizer)
+        self._tell_looks(step)
         return True
+
+    def _tell_looks(self, step: _Open) -> None:
+        looks = self._scene.looks
+        if looks is None:
+            return
+        if self._troubles.has_new(step.known.index, step.numbers, step.measured):
+            looks.trouble()
+        entries = step.known.entries
+        parameters = [p for entry in entries if (p := entry.parameter()) is not None]
+        looks.step_ended(step.known.index, parameters, step.place)
 
     def _write(self, step: _Open, optimizer: Optimizer) -> None:
         if step.before is not None and step.measured is not None:

@@ -15,6 +15,7 @@ from torch.optim import Optimizer
 from gradscope import __version__
 from gradscope.capture.training.backwards import Backwards
 from gradscope.capture.training.clips import Clips
+from gradscope.capture.training.close_looks import MakeLooks
 from gradscope.capture.training.given import Given, compiled_models
 from gradscope.capture.training.guard import Guard
 from gradscope.capture.training.loaders import Loaders
@@ -44,6 +45,7 @@ class TrainingWatch:
             comes out of the optimizer's step.
         name: Of what is watched; by default of the script that runs.
         given: What was there before, and is known.
+        make_looks: Returns who looks at some backward passes closely; None for nobody.
     """
 
     _current: ClassVar["TrainingWatch | None"] = None
@@ -59,7 +61,9 @@ class TrainingWatch:
         on_step: Callable[[int], None] | None = None,
         name: str | None = None,
         given: Given | None = None,
+        make_looks: MakeLooks | None = None,
     ) -> None:
+        self._make_looks = make_looks
         self._path, self._command, self._name = recorder_path, command, name
         self._given = given or Given()
         self._every, self._max_steps, self._on_step = every, max_steps, on_step
@@ -75,8 +79,10 @@ class TrainingWatch:
             GradscopeError: Another watch goes on, or the recording cannot be written.
         """
         self.check_alone()
-        recorder = RunRecorder(self._path, _header(self._command, self._name or _script()))
-        self._running = _Running(recorder, self._every, self._after_step, self._given)
+        header = _header(self._command, self._name or _script())
+        recorder = RunRecorder(self._path, header)
+        self._running = _Running(recorder, self._every, self._after_step)
+        self._running.start(self._given, self._make_looks, header)
         TrainingWatch._current = self
 
     def stop(self) -> None:
@@ -116,9 +122,7 @@ class TrainingWatch:
 class _Running:
     """A watch between its start and its stop."""
 
-    def __init__(
-        self, recorder: RunRecorder, every: int, after_step: Callable[[], None], given: Given
-    ) -> None:
+    def __init__(self, recorder: RunRecorder, every: int, after_step: Callable[[], None]) -> None:
         self._guard = Guard(self._fail)
         self._scene = scene = Scene(self._guard)
         self._writer = StepWriter(scene, recorder)
@@ -126,6 +130,13 @@ class _Running:
         self._after_step = after_step
         self._steps = Steps(scene, self._writer, every=every, ended=self._ended)
         self._patches = Patches()
+
+    def start(self, given: Given, make_looks: MakeLooks | None, header: Header) -> None:
+        """Install everything, and take in what was there before."""
+        if make_looks is not None:
+            self._scene.looks = make_looks(self._scene, header)
+            # Before all patches, so that it ends after them.
+            self._guard.run(self._scene.looks.start)
         self._install()
         self._guard.run(self._see_given, given)
 
@@ -157,6 +168,8 @@ class _Running:
         self._steps.stop()
         self._scene.models.stop()
         self._patches.restore()
+        if self._scene.looks is not None:
+            self._scene.looks.stop()
 
     def _ended(self) -> None:
         self._backwards.next_window()
@@ -165,9 +178,14 @@ class _Running:
     def _wrap_making(self, original: Function) -> Function:
         def __init__(optimizer: Optimizer, *args: Any, **kwargs: Any) -> None:  # noqa: ANN401, N807
             original(optimizer, *args, **kwargs)
-            self._guard.run(self._scene.optimizers.made, optimizer, sys._getframe(1))
+            self._guard.run(self._see_made, optimizer, sys._getframe(1))
 
         return __init__
+
+    def _see_made(self, optimizer: Optimizer, frame: FrameType) -> None:
+        self._scene.optimizers.made(optimizer, frame)
+        if self._scene.looks is not None:
+            self._scene.looks.optimizer_made(self._scene.optimizers.known[-1].index)
 
     def _wrap_compile(self, original: Function) -> Function:
         def compile(*args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
@@ -180,6 +198,8 @@ class _Running:
         # A hook on modules would be compiled into what runs, and could break it up.
         self._scene.models.see_compiled(compiled, frame)
         self._writer.skip("rows and modes of models", "torch.compile is used")
+        if self._scene.looks is not None:
+            self._scene.looks.give_up("torch.compile is used, whose code cannot be looked at")
 
     def _see_given(self, given: Given) -> None:
         """Take in what was there before."""

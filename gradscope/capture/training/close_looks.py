@@ -1,0 +1,74 @@
+"""What a watch of a training asks of those who look at some of its backward passes closely."""
+
+from collections.abc import Callable
+from typing import Protocol
+
+from torch import Tensor
+
+from gradscope.capture.training.journal import Number
+from gradscope.capture.training.places import Place
+from gradscope.capture.training.scene import Scene
+from gradscope.recording.meta import Header
+from gradscope.recording.records import Look
+
+
+class CloseLooks(Protocol):
+    """Looks at the backward passes of some steps, chosen by itself."""
+
+    reason: str | None
+    """Why nothing is looked at any more; None while something may be."""
+
+    @property
+    def has_found(self) -> bool:
+        """Whether there is a look that nobody has taken."""
+
+    def start(self) -> None:
+        """Begin: the first step may be looked at."""
+
+    def stop(self) -> None:
+        """End, and leave nothing behind."""
+
+    def before_backward(
+        self, root: Tensor, place: Place, subject: str, scale: Number | None
+    ) -> None:
+        """Prepare to see the backward that is about to run.
+
+        Args:
+            root: Where it starts.
+            place: Where it is called.
+            subject: What it starts from, as it is written there.
+            scale: By what a gradient scaler has multiplied the root; None where none has.
+        """
+
+    def after_backward(self, order: int) -> None:
+        """Take in what it left; its event has a place among those of the step."""
+
+    def failed_backward(self) -> None:
+        """Let go of it: it raised an exception."""
+
+    def optimizer_made(self, index: int) -> None:
+        """Take in an optimizer, by its place among those that are known."""
+
+    def step_ended(self, index: int, parameters: list[Tensor], place: Place) -> None:
+        """Take in that an optimizer has made a step.
+
+        Args:
+            index: Its place among those that are known.
+            parameters: That it has changed.
+            place: Where its step was called.
+        """
+
+    def trouble(self) -> None:
+        """Take in that something is to be seen: look at the next steps."""
+
+    def give_up(self, reason: str) -> None:
+        """Look at nothing more."""
+
+    def see_end(self, error: BaseException) -> None:
+        """Take in the exception that has ended the script, with its traceback."""
+
+    def take(self, step: int) -> tuple[Look, ...]:
+        """Return the looks since the last call, as those of a step."""
+
+
+MakeLooks = Callable[[Scene, Header], CloseLooks]

@@ -1,0 +1,145 @@
+"""The values that a forward computes, seen while it runs: magnitudes, activations, NaN's origin."""
+
+from collections.abc import Callable, Mapping
+from types import FrameType
+
+import torch
+from torch import Tensor
+from torch._C import DisableTorchFunction
+
+from gradscope.capture.graph import VIEW_OPERATIONS
+from gradscope.capture.lines import Caller, Line
+from gradscope.probes.activations import ActivationWatch
+from gradscope.probes.forward_values import Values, values_of
+from gradscope.probes.nonfinite_tracker import OriginTracker, Source, storage_of
+from gradscope.probes.operations import NodeNumber, Operation, node_number, plain_floats
+
+_NOT_COMPUTED = frozenset(
+    {
+        "__get__",
+        "__set__",
+        "backward",
+        "contiguous",
+        "detach",
+        "empty",
+        "empty_like",
+        "new_empty",
+        "register_hook",
+        "requires_grad_",
+        "retain_grad",
+        "to",
+    }
+)
+"""Calls that hand on what is there, or whose result is nobody's number yet."""
+
+_MOST_VALUES = 20_000
+"""Of so many tensors the magnitudes are kept."""
+
+
+class ForwardWatch:
+    """Measures what the calls of torch functions return.
+
+    What torch computes within a call, as in `multi_head_attention_forward`, is not seen.
+
+    Args:
+        sources: The tensors that were there before, by their storage.
+    """
+
+    def __init__(self, sources: dict[int, Source]) -> None:
+        self.values: dict[NodeNumber, tuple[int, Values]] = {}
+        self.activations = ActivationWatch()
+        self.origins = _Origins(sources)
+
+    def began(
+        self,
+        func: Callable[..., object],
+        args: tuple[object, ...],
+        kwargs: Mapping[str, object] | None,
+        frame: FrameType,
+    ) -> None:
+        """Look at what is about to be written to."""
+        name = getattr(func, "__name__", "")
+        if _writes(name, kwargs):
+            with DisableTorchFunction(), torch.no_grad():
+                self.origins.at(frame)
+                self.origins.before(_in_place_name(name), args, dict(kwargs or {}))
+
+    def returned(
+        self,
+        func: Callable[..., object],
+        args: tuple[object, ...],
+        kwargs: Mapping[str, object] | None,
+        result: object,
+        frame: FrameType,
+    ) -> None:
+        """Look at what a call has returned."""
+        name = getattr(func, "__name__", "")
+        if name in _NOT_COMPUTED:
+            return
+        with DisableTorchFunction(), torch.no_grad():
+            outputs = tuple(plain_floats(result))
+            if outputs:
+                self._look(_operation(name, args, dict(kwargs or {}), outputs), frame)
+
+    def _look(self, operation: Operation, frame: FrameType) -> None:
+        is_written = operation.name.endswith("_")
+        is_broken = False
+        for tensor in operation.outputs:
+            number = node_number(tensor)
+            node = tensor.grad_fn
+            if node is not None and type(node).__name__ in VIEW_OPERATIONS and not is_written:
+                continue  # of what has been measured
+            values = values_of(tensor)
+            is_broken |= values.nonfinite > 0
+            if number is not None and len(self.values) < _MOST_VALUES:
+                self.values[number] = tensor.numel(), values
+                self.activations.see(operation, tensor, number)
+        if is_broken or is_written or self.origins.knows(operation.outputs):
+            self.origins.at(frame)
+            if not is_written:
+                self.origins.before(operation.name, operation.args, operation.kwargs)
+            self.origins.ran(operation)
+            self.origins.settled(operation)
+
+
+class _Origins(OriginTracker):
+    """Is told of operations, and by which line."""
+
+    def __init__(self, sources: dict[int, Source]) -> None:
+        super().__init__(sources)
+        self._frame: FrameType | None = None
+        self._lines = Caller()
+
+    def at(self, frame: FrameType) -> None:
+        """Take in which frame makes the next call."""
+        self._frame = frame
+
+    def knows(self, tensors: tuple[Tensor, ...]) -> bool:
+        """Return whether something that was not finite lay where these are."""
+        return bool(self._origin_of) and any(storage_of(t) in self._origin_of for t in tensors)
+
+    def _line(self) -> Line | None:
+        return self._lines.line(self._frame)
+
+
+def _writes(name: str, kwargs: Mapping[str, object] | None) -> bool:
+    if name.endswith("_") and not name.endswith("__"):
+        return name not in _NOT_COMPUTED
+    return name == "__setitem__" or bool(kwargs and kwargs.get("inplace"))
+
+
+def _in_place_name(name: str) -> str:
+    return name if name.endswith("_") else f"{name}_"
+
+
+def _operation(
+    name: str, args: tuple[object, ...], kwargs: dict[str, object], outputs: tuple[Tensor, ...]
+) -> Operation:
+    """Return a call of a torch function as the operation of the dispatcher that it comes to."""
+    plain = name.strip("_")
+    if plain in ("softmax", "log_softmax"):
+        given = args[1] if len(args) > 1 else kwargs.get("dim")
+        args = (args[0] if args else kwargs.get("input"), given)
+    if _writes(name, kwargs):
+        name = _in_place_name(plain)
+    return Operation(name=name, args=args, kwargs=kwargs, outputs=outputs, is_view=False)

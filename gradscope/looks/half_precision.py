@@ -1,0 +1,74 @@
+"""Whether half precision loses gradients of a script: the backward, first from a larger loss."""
+
+from torch import Tensor
+from torch.autograd.function import BackwardCFunction
+
+from gradscope.capture.graph import Graph
+from gradscope.capture.session import StepCapture
+from gradscope.probes.scaled_backward import (
+    AutocastLines,
+    Scaled,
+    narrowest,
+    note_flushed,
+    scaled_gradients,
+)
+from gradscope.probes.scene import Scene
+
+_WIDE_RANGE = "bfloat16"
+"""Has the range of float32: nothing is too small for it that is not for both."""
+
+_MOST_ELEMENTS = 20_000_000
+"""Of all parameters: the gradients are kept twice for a moment."""
+
+
+class HalfPrecision:
+    """Runs the backward of a look from a larger loss, before the script runs it.
+
+    Nothing of that is left: gradients are returned, and not accumulated; no hook of the script's is
+    called, no code of its own, and no random number is drawn.
+    """
+
+    def __init__(self, lines: AutocastLines) -> None:
+        self._lines = lines
+        self._scaled: Scaled | None = None
+        self._places: list[int] = []
+        self.obstacle: str | None = None
+        """Why it was not done, None also where nothing goes through half precision."""
+
+    def run(self, loss: Tensor, capture: StepCapture, *, is_scaled: bool, is_first: bool) -> None:
+        """Run it, where there is half precision and nothing speaks against it."""
+        self._dtype = narrowest(capture.graph)
+        if self._dtype is None:
+            return
+        nodes = capture.parameter_nodes()
+        parameters = {place: capture.graph.leaves[node] for place, node in nodes.items()}
+        self.obstacle = self._why_not(
+            capture.graph, list(parameters.values()), is_scaled=is_scaled
+        ) or (None if is_first else "only the first looks run backward twice")
+        if self.obstacle is None:
+            self._places = sorted(parameters)
+            chosen = [parameters[place] for place in self._places]
+            scaled = scaled_gradients(loss, chosen)  # type: ignore[arg-type]
+            if isinstance(scaled, str):
+                self.obstacle = scaled
+            else:
+                self._scaled = scaled
+
+    def note(self, scene: Scene) -> None:
+        """Note what was lost, now that the script's own backward is over."""
+        scaled, self._scaled = self._scaled, None
+        if scaled is not None and self._dtype is not None:
+            note_flushed(scene, self._dtype, self._lines, scaled, self._places)
+
+    def _why_not(self, graph: Graph, parameters: list[Tensor], *, is_scaled: bool) -> str | None:
+        if is_scaled:
+            return "a gradient scaler is used"
+        if str(self._dtype).endswith(_WIDE_RANGE):
+            return f"{_WIDE_RANGE} has the range of float32"
+        if sum(parameter.numel() for parameter in parameters) > _MOST_ELEMENTS:
+            return "the model is large, and backward is not run a second time"
+        if any(parameter.grad is not None for parameter in parameters):
+            return "gradients of several backward passes are added up"
+        if graph.hooked or any(isinstance(node, BackwardCFunction) for node in graph.nodes):
+            return "backward runs code of the script's own"
+        return None

@@ -1,0 +1,135 @@
+"""Sees every torch call of a script while a look goes on, from below all modes of the script's."""
+
+import os
+import sys
+import threading
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+
+import torch
+from torch._C import _len_torch_function_stack
+from torch.overrides import TorchFunctionMode, _pop_mode, _push_mode
+
+from gradscope.capture.sites import SiteMode
+from gradscope.looks.forward_watch import ForwardWatch
+
+_PACKAGE = str(Path(__file__).parents[1]) + os.sep
+
+MOST_CALLS = 300_000
+"""A look ends after so many: what takes longer is an evaluation, or preparations."""
+
+
+class LookMode(TorchFunctionMode):
+    """Hands what the script calls to whoever looks at the moment, and else stays out of the way.
+
+    It lies at the bottom of the stack of modes: those that the script opens and closes are above.
+
+    Args:
+        fail: Is given an exception of gradscope's own; the script's call is not affected.
+    """
+
+    def __init__(self, fail: Callable[[Exception], None]) -> None:
+        super().__init__()
+        self._fail = fail
+        self._sites: SiteMode | None = None
+        self._values: ForwardWatch | None = None
+        self._thread = 0
+        self._process = os.getpid()
+        self._depth = 0
+        self._calls = 0
+        self._is_own: dict[str, bool] = {}
+
+    @property
+    def is_looking(self) -> bool:
+        """Whether calls of this thread are being looked at."""
+        return self._sites is not None and self._is_here()
+
+    def look(self, sites: SiteMode, values: ForwardWatch) -> None:
+        """Begin to look at the calls of this thread."""
+        if self._thread != threading.get_ident():
+            if self._thread and self._is_in_stack():
+                return  # that of another thread's modes, out of reach from here
+            self._thread = threading.get_ident()
+        if not self._is_in_stack():
+            self._put_below()
+        self._sites, self._values, self._calls = sites, values, 0
+
+    def look_away(self) -> None:
+        """End looking."""
+        self._sites = self._values = None
+
+    def remove(self) -> None:
+        """Leave the stack of modes, as far as it is within reach."""
+        self.look_away()
+        if self._depth or not self._is_here() or not self._is_in_stack():
+            return  # there it does nothing any more
+        above = [_pop_mode() for _ in range(_len_torch_function_stack())]
+        for mode in reversed(above):
+            if mode is not self:
+                _push_mode(mode)
+
+    def _put_below(self) -> None:
+        above = [_pop_mode() for _ in range(_len_torch_function_stack())]
+        for mode in (self, *reversed(above)):
+            _push_mode(mode)
+
+    def _is_in_stack(self) -> bool:
+        if self._depth:
+            return True
+        get = torch._C._get_function_stack_at
+        return any(get(place) is self for place in range(_len_torch_function_stack()))
+
+    def _is_here(self) -> bool:
+        return self._thread == threading.get_ident() and self._process == os.getpid()
+
+    def __torch_function__(
+        self,
+        func: Callable[..., object],
+        types: Iterable[type],
+        args: tuple[object, ...] = (),
+        kwargs: Mapping[str, object] | None = None,
+    ) -> object:
+        """Call the function, and look at the call."""
+        sites, values = self._sites, self._values
+        frame = sys._getframe(1)
+        if sites is None or values is None or self._is_gradscopes(frame.f_code.co_filename):
+            return func(*args, **kwargs) if kwargs else func(*args)
+        start = 0
+        self._depth += 1
+        try:
+            if not self._is_here():
+                sites = None
+            else:
+                try:
+                    values.began(func, args, kwargs, frame)
+                    start = sites.began(frame)
+                except Exception as error:  # noqa: BLE001 - the script must not suffer from it
+                    sites = None
+                    self._end(error)
+            result = func(*args, **kwargs) if kwargs else func(*args)
+            # A backward that the script calls may have ended the look.
+            if sites is not None and sites is self._sites:
+                try:
+                    sites.returned(func, args, kwargs, result, start, frame)
+                    values.returned(func, args, kwargs, result, frame)
+                    self._count()
+                except Exception as error:  # noqa: BLE001 - as above
+                    self._end(error)
+        finally:
+            self._depth -= 1
+        return result
+
+    def _count(self) -> None:
+        self._calls += 1
+        if self._calls > MOST_CALLS:
+            self.look_away()
+
+    def _end(self, error: Exception) -> None:
+        self.look_away()
+        self._fail(error)
+
+    def _is_gradscopes(self, file: str) -> bool:
+        is_own = self._is_own.get(file)
+        if is_own is None:
+            is_own = self._is_own[file] = file.startswith(_PACKAGE)
+        return is_own

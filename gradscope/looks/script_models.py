@@ -1,0 +1,35 @@
+"""All models of a script as one, with the names that the run gives them."""
+
+from torch import Tensor, nn
+
+from gradscope.capture.training.scene import Scene
+
+_WRAPPERS = ("DataParallel", "DistributedDataParallel")
+
+
+class Script(nn.Module):
+    """Holds what a script trains; nothing is registered, and the modules know nothing of it."""
+
+    def __init__(self, models: dict[str, nn.Module], loose: dict[str, Tensor]) -> None:
+        super().__init__()
+        self._modules.update(models)
+        self._parameters.update(loose)  # type: ignore[arg-type]
+
+
+def script_of(scene: Scene) -> Script:
+    """Return the models that the script has called by now, and what its optimizers hold beside."""
+    models = {name: _unwrapped(module) for name, module in scene.models.roots()}
+    owned = {id(p) for module in models.values() for p in module.parameters()}
+    loose: dict[str, Tensor] = {}
+    for entry in scene.ledger.entries:
+        parameter = entry.parameter()
+        if parameter is not None and id(parameter) not in owned and entry.index is not None:
+            loose[f"parameter{entry.index}"] = parameter
+    return Script(models, loose)
+
+
+def _unwrapped(module: nn.Module) -> nn.Module:
+    inner = getattr(module, "module", None)
+    if type(module).__name__ in _WRAPPERS and isinstance(inner, nn.Module):
+        return inner
+    return module

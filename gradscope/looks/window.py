@@ -1,0 +1,77 @@
+"""What is seen between two steps of optimizers: the forwards, and what leads up to them."""
+
+import threading
+from contextlib import ExitStack
+
+from torch import Tensor
+from torch._C import DisableTorchFunction
+from torch.multiprocessing.reductions import StorageWeakRef
+
+from gradscope.capture.lines import Line, sequence_number
+from gradscope.capture.parameters_made import watch_parameters_made
+from gradscope.capture.session import StepCapture
+from gradscope.capture.writes import Write
+from gradscope.looks.forward_watch import ForwardWatch
+from gradscope.looks.mode import LookMode
+from gradscope.looks.script_models import Script
+from gradscope.probes.nonfinite_origins import by_storage, sources_of
+from gradscope.probes.scaled_backward import autocast_lines
+
+
+class Window:
+    """The time from one step to the next, looked at closely while it is open.
+
+    Args:
+        mode: Sees the calls.
+        script: The models that are known by now.
+        earlier: The window before, if that was looked at: some graphs reach back into it.
+    """
+
+    def __init__(self, mode: LookMode, script: Script, earlier: "Window | None") -> None:
+        self._mode = mode
+        self.capture = StepCapture([])
+        self.capture.sites.earlier = None if earlier is None else earlier.capture.sites
+        self.capture.writes.earlier = None if earlier is None else earlier.capture.writes
+        self.values = ForwardWatch(by_storage(sources_of(script, ())))
+        self.looked_at: set[tuple[int, int] | None] = set()
+        """The lines whose backward was looked at."""
+        self._thread = threading.get_ident()
+        self._open = ExitStack()
+
+    def open(self) -> None:
+        """Begin to see."""
+        self.capture.modules.start()
+        self._open.callback(self.capture.modules.stop)
+        self._open.enter_context(watch_parameters_made(self.capture.cuts))
+        self.autocasts = self._open.enter_context(autocast_lines())
+        self._mode.look(self.capture.sites, self.values)
+        self._open.callback(self._mode.look_away)
+
+    @property
+    def is_here(self) -> bool:
+        """Whether this thread is the one that is seen."""
+        return self._thread == threading.get_ident() and self._mode.is_looking
+
+    def note_step(self, parameters: list[Tensor], line: Line | None) -> None:
+        """Take in that a step has written to parameters."""
+        with DisableTorchFunction():
+            self.capture.writes.writes += [
+                Write(
+                    "step",
+                    line,
+                    StorageWeakRef(one.untyped_storage()),
+                    one._version,
+                    tuple(one.shape),
+                    sequence_number(),
+                )
+                for one in parameters
+                if not (one.is_meta or one.is_inference())
+            ]
+
+    def close(self) -> None:
+        """See no more, and let go of every tensor; which lines made what is still known."""
+        self._open.close()
+        self.capture.close()
+        for trail in (self.capture.sites, self.capture.writes):
+            if trail.earlier is not None:
+                trail.earlier.earlier = None  # what is older can be forgotten
