@@ -225,7 +225,8 @@ def norms(tensors: list[Tensor]) -> list[float]:
         if _is_plain(tensor) and tensor.numel() <= HELD_ELEMENTS and tensor.dtype in SAFE_NORMS:
             alike.setdefault((tensor.dtype, tensor.shape), []).append(place)
         else:
-            measurer.add((place, 0), tensor.detach())
+            # Of tensors made in inference mode, nobody counts how often they are written to.
+            measurer.add((place, 0), tensor.clone() if tensor.is_inference() else tensor.detach())
     with torch.no_grad():
         for places in alike.values():
             matrix = as_matrix([tensors[place] for place in places])

@@ -2,6 +2,7 @@
 
 import io
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 from rich.console import Console
@@ -17,7 +18,7 @@ from gradscope.errors import ExitCode, GradscopeError
 from gradscope.gate.decision import exit_code, fails
 from gradscope.gate.merging import target_result
 from gradscope.gate.options import Policy
-from gradscope.gate.results import CheckResult, Run
+from gradscope.gate.results import CheckResult, Failure, Run
 from gradscope.recording.records import Recording
 from gradscope.recording.store import load_recording
 from gradscope.recording.writer import remove_logs
@@ -27,6 +28,12 @@ from gradscope.report.model import Report
 from gradscope.report.render import render
 from gradscope.report.view import ViewOptions
 from gradscope.rules.engine import judge
+
+_NEVER_BACKWARD = {
+    True: "never called backward",
+    False: "was no longer watched when it may have called backward",
+}
+"""Why there is nothing to see, by whether it was watched to its end."""
 
 
 def report_run(
@@ -58,8 +65,8 @@ def report_run(
     if not (recording.steps or recording.events):
         path.unlink()
         remove_logs(path)
-        return _unseen(planned, "never called backward", is_told=has_failed)
-    result = _checked(planned, recording)
+        return _unseen(planned, _NEVER_BACKWARD[recording.finished], is_told=has_failed)
+    result = _checked(planned, recording, _lost(planned, recording))
     code = ExitCode.OK if planned.policy is None else exit_code(result)
     closing = "" if planned.policy is None or (has_failed and not code) else closing_text(result)
     if planned.rank in (None, 0):
@@ -82,14 +89,25 @@ def failing(planned: PlannedRun, recording: Recording) -> bool:
     return any(fails(item, level) for item in target.findings)
 
 
-def _checked(planned: PlannedRun, recording: Recording) -> CheckResult:
+def _checked(
+    planned: PlannedRun, recording: Recording, failures: Sequence[Failure] = ()
+) -> CheckResult:
     run = Run(recording=recording, verdict=judge(recording, planned.settings))
     return CheckResult(
         version=__version__,
         command=planned.command,
-        targets=(target_result(planned.program.name, [run]),),
+        targets=(target_result(planned.program.name, [run], failures),),
         policy=planned.policy,
     )
+
+
+def _lost(planned: PlannedRun, recording: Recording) -> tuple[Failure, ...]:
+    """Return why a gate cannot answer for a run whose end was not seen; nothing where it was."""
+    if recording.finished or planned.policy is None:
+        return ()
+    seen = counted(sum(step.optimizer is not None for step in recording.steps), "step")
+    what = f"{planned.program.name} ran on after the {seen} that were watched"
+    return (Failure(what=what, cause="watching had ended, for the reason told above"),)
 
 
 def _why_unwatched() -> str:

@@ -65,6 +65,9 @@ class RecordingWriter:
             remove_logs(self.path)
             self._connection = _create(self.path, header)
         except (OSError, sqlite3.Error) as error:
+            with suppress(OSError):
+                self.path.unlink(missing_ok=True)
+                remove_logs(self.path)
             raise unwritable(self.path, str(error)) from error
 
     @contextmanager
@@ -175,6 +178,15 @@ def unwritable(path: Path, reason: str) -> GradscopeError:
 def _create(path: Path, header: Header) -> sqlite3.Connection:
     # A run is written by whichever of its threads makes a step, one at a time.
     connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
+    try:
+        _lay_out(connection, header)
+    except sqlite3.Error:
+        connection.close()
+        raise
+    return connection
+
+
+def _lay_out(connection: sqlite3.Connection, header: Header) -> None:
     connection.execute("BEGIN")
     connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
     connection.execute(f"PRAGMA user_version = {FORMAT}")
@@ -187,4 +199,3 @@ def _create(path: Path, header: Header) -> sqlite3.Connection:
     connection.execute("PRAGMA journal_mode = WAL")
     # Survives a killed process; after a power cut, the last steps may be missing.
     connection.execute("PRAGMA synchronous = NORMAL")
-    return connection

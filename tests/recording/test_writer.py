@@ -1,3 +1,4 @@
+import resource
 import signal
 import sqlite3
 import subprocess
@@ -174,6 +175,17 @@ def test_writer_refuses_to_write_over_a_file(tmp_path):
     with pytest.raises(GradscopeError, match="exists"):
         RecordingWriter(path, HEADER)
     assert path.read_text() == "precious"
+
+
+def test_no_room_from_the_beginning_leaves_no_file(tmp_path):
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, hard))
+    try:
+        with pytest.raises(GradscopeError, match="cannot write"):
+            RecordingWriter(tmp_path / "run.gradscope", HEADER)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert not list(tmp_path.iterdir())
 
 
 def test_a_million_parameter_steps_fit_in_200_megabytes(tmp_path):
