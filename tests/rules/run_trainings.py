@@ -1,0 +1,270 @@
+"""Trainings near the thresholds of rules over runs, made without torch."""
+
+import math
+from dataclasses import replace
+
+from gradscope.recording.evidence.rounded_update import RoundedUpdate
+from tests.rules.clipping.clipped_run import BACKWARD as LINE
+from tests.rules.clipping.clipped_run import ClippedRun, trained
+
+SICK = [place % 4 > 0 for place in range(20)]
+"""Three quarters of the steps of a run, the last among them."""
+SHARE = 0.75
+
+
+def accumulating(is_sick, *, sick=(), others=(), whole=(), source="loss.backward()"):
+    """A training whose steps are made of calls of the run, given by name with their numbers."""
+    run, weights, optimizer = trained()
+    run.sources[LINE] = source
+    for bad in is_sick:
+        for name, numbers in sick if bad else others:
+            _do(run, weights, optimizer, name, numbers)
+        for name, numbers in whole:
+            _do(run, weights, optimizer, name, numbers)
+        run.step(optimizer)
+    return run
+
+
+def _do(run, weights, optimizer, name, numbers):
+    match name:
+        case "zero":
+            run.zero(optimizer)
+        case "clip":
+            run.clip(weights, **numbers)
+        case "backward":
+            run.backward(weights, **numbers)
+
+
+def one(name, **numbers):
+    return (name, numbers)
+
+
+ZERO, BACKWARD, CLIP = one("zero"), one("backward"), one("clip", max_norm=0.1)
+MEAN = one("backward", reduction=1)
+
+
+def old_gradients():
+    """The first step cannot use old ones: of the other twenty, fifteen do."""
+    return accumulating([False, *SICK], others=[ZERO], whole=[BACKWARD])
+
+
+def erased():
+    return accumulating(SICK, sick=[ZERO, BACKWARD, ZERO], others=[ZERO, BACKWARD])
+
+
+def overwritten():
+    half = one("backward", divided=2)
+    return accumulating(
+        SICK, sick=[ZERO, half, ZERO, half], others=[ZERO, half, one("backward", divided=2, line=9)]
+    )
+
+
+def undivided():
+    """Of twenty steps, fifteen add up means that nothing divides; five are of one pass."""
+    return accumulating(SICK, sick=[ZERO, MEAN, MEAN, MEAN], others=[ZERO, MEAN])
+
+
+def of_unequal_lengths():
+    """Fifteen of twenty windows have three passes, the others two."""
+    return accumulating(SICK, sick=[ZERO, MEAN, MEAN, MEAN], others=[ZERO, MEAN, MEAN])
+
+
+def uneven():
+    """Micro-batches of 4 and of 12 rows, whose mean is 8: a row of the first weighs twice."""
+    passes = [one("backward", reduction=1, rows=rows) for rows in (4, 12)]
+    return accumulating([True] * 8, whole=[ZERO, *passes])
+
+
+def without_gradient():
+    return accumulating(SICK, sick=[ZERO], others=[ZERO, BACKWARD])
+
+
+def used_again():
+    return accumulating(SICK, others=[ZERO, BACKWARD])
+
+
+def never_stepping(passes, zeros):
+    run, weights, optimizer = trained()
+    for place in range(passes):
+        if passes - place <= zeros:
+            run.zero(optimizer)
+        run.backward(weights)
+    return run
+
+
+def beside_another(steps):
+    run = ClippedRun()
+    weights, head = run.model("model", 2), run.model("head", 2)
+    first, _ = run.optimizer(weights), run.optimizer(head, name="of_head")
+    for _ in range(steps):
+        run.backward((*weights, *head))
+        run.step(first)
+        run.zero((*weights, *head))
+    return run
+
+
+def repeated():
+    again = one("backward", again=1)
+    return accumulating(SICK, sick=[ZERO, BACKWARD, again], others=[ZERO, BACKWARD])
+
+
+def growing(passes):
+    run, weights, optimizer = trained()
+    for place in range(passes):
+        run.zero(optimizer)
+        run.backward(weights, nodes=10 + place, older=int(place > 0))
+        run.step(optimizer)
+    return run
+
+
+def in_eval_mode():
+    run, weights, optimizer = trained()
+    for bad in SICK:
+        run.zero(optimizer)
+        if bad:
+            run.event("mode", 20, subject="model", eval=1, dropout=1, batchnorm=0)
+        run.backward(weights)
+        run.step(optimizer)
+    return run
+
+
+def divided_in_vain():
+    half = one("backward", reduction=1, divided=2)
+    source = "(loss / accumulation_steps).backward()"
+    return accumulating(SICK, sick=[ZERO, half], others=[ZERO, MEAN], source=source)
+
+
+def made_anew(times, steps_each):
+    run = ClippedRun()
+    weights = run.model("model", 2)
+    for _ in range(times + 1):
+        optimizer = run.optimizer(weights, "Adam")
+        for _ in range(steps_each):
+            run.zero(optimizer)
+            run.backward(weights)
+            run.step(optimizer)
+    return run
+
+
+def clipped_late():
+    run, weights, optimizer = trained()
+    for bad in SICK:
+        run.zero(optimizer)
+        run.backward(weights)
+        for is_behind in (False, True):
+            if is_behind:
+                run.step(optimizer)
+            if bad == is_behind:
+                run.clip(weights, 0.1)
+    run.zero(optimizer)
+    return run
+
+
+def clipped_early():
+    return accumulating(SICK, sick=[ZERO, CLIP, BACKWARD], others=[ZERO, BACKWARD, CLIP])
+
+
+def clipped_while_scaled(*, scale=65536.0, max_norm=1.0, is_sick=SICK):
+    run, weights, optimizer = trained()
+    for bad in is_sick:
+        run.zero(optimizer)
+        run.backward(weights, size=scale if bad else 1.0, scaled=1)
+        run.clip(weights, max_norm, scaled=bad)
+        run.event("scaler-step", 30, optimizer=optimizer, skipped=0, found_inf=0)
+        run.step(optimizer)
+        run.event("scaler-update", 31, scale_before=scale, scale_after=scale)
+    return run
+
+
+def clipped_in_part(*, outside=1, inside=3, is_sick=SICK):
+    run = ClippedRun()
+    part, rest = run.model("encoder", inside), run.model("decoder", outside)
+    optimizer = run.optimizer((*part, *rest))
+    for bad in is_sick:
+        run.zero(optimizer)
+        run.backward((*part, *rest))
+        run.clip(part if bad else (*part, *rest), 0.1)
+        run.step(optimizer)
+    return run
+
+
+def clipped_with_nothing_left():
+    run, weights, optimizer = trained()
+    for bad in SICK:
+        run.zero(optimizer)
+        run.backward(weights)
+        run.clip(() if bad else weights, 0.1, exhausted=int(bad))
+        run.step(optimizer)
+    return run
+
+
+def clipped_inside():
+    inside = [ZERO, BACKWARD, CLIP, BACKWARD, CLIP]
+    return accumulating(SICK, sick=inside, others=[ZERO, BACKWARD, CLIP])
+
+
+def skipping(is_sick):
+    """The first step is made, which ends the search for a scale."""
+    run, weights, optimizer = trained()
+    for bad in is_sick:
+        run.zero(optimizer)
+        run.backward(weights, scaled=1)
+        run.event("scaler-step", 30, optimizer=optimizer, skipped=int(bad), found_inf=int(bad))
+        if not bad:
+            run.step(optimizer)
+    return run
+
+
+class Rounded(ClippedRun):
+    """A training of which three quarters of the elements are as they were after each step."""
+
+    def recording(self):
+        records = [
+            RoundedUpdate(step=step, optimizer=0, parameter=0, moving=100, unchanged=75)
+            for step in range(3)
+        ]
+        recording = super().recording()
+        return replace(recording, evidence=(*recording.evidence, *records))
+
+
+def rounded():
+    run = Rounded()
+    weights = run.model("model", 1)
+    optimizer = run.optimizer(weights, "AdamW")
+    for _ in range(3):
+        run.zero(optimizer)
+        run.backward(weights)
+        run.step(optimizer)
+    return run
+
+
+SPIKE = 40
+"""The step at which it stands."""
+
+
+def spiking(sizes, *, loss_after=5.0, again=()):
+    """One parameter, whose norm is the gradient's; the loss goes up at the spike."""
+    run, weights, optimizer = trained(parameters=1)
+    for step, size in enumerate(sizes):
+        run.zero(optimizer)
+        loss = 1.0 if step <= SPIKE else loss_after
+        run.backward(weights, size=32.0 if step in again else size, loss=loss)
+        run.step(optimizer)
+    return run
+
+
+def spike(norm, *, before=(), steps=60):
+    sizes = [1.0] * steps
+    for place, size in before:
+        sizes[place] = size
+    sizes[SPIKE] = norm
+    return sizes
+
+
+def wavering():
+    """Norms of 1/2, 1 and 2 in turn: the median deviation is log(2), and the spike log(64)."""
+    return [*([0.5, 1.0, 2.0] * 14)[:SPIKE], 64.0, *[1.0] * 19]
+
+
+DEVIATIONS = math.log(64) / (1.4826 * math.log(2))
+"""Of that spike, above the median norm of 1."""

@@ -1,0 +1,213 @@
+"""Every threshold of a rule over runs: just below, on and just above the number of a training."""
+
+import dataclasses
+import math
+
+import pytest
+
+from gradscope.rules.catalogue import RULES
+from gradscope.rules.engine import judge
+from gradscope.rules.settings import Settings
+from tests.rules.run_trainings import (
+    DEVIATIONS,
+    SHARE,
+    SICK,
+    SPIKE,
+    beside_another,
+    clipped_early,
+    clipped_in_part,
+    clipped_inside,
+    clipped_late,
+    clipped_while_scaled,
+    clipped_with_nothing_left,
+    divided_in_vain,
+    erased,
+    growing,
+    in_eval_mode,
+    made_anew,
+    never_stepping,
+    of_unequal_lengths,
+    old_gradients,
+    overwritten,
+    repeated,
+    rounded,
+    skipping,
+    spike,
+    spiking,
+    undivided,
+    uneven,
+    used_again,
+    wavering,
+    without_gradient,
+)
+
+MILD = {"error_share": 2.0}
+
+# Rule, threshold, the training, the number of it, the level that is kept on it and lost beyond it,
+# and the other thresholds that are moved out of the way.
+SHARES = [
+    ("missing-zero-grad", "error_share", old_gradients, SHARE, "error", "warning", {}),
+    ("missing-zero-grad", "warning_share", old_gradients, SHARE, "warning", None, MILD),
+    ("gradient-erased-before-step", "error_share", erased, SHARE, "error", "warning", {}),
+    ("gradient-erased-before-step", "warning_share", erased, SHARE, "warning", None, MILD),
+    ("gradient-erased-before-step", "error_share", overwritten, SHARE, "error", "warning", {}),
+    ("unscaled-accumulation", "share", undivided, SHARE, "warning", None, {}),
+    ("unscaled-accumulation", "even_share", of_unequal_lengths, SHARE, "warning", None, {}),
+    ("step-without-gradient", "share", without_gradient, SHARE, "error", None, {}),
+    ("step-without-gradient", "share", used_again, SHARE, "warning", None, {}),
+    ("repeated-backward", "share", repeated, SHARE, "error", None, {}),
+    ("training-in-eval-mode", "share", in_eval_mode, SHARE, "warning", None, {}),
+    ("scaled-without-accumulation", "share", divided_in_vain, SHARE, "warning", None, {}),
+    ("clip-after-step", "share", clipped_late, SHARE, "error", None, {}),
+    ("clip-before-backward", "share", clipped_early, SHARE, "error", None, {}),
+    ("clip-before-unscale", "share", clipped_while_scaled, SHARE, "error", None, {}),
+    (
+        "clip-before-unscale",
+        "least_scale",
+        lambda: clipped_while_scaled(scale=16.0, is_sick=[True] * 9),
+        16.0,
+        "error",
+        None,
+        {},
+    ),
+    (
+        "clip-before-unscale",
+        "own_scale",
+        lambda: clipped_while_scaled(max_norm=16384.0, is_sick=[True] * 9),
+        0.25,
+        None,
+        "error",
+        {},
+    ),
+    ("partial-clip", "share", clipped_in_part, SHARE, "warning", None, {"small_share": 0.0}),
+    (
+        "partial-clip",
+        "small_share",
+        lambda: clipped_in_part(is_sick=[True] * 9),
+        0.25,
+        "warning",
+        "note",
+        {},
+    ),
+    ("partial-clip", "exhausted_share", clipped_with_nothing_left, SHARE, "error", None, {}),
+    ("clip-inside-accumulation", "share", clipped_inside, SHARE, "warning", None, {}),
+    ("skipped-step", "error", lambda: skipping(SICK), SHARE, "error", "warning", {}),
+    ("skipped-step", "warning", lambda: skipping(SICK), SHARE, "warning", None, {"error": 2.0}),
+    (
+        "gradient-spike",
+        "often",
+        lambda: spiking(spike(32.0), again=(48, 56)),
+        3 / 40,
+        "note",
+        "warning",
+        {},
+    ),
+    ("lost-update", "error", rounded, SHARE, "error", "warning", {}),
+    ("lost-update", "warning", rounded, SHARE, "warning", None, {"error": 2.0}),
+]
+
+# The same of what has to be more than a limit, or less; the level on the limit is that beyond it.
+ABOVE = [
+    ("uneven-accumulation", "deviation", uneven, 1.0, "warning", None, {}),
+    ("gradient-spike", "factor", lambda: spiking(spike(32.0)), 32.0, "warning", None, {}),
+    (
+        "gradient-spike",
+        "beyond",
+        lambda: spiking(spike(32.0, before=[(30, 4.0)])),
+        8.0,
+        "warning",
+        None,
+        {},
+    ),
+    ("gradient-spike", "deviations", lambda: spiking(wavering()), DEVIATIONS, "warning", None, {}),
+    (
+        "gradient-spike",
+        "loss_rise",
+        lambda: spiking(spike(32.0, before=[(3, 64.0)]), loss_after=1.5),
+        0.5,
+        "warning",
+        None,
+        {"beyond": 0.1},
+    ),
+]
+
+# Counts: kept on the number, lost one above it.
+COUNTS = [
+    ("backward-without-step", "passes", lambda: never_stepping(20, 0), 20, "warning", None, {}),
+    (
+        "backward-without-step",
+        "zeroed_passes",
+        lambda: never_stepping(4, 3),
+        3,
+        "warning",
+        None,
+        {},
+    ),
+    ("backward-without-step", "steps", lambda: beside_another(7), 7, "warning", None, {}),
+    ("growing-graph", "measurements", lambda: growing(12), 11, "warning", None, {}),
+    ("growing-graph", "error_passes", lambda: growing(12), 10, "error", "warning", {}),
+    ("optimizer-recreated", "replacements", lambda: made_anew(6, 3), 6, "warning", None, {}),
+    ("optimizer-recreated", "step_replacements", lambda: made_anew(6, 1), 6, "warning", None, {}),
+    ("skipped-step", "least_steps", lambda: skipping(SICK), 20, "error", None, {}),
+    ("skipped-step", "least_skipped", lambda: skipping(SICK), 15, "error", None, {}),
+    (
+        "gradient-spike",
+        "window",
+        lambda: spiking(spike(32.0, before=[(8, 32.0)])),
+        SPIKE - 9,
+        "warning",
+        None,
+        {},
+    ),
+    ("gradient-spike", "least_history", lambda: spiking(spike(32.0)), SPIKE, "warning", None, {}),
+]
+
+_recordings = {}
+
+
+def level(name, training, thresholds):
+    """The severity of what the rule finds under other thresholds."""
+    recording = _recordings.get(training) or training().recording()
+    _recordings[training] = recording
+    code = next(rule.code for rule in RULES if rule.name == name)
+    settings = Settings(select=(code,), thresholds={name: thresholds})
+    found = judge(recording, settings).findings
+    return next((finding.severity for finding in found), None)
+
+
+def ids(cases):
+    return [f"{case[0]}-{case[1]}-{place}" for place, case in enumerate(cases)]
+
+
+@pytest.mark.parametrize(
+    ("name", "field", "training", "number", "kept", "lost", "others"), SHARES, ids=ids(SHARES)
+)
+def test_a_level_is_reached_on_its_limit(name, field, training, number, kept, lost, others):
+    assert level(name, training, others | {field: math.nextafter(number, -math.inf)}) == kept
+    assert level(name, training, others | {field: number}) == kept
+    assert level(name, training, others | {field: math.nextafter(number, math.inf)}) == lost
+
+
+@pytest.mark.parametrize(
+    ("name", "field", "training", "number", "above", "reached", "others"), ABOVE, ids=ids(ABOVE)
+)
+def test_a_number_has_to_be_above_its_limit(name, field, training, number, above, reached, others):
+    assert level(name, training, others | {field: math.nextafter(number, -math.inf)}) == above
+    assert level(name, training, others | {field: number}) == reached
+    assert level(name, training, others | {field: math.nextafter(number, math.inf)}) == reached
+
+
+@pytest.mark.parametrize(
+    ("name", "field", "training", "number", "kept", "lost", "others"), COUNTS, ids=ids(COUNTS)
+)
+def test_a_count_is_reached_on_its_limit(name, field, training, number, kept, lost, others):
+    assert level(name, training, others | {field: number - 1}) == kept
+    assert level(name, training, others | {field: number}) == kept
+    assert level(name, training, others | {field: number + 1}) == lost
+
+
+def test_no_threshold_is_left_out():
+    tested = {(case[0], case[1]) for case in (*SHARES, *ABOVE, *COUNTS)}
+    rules = [rule for rule in RULES if rule.needs_run]
+    every = {(rule.name, field.name) for rule in rules for field in dataclasses.fields(rule)}
+    assert tested == every
