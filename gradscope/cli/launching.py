@@ -115,7 +115,6 @@ def launch(planned: PlannedRun) -> NoReturn:
     try:
         outcome = run_watched(planned.program, run.make_watch, run.tell)
     except CannotRunError as error:
-        run.close_live()
         show_error(error)
         raise SystemExit(ExitCode.CANNOT_JUDGE) from None
     finally:

@@ -11,6 +11,7 @@ from gradscope.cli.option_groups import with_groups
 from gradscope.cli.output import Destination, check_destinations, set_verbosity
 from gradscope.cli.rules import settings_of
 from gradscope.cli.run_options import (
+    LiveOption,
     ModuleOption,
     RunFileOption,
     RunGateGroup,
@@ -48,6 +49,7 @@ class PlannedRun:
     on_stdout: bool
     rank: int | None
     """Among the processes of a distributed training, None where it is the only one."""
+    is_live: bool
     is_quiet: bool
     color: ColorChoice
 
@@ -71,6 +73,7 @@ def run(  # noqa: PLR0913 - the signature is the list of options
     output_format: options.CheckFormatOption = None,
     output_file: RunFileOption = None,
     save: SaveRunOption = None,
+    live: LiveOption = False,
     force: options.ForceOption = False,
     quiet: options.QuietOption = False,
     color: options.ColorOption = "auto",
@@ -104,6 +107,7 @@ def run(  # noqa: PLR0913 - the signature is the list of options
             report=written.report,
             on_stdout=output_file == "-",
             rank=rank,
+            is_live=live,
             is_quiet=quiet,
             color=color,
         )

@@ -37,6 +37,8 @@ class Signs:
     separator: str
     bar: str
     """Between line numbers and code."""
+    rule: str
+    """Of a horizontal line."""
 
 
 UNICODE = Signs(
@@ -51,6 +53,7 @@ UNICODE = Signs(
     arrow="→",
     separator=" · ",
     bar="│",
+    rule="─",
 )
 ASCII = Signs(
     full="#",
@@ -64,6 +67,7 @@ ASCII = Signs(
     arrow="->",
     separator=" | ",
     bar="|",
+    rule="-",
 )
 
 

@@ -20,7 +20,11 @@ from gradscope.report.page import Page
 from gradscope.report.paths import shown_path, shown_site
 from gradscope.report.snippets import CodeLine, Label, Snippet, snippets
 
-_STYLES: dict[Severity, str] = {"error": "bold red", "warning": "bold magenta", "note": "bold cyan"}
+SEVERITY_STYLES: dict[Severity, str] = {
+    "error": "bold red",
+    "warning": "bold magenta",
+    "note": "bold cyan",
+}
 _RELATED_STYLE = "bold blue"
 _INDENT = 2
 _REASONS_SHOWN = 8
@@ -34,7 +38,7 @@ def findings_section(report: Report, page: Page) -> Iterator[RenderableType]:
     if text := verdict_text(report):
         head, colon, tail = text.partition(":")
         worst = report.findings[0].severity if report.findings else None
-        style = _STYLES[worst] if worst else "bold green" if report.rules.ran else "bold"
+        style = SEVERITY_STYLES[worst] if worst else "bold green" if report.rules.ran else "bold"
         yield Text(head, style=style).append(colon + tail, style="not bold default dim")
 
 
@@ -59,7 +63,7 @@ def _finding(finding: Finding, report: Report, page: Page) -> Iterator[Renderabl
     yield _title(finding, page)
     shown = snippets(finding, report.recording)
     numbers = [line.number for snippet in shown for line in snippet.lines]
-    frame = _Frame(page, len(str(max(numbers, default=0))), _STYLES[finding.severity])
+    frame = _Frame(page, len(str(max(numbers, default=0))), SEVERITY_STYLES[finding.severity])
     for snippet in shown:
         yield from frame.show(snippet)
     for name, text in (
@@ -89,7 +93,7 @@ def _title(finding: Finding, page: Page) -> Text:
     head = f"{label} {finding.name}:"
     text = hanging(page.spell(f"{head} {finding.message}"), page, further=2 * _INDENT)
     text.stylize("bold", 0, len(head))
-    text.stylize(_STYLES[finding.severity], 0, len(label))
+    text.stylize(SEVERITY_STYLES[finding.severity], 0, len(label))
     return text
 
 

@@ -61,10 +61,9 @@ class LayerNorms:
     def rows(self, most: int, width: int) -> list[LiveLayer]:
         """Return a row for each module with parameters, as deep as fits, and its last looks."""
         shown = list(self._cells)[-width:]
-        found = outline(self._rows, lambda row: (row.own_numel, row.trainable_parameters), most)
-        if len(found) > 1 and found[0][1] == 0 and all(level for _, level in found[1:]):
-            # The norm of a whole that is the only one is the global one.
-            found = [(module, level - 1) for module, level in found[1:]]
+        found = self._outline(most + 1)
+        if len(found) > most:
+            found = self._outline(most)
         return [
             LiveLayer(
                 module=module,
@@ -73,6 +72,13 @@ class LayerNorms:
             )
             for module, level in found
         ]
+
+    def _outline(self, most: int) -> list[tuple[FoldedModule, int]]:
+        found = outline(self._rows, lambda row: (row.own_numel, row.trainable_parameters), most)
+        if len(found) > 1 and all(level for _, level in found[1:]):
+            # The norm of a whole that is the only one is the global one.
+            return [(module, level - 1) for module, level in found[1:]]
+        return found
 
     def _structure(self, header: Header) -> None:
         alone = _structure_alone(header, self._modules, self._parameters)

@@ -13,10 +13,14 @@ _RECENT = 5.0
 
 
 class LiveRun:
-    """Takes in what a recording grows by."""
+    """Takes in what a recording grows by.
 
-    def __init__(self) -> None:
-        self.name = self.root = ""
+    Args:
+        name: Of what is run.
+    """
+
+    def __init__(self, name: str) -> None:
+        self.name, self.root = name, ""
         self.steps = 0
         """Of all optimizers."""
         self.last_step = 0
@@ -40,7 +44,7 @@ class LiveRun:
 
     def add(self, growth: Growth) -> None:
         """Take in what is new."""
-        self.name, self.root = growth.header.target.name, growth.header.target.root
+        self.root = growth.header.target.root
         self.is_over = growth.header.finished
         events = defaultdict[int, list[EventRecord]](list)
         for event in growth.events:

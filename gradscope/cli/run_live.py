@@ -1,0 +1,171 @@
+"""`gradscope run --live`: when what is shown of a run is drawn again, and when it is judged."""
+
+import errno
+import os
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+from time import monotonic
+from typing import Self, TextIO
+
+from rich.console import Console
+from rich.text import Text
+
+from gradscope.cli.bottom_panel import BottomPanel
+from gradscope.cli.console import ColorChoice, make_console
+from gradscope.cli.errors import show_note
+from gradscope.recording.growing import GrowingRecording
+from gradscope.recording.store import load_recording
+from gradscope.report.live.frame import Judged, frame
+from gradscope.report.live.live_run import LiveRun
+from gradscope.report.live.track import KINDS
+from gradscope.report.page import Page
+from gradscope.rules.engine import judge
+from gradscope.rules.settings import Settings
+
+_BETWEEN_FRAMES, _BETWEEN_JUDGEMENTS = 0.25, 2.0
+"""Seconds, at least."""
+_SHARE = 0.02
+"""Of the time for drawing, and as much for judging, at most."""
+
+
+class Pace:
+    """Says when something is due again: not too often, and not for too large a share of the time.
+
+    Args:
+        between: Seconds from the end of one turn to the next, at least.
+        share: Of the time that the turns may take together.
+        clock: Gives the time in seconds.
+    """
+
+    def __init__(
+        self, between: float, share: float = _SHARE, clock: Callable[[], float] = monotonic
+    ) -> None:
+        self._between, self._share, self._clock = between, share, clock
+        self._began, self._next = 0.0, 0.0
+
+    @property
+    def is_due(self) -> bool:
+        """Whether it is time for a turn."""
+        return self._clock() >= self._next
+
+    def __enter__(self) -> None:
+        self._began = self._clock()
+
+    def __exit__(self, *_: object) -> None:
+        now = self._clock()
+        self._next = now + max(self._between, (now - self._began) / self._share)
+
+
+class LiveDisplay:
+    """What is shown of a run while it goes on.
+
+    It looks at the recording alone, and is drawn in between two steps of the script. An error of
+    its own ends it, and nothing else.
+
+    Args:
+        panel: Where it is drawn.
+        console: Turns what is drawn into the terminal's characters and colours.
+        name: Of what is run.
+        settings: Of the rules that judge.
+        planned: How many steps are recorded at most, where that is limited.
+    """
+
+    def __init__(
+        self,
+        panel: BottomPanel,
+        console: Console,
+        name: str,
+        settings: Settings,
+        planned: int | None = None,
+    ) -> None:
+        self._panel, self._console = panel, console
+        self._settings, self._planned = settings, planned
+        self._process, self._turn = os.getpid(), threading.Lock()
+        self._frames, self._judgements = Pace(_BETWEEN_FRAMES), Pace(_BETWEEN_JUDGEMENTS)
+        self._path: Path | None = None
+        self._recording: GrowingRecording | None = None
+        self._run = LiveRun(name)
+        self._judged: Judged | None = None
+        self._is_on = True
+
+    @classmethod
+    def on(
+        cls,
+        stream: TextIO,
+        color: ColorChoice,
+        name: str,
+        settings: Settings,
+        planned: int | None = None,
+    ) -> Self | None:
+        """Return a display on the terminal that a stream leads to; None where it leads to none."""
+        if os.name != "posix" or os.environ.get("TERM") == "dumb" or not stream.isatty():
+            show_note("--live needs a terminal on stderr: nothing is shown before the end")
+            return None
+        # One of its own, whatever the script does to the stream.
+        terminal = os.dup(stream.fileno())
+        own = os.fdopen(terminal, "w", encoding=stream.encoding)
+        console = make_console(own, color)
+        return cls(BottomPanel(terminal, stream.encoding), console, name, settings, planned)
+
+    def begin(self, path: Path) -> None:
+        """Show that a recording begins."""
+        self._path, self._recording = path, GrowingRecording(path, KINDS)
+        self._attempt(self._draw)
+
+    def update(self, *, is_last: bool = False) -> None:
+        """Show what is new, where it is time for it or nothing more will come; after a step."""
+        if not self._is_on or not (self._frames.is_due or is_last) or os.getpid() != self._process:
+            return
+        # Another thread's step does not wait for this one's.
+        if self._turn.acquire(blocking=False):
+            try:
+                self._attempt(self._look)
+            finally:
+                self._turn.release()
+
+    def close(self) -> None:
+        """Leave the terminal as it was, but for what was written meanwhile; once is enough."""
+        if self._is_on and os.getpid() == self._process:
+            self._is_on = False
+            with suppress(OSError):
+                self._panel.close()
+            with suppress(OSError):
+                self._console.file.close()
+
+    def _attempt(self, act: Callable[[], None]) -> None:
+        try:
+            act()
+        except Exception as error:  # noqa: BLE001 - the script is not to suffer from it
+            self.close()
+            # Where the terminal is gone, there is nobody to tell.
+            if not (isinstance(error, OSError) and error.errno == errno.EIO):
+                with suppress(OSError, ValueError):
+                    show_note(f"nothing more is shown live: {type(error).__name__}: {error}")
+
+    def _look(self) -> None:
+        """Take in what is new, judge it now and then, and draw it."""
+        if self._path is None or self._recording is None:
+            return
+        if self._judgements.is_due:
+            with self._judgements:
+                recording = load_recording(self._path)
+                found = judge(recording, self._settings).findings
+            self._judged = Judged(findings=found, steps=len(recording.steps))
+        with self._frames:
+            self._run.add(self._recording.read())
+            self._draw()
+
+    def _draw(self) -> None:
+        room = self._panel.room
+        page = replace(Page.of(self._console, self._run.root), width=room.columns)
+        lines = frame(self._run, self._judged, page, room.lines, planned=self._planned)
+        self._panel.show([self._spelled(line, room.columns) for line in lines])
+
+    def _spelled(self, line: Text, width: int) -> str:
+        """Return a line as the terminal takes it."""
+        with self._console.capture() as capture:
+            self._console.print(line, end="", width=width, no_wrap=True)
+        return capture.get()
