@@ -5,7 +5,7 @@ from typing import Any, Protocol
 
 from gradscope.recording.evidence_tables import evidence_tables
 from gradscope.recording.meta import Header
-from gradscope.recording.records import Look, Recording
+from gradscope.recording.records import Look, ParameterStat, Recording
 from gradscope.recording.step_tables import (
     EVENTS,
     INPUT_STATS,
@@ -75,8 +75,13 @@ class Records(Protocol):
         """Return them in their order."""
 
 
-def recording_of(header: Header, records: Records, looks: tuple[Look, ...] = ()) -> Recording:
-    """Return the recording whose parts the tables hold."""
+def recording_of(
+    header: Header,
+    records: Records,
+    stats: Sequence[ParameterStat],
+    looks: tuple[Look, ...] = (),
+) -> Recording:
+    """Return the recording whose parts the tables hold, but for the parameters' statistics."""
     return Recording(
         version=header.version,
         command=header.command,
@@ -91,7 +96,7 @@ def recording_of(header: Header, records: Records, looks: tuple[Look, ...] = ())
         edges=records(EDGES),
         steps=records(STEPS),
         events=records(EVENTS),
-        parameter_stats=records(PARAMETER_STATS),
+        parameter_stats=stats,
         tensor_stats=records(TENSOR_STATS),
         skipped=records(SKIPPED),
         input_stats=records(INPUT_STATS),

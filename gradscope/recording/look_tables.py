@@ -1,7 +1,6 @@
 """Tables of the close looks at a run: each table of a recording has a twin for all of them."""
 
 import sqlite3
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any
@@ -9,6 +8,7 @@ from typing import Any
 from gradscope.recording.contents import all_tables, recording_of
 from gradscope.recording.meta import HEADER_NAMES, Header, read_header, write_header
 from gradscope.recording.records import Look
+from gradscope.recording.step_tables import PARAMETER_STATS
 from gradscope.recording.table import Cells, Record, Row, Table
 
 
@@ -85,13 +85,14 @@ def read_looks(base: sqlite3.Connection) -> tuple[Look, ...]:
         return ()
     parts = {name: _by_look(table, base) for name, table in look_tables().items()}
 
-    def records_in(look: int) -> Callable[[Table[Any]], tuple[Any, ...]]:
-        return lambda table: tuple(parts[table.name].get(look, ()))
+    def look(place: int, row: LookRow) -> Look:
+        def records(table: Table[Any]) -> tuple[Any, ...]:
+            return tuple(parts[table.name].get(place, ()))
 
-    return tuple(
-        Look(step=row.step, order=row.order, recording=recording_of(row.header, records_in(place)))
-        for place, row in enumerate(rows)
-    )
+        recording = recording_of(row.header, records, stats=records(PARAMETER_STATS))
+        return Look(step=row.step, order=row.order, recording=recording)
+
+    return tuple(look(place, row) for place, row in enumerate(rows))
 
 
 def _by_look(table: Table[Record], base: sqlite3.Connection) -> dict[int, list[Record]]:

@@ -4,6 +4,7 @@ Nothing here holds a tensor or imports torch. `None`, `0.0` and NaN are three di
 never measured, a true zero, broken.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal, TypeVar
 
@@ -346,7 +347,8 @@ class Recording:
     edges: tuple[EdgeRecord, ...]
     steps: tuple[StepRecord, ...]
     events: tuple[EventRecord, ...]
-    parameter_stats: tuple[ParameterStat, ...]
+    parameter_stats: Sequence[ParameterStat]
+    """A tuple; of a run that was loaded a `NormTable`."""
     tensor_stats: tuple[TensorStat, ...]
     skipped: tuple[Skipped, ...]
     input_stats: tuple[InputStat, ...] = ()

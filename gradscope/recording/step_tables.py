@@ -1,5 +1,7 @@
 """Tables of what happened and was measured, step by step."""
 
+import sqlite3
+from collections.abc import Sequence
 from math import isfinite, nan
 
 from gradscope.recording.encoding import (
@@ -13,6 +15,7 @@ from gradscope.recording.encoding import (
     write_numbers,
     write_text,
 )
+from gradscope.recording.norm_table import NO_GRADIENT, NormTable
 from gradscope.recording.records import (
     EventRecord,
     InputStat,
@@ -25,6 +28,8 @@ from gradscope.recording.records import (
 from gradscope.recording.table import Cells, Row, Table
 
 _NAN = write_float(nan)
+_BATCH = 4_096
+"""Rows that are read at once."""
 _NO_GRADIENT = write_gradient(None)
 
 
@@ -124,7 +129,7 @@ def norm_cells(
 ) -> Cells:
     """Return the cells of a `ParameterStat` of which nothing but norms was measured."""
     if norm is None:
-        gradient, reason = _NO_GRADIENT, "it had no gradient"
+        gradient, reason = _NO_GRADIENT, NO_GRADIENT
     else:
         broken = 0 if isfinite(norm) else 1
         gradient, reason = (numel, write_float(norm), _NAN, _NAN, broken, False, 0, ""), None
@@ -159,6 +164,21 @@ PARAMETER_STATS: Table[ParameterStat] = Table(
     write=_write_parameter_stat,
     read=_read_parameter_stat,
 )
+
+
+def read_parameter_stats(base: sqlite3.Connection) -> Sequence[ParameterStat]:
+    """Return what a file holds of parameters; of a run that is nothing but norms."""
+    is_run = base.execute(f"SELECT 1 FROM {STEPS.name} WHERE kind = 'run' LIMIT 1").fetchone()
+    return _read_norms(base) if is_run else PARAMETER_STATS.records(base)
+
+
+def _read_norms(base: sqlite3.Connection) -> NormTable:
+    rows = base.execute(
+        f"""SELECT step, parameter, reach, ifnull(norm, -1), weight_norm, ifnull(update_norm, -1)
+            FROM {PARAMETER_STATS.name} ORDER BY id"""
+    )
+    numels = dict(base.execute("SELECT id, numel FROM parameter"))
+    return NormTable.of_rows(iter(lambda: rows.fetchmany(_BATCH), []), numels)
 
 
 def _write_tensor_stat(record: TensorStat) -> Cells:

@@ -1,8 +1,10 @@
 """One step of a recording, indexed for joining."""
 
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from gradscope.recording.evidence.autograd_error import AutogradErrorRecord
+from gradscope.recording.norm_table import NormTable
 from gradscope.recording.records import (
     NodeRecord,
     ParameterStat,
@@ -53,12 +55,11 @@ def last_run_step(recording: Recording) -> StepView:
     steps = [step for step in recording.steps if step.kind == "run"]
     finished = [step for step in steps if step.optimizer is not None] or steps
     view = step_view(recording, finished[-1] if finished else None)
-    run = {step.index for step in steps}
+    stats = recording.parameter_stats
+    last = {parameter: row for row, parameter in enumerate(_parameters_of(stats))}
     return replace(
         view,
-        parameter_stats={
-            stat.parameter: stat for stat in recording.parameter_stats if stat.step in run
-        },
+        parameter_stats={parameter: stats[row] for parameter, row in last.items()},
         nodes=view.nodes if view.step and view.step.graph is not None else (),
     )
 
@@ -76,9 +77,7 @@ def step_view(recording: Recording, step: StepRecord | None) -> StepView:
     return StepView(
         recording=recording,
         step=step,
-        parameter_stats={
-            stat.parameter: stat for stat in recording.parameter_stats if stat.step == number
-        },
+        parameter_stats={stat.parameter: stat for stat in _stats_of(recording, number)},
         tensor_stats={
             TensorRef(node=stat.node, slot=stat.slot): stat
             for stat in recording.tensor_stats
@@ -91,6 +90,19 @@ def step_view(recording: Recording, step: StepRecord | None) -> StepView:
         },
         nodes=tuple(node for node in recording.nodes if node.graph == graph),
     )
+
+
+def _stats_of(recording: Recording, step: int | None) -> Iterable[ParameterStat]:
+    stats = recording.parameter_stats
+    if step is None:
+        return ()
+    if isinstance(stats, NormTable):
+        return map(stats.__getitem__, stats.rows_of(step))
+    return (stat for stat in stats if stat.step == step)
+
+
+def _parameters_of(stats: Sequence[ParameterStat]) -> Iterable[int]:
+    return stats.parameters if isinstance(stats, NormTable) else (one.parameter for one in stats)
 
 
 def created(node: NodeRecord) -> int:

@@ -13,6 +13,7 @@ from gradscope.recording.contents import contents, recording_of
 from gradscope.recording.look_tables import read_looks
 from gradscope.recording.meta import header_of, read_header
 from gradscope.recording.records import Recording
+from gradscope.recording.step_tables import read_parameter_stats
 from gradscope.recording.writer import (
     APPLICATION_ID,
     FORMAT,
@@ -108,4 +109,9 @@ def _check_format(base: sqlite3.Connection, file: Path) -> None:
 
 def _read(base: sqlite3.Connection) -> Recording:
     header = read_header(dict(base.execute("SELECT name, value FROM meta")))
-    return recording_of(header, lambda table: table.records(base), read_looks(base))
+    return recording_of(
+        header,
+        lambda table: table.records(base),
+        stats=read_parameter_stats(base),
+        looks=read_looks(base),
+    )

@@ -219,7 +219,7 @@ def other_steps(recording: Recording, kind: StepKind) -> tuple[OtherStep, ...]:
     norms: dict[int, dict[int, float]] = {
         step.index: {} for step in recording.steps if step.kind == kind
     }
-    for stat in recording.parameter_stats:
+    for stat in recording.parameter_stats if norms else ():
         if stat.step in norms and stat.gradient is not None:
             norms[stat.step][stat.parameter] = stat.gradient.norm
     return tuple(

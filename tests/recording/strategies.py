@@ -7,7 +7,13 @@ from typing import Literal, Union, get_args, get_origin, get_type_hints
 from hypothesis import strategies as st
 
 from gradscope.recording.evidence import EVIDENCE
-from gradscope.recording.records import Look, Recording, Shape, TargetRecord
+from gradscope.recording.records import (
+    Look,
+    ParameterStat,
+    Recording,
+    Shape,
+    TargetRecord,
+)
 
 # Any text but for halves of surrogate pairs, which UTF-8 cannot hold.
 TEXTS = st.text(st.characters(exclude_categories=("Cs",)), max_size=20) | st.sampled_from(
@@ -68,6 +74,7 @@ def _least_of(hint):
 def recordings(looks):
     """Return a strategy for recordings with the looks of another."""
     hints = get_type_hints(Recording)
+    hints["parameter_stats"] = tuple[ParameterStat, ...]
     parts = {name: values(hints[name]) for name in hints if name not in ("evidence", "looks")}
     for name in ("parameters", "modules", "calls", "nodes"):
         parts[name] = parts[name].map(numbered)
@@ -93,8 +100,15 @@ def numbered(records):
     return tuple(dataclasses.replace(record, index=place) for place, record in enumerate(records))
 
 
-INSPECTIONS = recordings(looks=st.just(()))
+def no_run(recording):
+    """Return a recording without steps of a run, in which norms alone would be measured."""
+    return dataclasses.replace(
+        recording, steps=tuple(step for step in recording.steps if step.kind != "run")
+    )
+
+
+INSPECTIONS = recordings(looks=st.just(())).map(no_run)
 LOOKS = st.lists(
     st.builds(Look, step=values(int), order=values(int), recording=INSPECTIONS), max_size=2
 ).map(tuple)
-RUNS = recordings(looks=LOOKS)
+RECORDINGS = recordings(looks=LOOKS).map(no_run)

@@ -17,13 +17,13 @@ from tests.recording.recordings import (
     stat,
     with_stats,
 )
-from tests.recording.strategies import RUNS
+from tests.recording.strategies import RECORDINGS
 
 
 @settings(
     max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
-@given(recording=RUNS)
+@given(recording=RECORDINGS)
 @example(recording=small())
 def test_recording_comes_back_as_it_was(recording, tmp_path):
     assert same(round_trip(recording, tmp_path / "a.gradscope"), recording)

@@ -5,6 +5,7 @@ import re
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
+from gradscope.recording.norm_table import norms_of
 from gradscope.recording.records import Recording
 from gradscope.report.folding import (
     FoldedModule,
@@ -133,9 +134,11 @@ class _Norms:
         self._below = parameters_held(recording)
         self._known: dict[int, Cells] = {}
         measured: dict[int, list[tuple[int, float | None]]] = {}
-        for stat in recording.parameter_stats:
-            norm = None if stat.gradient is None else stat.gradient.norm
-            measured.setdefault(stat.parameter, []).append((stat.step, norm))
+        norms = norms_of(recording)
+        for step, parameter, norm in zip(
+            norms.steps, norms.parameters, norms.gradients, strict=True
+        ):
+            measured.setdefault(parameter, []).append((step, None if norm < 0 else norm))
         self._cells = {parameter: columns.largest(norms) for parameter, norms in measured.items()}
 
     def mark(self, row: ModuleRow) -> Hashable:

@@ -3,6 +3,7 @@
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from gradscope.recording.norm_table import NormTable, norms_of
 from gradscope.recording.records import EventRecord, Recording
 from gradscope.report.norms import total_norm
 from gradscope.report.run.optimizers import OptimizerRow, Optimizers
@@ -63,7 +64,7 @@ def training_run(recording: Recording) -> TrainingRun | None:
 def _steps(
     recording: Recording, found: Iterable[Window], optimizers: Optimizers
 ) -> tuple[RunStep, ...]:
-    measured = _measured(recording)
+    measured = norms_of(recording)
     rows: list[RunStep] = []
     for window in found:
         place = optimizers.place(window)
@@ -72,15 +73,15 @@ def _steps(
         step = window.step.index
         event = next((event for event in window.events if event.kind == "step"), None)
         numbers = {} if event is None else dict(event.numbers)
-        norms = measured.get(step, _NOTHING)
+        norm = numbers.get("norm")
         rows.append(
             RunStep(
                 step=step,
                 optimizer=place,
                 seconds=_seconds(window, event),
                 loss=window.step.loss,
-                grad_norm=numbers.get("norm", total_norm(norms.gradients)),
-                update_ratio=norms.update_ratio,
+                grad_norm=_grad_norm(measured, step) if norm is None else norm,
+                update_ratio=_update_ratio(measured, step),
                 learning_rate=numbers.get("lr"),
             )
         )
@@ -93,35 +94,15 @@ def _seconds(window: Window, event: EventRecord | None) -> float | None:
     return window.last.seconds if window.last else None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Norms:
-    """The norms of one step's parameters."""
-
-    gradients: list[float]
-    updates: list[float]
-    weights: list[float]
-    """Of the parameters with an update."""
-
-    @property
-    def update_ratio(self) -> float | None:
-        """Norm of all updates over that of these parameters; None without one or the other."""
-        updates, weights = total_norm(self.updates), total_norm(self.weights)
-        return updates / weights if updates is not None and weights else None
+def _grad_norm(norms: NormTable, step: int) -> float | None:
+    """Return the norm of all gradients in a step."""
+    found = (norms.gradients[row] for row in norms.rows_of(step))
+    return total_norm(norm for norm in found if not norm < 0)
 
 
-_NOTHING = _Norms(gradients=[], updates=[], weights=[])
-
-
-def _measured(recording: Recording) -> dict[int, _Norms]:
-    """Return the norms of parameters, by step."""
-    by_step: dict[int, _Norms] = {}
-    for stat in recording.parameter_stats:
-        norms = by_step.get(stat.step)
-        if norms is None:
-            norms = by_step[stat.step] = _Norms(gradients=[], updates=[], weights=[])
-        if stat.gradient is not None:
-            norms.gradients.append(stat.gradient.norm)
-        if stat.update_norm is not None:
-            norms.updates.append(stat.update_norm)
-            norms.weights.append(stat.weight_norm)
-    return by_step
+def _update_ratio(norms: NormTable, step: int) -> float | None:
+    """Return the norm of all updates over that of these parameters; None where not measured."""
+    rows = [row for row in norms.rows_of(step) if not norms.updates[row] < 0]
+    updates = total_norm(norms.updates[row] for row in rows)
+    weights = total_norm(norms.weights[row] for row in rows)
+    return updates / weights if updates is not None and weights else None

@@ -1,0 +1,134 @@
+"""What the steps of a run left in its parameters: a million rows of norms, held in columns."""
+
+from array import array
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from math import isfinite, nan
+from typing import Self, get_args, overload
+
+from gradscope.recording.records import GradientStat, ParameterStat, Reach, Recording
+
+REACHES: tuple[Reach, ...] = get_args(Reach)
+NO_GRADIENT = "it had no gradient"
+"""Why a run's parameter has none: nothing is known beside."""
+_CODES = {reach: code for code, reach in enumerate(REACHES)}
+_NOT_MEASURED = -1.0
+
+
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class NormTable(Sequence[ParameterStat]):
+    """Statistics of a run's parameters; their records are made when they are asked for.
+
+    A row is of one parameter in one step; steps ascend. Norms that were not measured are negative
+    in the columns.
+    """
+
+    steps: Sequence[int]
+    parameters: Sequence[int]
+    reaches: bytes
+    """Places in `REACHES`."""
+    gradients: Sequence[float]
+    """Norms, as the optimizer saw them; negative where there was no gradient."""
+    weights: Sequence[float]
+    """Norms as they were measured last."""
+    updates: Sequence[float]
+    """Norms; negative where they were not measured."""
+    numels: Mapping[int, int]
+    """By parameter: how many elements it has."""
+
+    @classmethod
+    def of_rows(
+        cls,
+        rows: Iterable[Sequence[tuple[int, int, Reach, float, float, float]]],
+        numels: Mapping[int, int],
+    ) -> Self:
+        """Return the table of rows that come in batches.
+
+        Args:
+            rows: Step, parameter, reach, and the norms of gradient, weight and update, negative
+                where not measured.
+            numels: By parameter: how many elements it has.
+        """
+        steps, parameters, reaches = array("q"), array("q"), bytearray()
+        gradients, weights, updates = array("d"), array("d"), array("d")
+        for batch in rows:
+            of_step, of_parameter, reach, *norms = zip(*batch, strict=True)
+            steps.extend(of_step)
+            parameters.extend(of_parameter)
+            reaches.extend(map(_CODES.__getitem__, reach))
+            for column, values in zip((gradients, weights, updates), norms, strict=True):
+                column.extend(map(float, values))
+        return cls(
+            steps=steps,
+            parameters=parameters,
+            reaches=bytes(reaches),
+            gradients=gradients,
+            weights=weights,
+            updates=updates,
+            numels=numels,
+        )
+
+    def rows_of(self, step: int) -> range:
+        """Return the rows of a step."""
+        return range(bisect_left(self.steps, step), bisect_right(self.steps, step))
+
+    def __len__(self) -> int:
+        """Return how many rows there are."""
+        return len(self.steps)
+
+    @overload
+    def __getitem__(self, place: int) -> ParameterStat: ...
+    @overload
+    def __getitem__(self, place: slice) -> tuple[ParameterStat, ...]: ...
+    def __getitem__(self, place: int | slice) -> ParameterStat | tuple[ParameterStat, ...]:
+        """Return the record of a row, or those of some."""
+        rows = range(len(self))[place]
+        return self._record(rows) if isinstance(rows, int) else tuple(map(self._record, rows))
+
+    def __iter__(self) -> Iterator[ParameterStat]:
+        """Return the records one by one."""
+        return map(self._record, range(len(self)))
+
+    def _record(self, row: int) -> ParameterStat:
+        parameter, norm, update = self.parameters[row], self.gradients[row], self.updates[row]
+        return ParameterStat(
+            step=self.steps[row],
+            parameter=parameter,
+            reach=REACHES[self.reaches[row]],
+            gradient=None if norm < 0 else _gradient(norm, self.numels[parameter]),
+            reason=NO_GRADIENT if norm < 0 else None,
+            weight_norm=self.weights[row],
+            update_norm=None if update < 0 else update,
+        )
+
+
+def _gradient(norm: float, numel: int) -> GradientStat:
+    return GradientStat(
+        numel=numel,
+        norm=norm,
+        absolute_maximum=nan,
+        zero_share=nan,
+        nonfinite=0 if isfinite(norm) else 1,
+        sampled=False,
+    )
+
+
+def norms_of(recording: Recording) -> NormTable:
+    """Return the norms that were measured of parameters, in columns."""
+    stats = recording.parameter_stats
+    if isinstance(stats, NormTable):
+        return stats
+    rows = [
+        (
+            stat.step,
+            stat.parameter,
+            stat.reach,
+            _NOT_MEASURED if stat.gradient is None else stat.gradient.norm,
+            stat.weight_norm,
+            _NOT_MEASURED if stat.update_norm is None else stat.update_norm,
+        )
+        for stat in sorted(stats, key=lambda stat: stat.step)
+    ]
+    numels = {record.index: record.numel for record in recording.parameters}
+    return NormTable.of_rows([rows] if rows else [], numels)
