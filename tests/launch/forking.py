@@ -9,6 +9,7 @@ import json
 import os
 import sys
 from pathlib import Path
+from types import ModuleType
 
 import gradscope.cli.launching
 import gradscope.configuration
@@ -41,7 +42,9 @@ if command["stand_in"]:
     )
     sys.modules[name] = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(sys.modules[name])
-    del name, spec
+    looks = sys.modules["gradscope.looks.close_looks"] = ModuleType("close_looks")
+    looks.script_looks = lambda schedule: None
+    del name, spec, looks
 sys.argv = ["gradscope", *command["arguments"]]
 del command, line, child
 main()
