@@ -1,7 +1,8 @@
 """Loss, norms and learning rate of a run that goes on, a line each."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import groupby
 from typing import Self
 
 from rich.text import Text
@@ -14,7 +15,7 @@ from gradscope.report.live.track import Track
 from gradscope.report.page import Page, Signs
 from gradscope.report.run.columns import Cells
 from gradscope.report.run.curves import Curve, CurveKind
-from gradscope.report.run.strips import BROKEN, ZERO, Scale, scale_of, strip
+from gradscope.report.run.strips import BROKEN, NOTHING, ZERO, Scale, scale_of, strip
 from gradscope.report.run.words import CURVE_NAMES, extreme_text
 
 _GAP = 2
@@ -24,7 +25,7 @@ _STRIP = 96
 _TAILS = ((124, 44), (92, 30), (72, 25))
 """From which width on what stands behind a strip has how much room."""
 _OPTIMIZERS = 2
-_STYLES = {BROKEN: "bold red", ZERO: "magenta"}
+_STYLES = {BROKEN: "bold red", ZERO: "magenta", NOTHING: ""}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,11 +64,22 @@ class LineLayout:
         return text
 
 
-def drawn(cells: Cells, scale: Scale, signs: Signs, style: str = "cyan") -> Text:
-    """Return numbers as a strip of characters."""
+def drawn(cells: Cells, scale: Scale, signs: Signs, levels: Sequence[str] = ("cyan",)) -> Text:
+    """Return numbers as a strip of characters.
+
+    Args:
+        cells: The numbers.
+        scale: What the characters stand for.
+        signs: The characters to use.
+        levels: A style for each level, or one for all.
+    """
+    places = {sign: min(place, len(levels) - 1) for place, sign in enumerate(signs.levels)}
     text = Text()
-    for sign in strip(cells, scale, signs):
-        text.append(sign, _STYLES.get(sign, style))
+    for style, run in groupby(
+        strip(cells, scale, signs),
+        lambda sign: _STYLES[sign] if sign in _STYLES else levels[places[sign]],
+    ):
+        text.append("".join(run), style)
     return text
 
 

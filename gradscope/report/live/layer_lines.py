@@ -3,14 +3,13 @@
 from rich.text import Text
 
 from gradscope.report.figures import figure
-from gradscope.report.live.curve_lines import LineLayout
+from gradscope.report.live.curve_lines import LineLayout, drawn
 from gradscope.report.live.layer_norms import LayerNorms, LiveLayer
 from gradscope.report.page import Page
-from gradscope.report.run.strips import BROKEN, ZERO, Scale, strip
+from gradscope.report.run.strips import Scale
 
 _HEAT = ("#4a5fb5", "#3f7fc8", "#2f9fc0", "#27a98f", "#4fae5a", "#93ab35", "#c9a227", "#e5801f")
 """From cold to warm, as many as a strip has levels; told apart on dark and on light ground."""
-_STYLES = {BROKEN: "bold red", ZERO: "magenta", " ": ""}
 
 
 def layer_lines(norms: LayerNorms, layout: LineLayout, page: Page, most: int) -> list[Text]:
@@ -23,7 +22,8 @@ def layer_lines(norms: LayerNorms, layout: LineLayout, page: Page, most: int) ->
     lines = [_title(norms, scale, layout, page)]
     for row in shown:
         tail = figure(row.cells[-1], page.signs)
-        lines.append(layout.line(_label(row, layout.name, page), "", _heat(row, scale, page), tail))
+        heat = drawn(row.cells, scale, page.signs, _HEAT)
+        lines.append(layout.line(_label(row, layout.name, page), "", heat, tail))
     if more := len(rows) - len(shown):
         lines.append(Text(f"  {page.signs.ellipsis} {more:,} more", style="dim"))
     return lines
@@ -39,15 +39,6 @@ def _title(norms: LayerNorms, scale: Scale, layout: LineLayout, page: Page) -> T
         f"  gradient norms of steps {span}, {signs.levels[0]} {low} to {signs.levels[-1]} {high}"
     )
     return title.append(words, "not bold dim")
-
-
-def _heat(row: LiveLayer, scale: Scale, page: Page) -> Text:
-    text = Text()
-    levels = page.signs.levels
-    for sign in strip(row.cells, scale, page.signs):
-        style = _STYLES.get(sign)
-        text.append(sign, _HEAT[levels.index(sign)] if style is None else style)
-    return text
 
 
 def _label(row: LiveLayer, width: int, page: Page) -> Text:

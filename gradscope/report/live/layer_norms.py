@@ -40,6 +40,8 @@ class LayerNorms:
         """By step: norms by parameter."""
         self._rows: tuple[ModuleRow, ...] = ()
         self._held: list[list[int]] = []
+        self._outlines: dict[int, list[tuple[FoldedModule, int]]] = {}
+        """By how many rows there may be."""
         self._cells: deque[dict[int, float | None]] = deque(maxlen=_KEPT)
         """By look: norms by module."""
 
@@ -74,10 +76,13 @@ class LayerNorms:
         ]
 
     def _outline(self, most: int) -> list[tuple[FoldedModule, int]]:
-        found = outline(self._rows, lambda row: (row.own_numel, row.trainable_parameters), most)
-        if len(found) > 1 and all(level for _, level in found[1:]):
-            # The norm of a whole that is the only one is the global one.
-            return [(module, level - 1) for module, level in found[1:]]
+        found = self._outlines.get(most)
+        if found is None:
+            found = outline(self._rows, lambda row: (row.own_numel, row.trainable_parameters), most)
+            if len(found) > 1 and all(level for _, level in found[1:]):
+                # The norm of a whole that is the only one is the global one.
+                found = [(module, level - 1) for module, level in found[1:]]
+            self._outlines[most] = found
         return found
 
     def _structure(self, header: Header) -> None:
@@ -85,6 +90,7 @@ class LayerNorms:
         self._rows = module_rows(first_step(alone), parameter_rows(first_step(alone)))
         self._held = parameters_held(alone)
         # What a row is made of may be another now.
+        self._outlines.clear()
         self._cells = deque((self._of_modules(norms) for _, norms in self._looks), _KEPT)
 
     def _of_modules(self, norms: dict[int, float | None]) -> dict[int, float | None]:
