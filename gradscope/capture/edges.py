@@ -25,10 +25,10 @@ def edges(value: object) -> list[Edge]:
     # A tensor's attributes are torch functions too; no mode that is active needs to see these.
     with DisableTorchFunction():
         found = (value,) if type(value) is Tensor else tensors(value)
-        return [_edge(tensor) for tensor in found if tensor.requires_grad and not _is_old(tensor)]
+        return [_edge(tensor) for tensor in found if tensor.requires_grad and not is_old(tensor)]
 
 
-def _is_old(tensor: Tensor) -> bool:
+def is_old(tensor: Tensor) -> bool:
     """Return whether a tensor may be a view made before its base was written to.
 
     Only to look at its node would make autograd build a new one, in another place of its order.

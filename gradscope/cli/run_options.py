@@ -82,7 +82,7 @@ class WatchGroup:
             "--tensor-every",
             min=0,
             metavar="N",
-            help="Look at every tensor in every N-th step, after the first ones; 0 for these alone.",
+            help="Look at every tensor of the first steps and every N-th; 0 for the first alone.",
             rich_help_panel=_WATCH,
         ),
     ] = 100

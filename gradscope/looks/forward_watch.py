@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 from torch._C import DisableTorchFunction
 
+from gradscope.capture.edges import is_old
 from gradscope.capture.graph import VIEW_OPERATIONS
 from gradscope.capture.lines import Caller, Line
 from gradscope.probes.activations import ActivationWatch
@@ -85,9 +86,8 @@ class ForwardWatch:
         is_written = operation.name.endswith("_")
         is_broken = False
         for tensor in operation.outputs:
-            number = node_number(tensor)
-            node = tensor.grad_fn
-            if node is not None and type(node).__name__ in VIEW_OPERATIONS and not is_written:
+            number = None if is_old(tensor) else node_number(tensor)
+            if number is not None and not is_written and _is_view(tensor):
                 continue  # of what has been measured
             values = values_of(tensor)
             is_broken |= values.nonfinite > 0
@@ -99,7 +99,8 @@ class ForwardWatch:
             if not is_written:
                 self.origins.before(operation.name, operation.args, operation.kwargs)
             self.origins.ran(operation)
-            self.origins.settled(operation)
+            if not any(map(is_old, operation.outputs)):
+                self.origins.settled(operation)
 
 
 class _Origins(OriginTracker):
@@ -120,6 +121,10 @@ class _Origins(OriginTracker):
 
     def _line(self) -> Line | None:
         return self._lines.line(self._frame)
+
+
+def _is_view(tensor: Tensor) -> bool:
+    return type(tensor.grad_fn).__name__ in VIEW_OPERATIONS
 
 
 def _writes(name: str, kwargs: Mapping[str, object] | None) -> bool:
