@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from gradscope.recording.finding import Finding, Severity
+from gradscope.recording.norm_table import norms_of
 from gradscope.rules.accumulation.windows import Series, Windows, most_common
 from gradscope.rules.case import Case
 from gradscope.rules.rule import Rule
@@ -93,9 +94,11 @@ class BackwardWithoutStep(Rule):
         own = [index for index in series.parameters if index not in trained]
         steps = {window.step.step for one in active for window in one.windows}
         reached: dict[int, set[int]] = {}
-        for stat in case.recording.parameter_stats:
-            if stat.gradient is not None and stat.gradient.norm:
-                reached.setdefault(stat.parameter, set()).add(stat.step)
+        norms = norms_of(case.recording)
+        columns = (norms.steps, norms.parameters, norms.gradients)
+        for step, parameter, norm in zip(*columns, strict=True):
+            if norm and not norm < 0:
+                reached.setdefault(parameter, set()).add(step)
         always = [index for index in own if len(reached.get(index, ())) >= 0.9 * len(steps)]
         if len(steps) < self.steps or not always or series.record is None:
             return

@@ -89,8 +89,9 @@ def _is_early(clips: Clips, clip: Clip) -> bool:
     kinds = [event.kind for event in clip.later]
     if "backward" not in kinds or any(kind.startswith("clip") for kind in _since_backward(kinds)):
         return False
-    if clip.parameters is not None and clip.step.step in clips.norms:
-        return not clip.parameters.isdisjoint(clips.norms[clip.step.step])
+    norms = clips.norms_in(clip.step.step)
+    if clip.parameters is not None and norms:
+        return not clip.parameters.isdisjoint(norms)
     without = clip.step.count("none")
     return clip.step.count("fresh") > 0 and clip.event.count("parameters") > without
 

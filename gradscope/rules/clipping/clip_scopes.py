@@ -37,7 +37,7 @@ def _clipped_step(clips: Clips, event: RunEvent, calls: Iterable[Clip]) -> Clipp
     cutting = [clip for clip in calls if not clip.only_measures and clip.event.count("fresh")]
     optimizers = clips.windows.optimizers
     held = () if event.optimizer is None else optimizers[event.optimizer].parameters
-    taken = frozenset(clips.norms.get(event.step, ())).intersection(held)
+    taken = clips.norms_in(event.step).keys() & held
     if any(clip.parameters is None for clip in cutting):
         return None
     inside = _union(cutting) & taken

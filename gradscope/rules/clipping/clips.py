@@ -7,6 +7,7 @@ from functools import cached_property
 from math import isinf
 
 from gradscope.recording.evidence.clip_scope import ClipScope
+from gradscope.recording.norm_table import NormTable, norms_of
 from gradscope.rules.accumulation.windows import RunEvent, Windows
 from gradscope.rules.case import Case
 
@@ -88,14 +89,11 @@ class Clips:
                 found.setdefault((clip.event.site, clip.event.kind), []).append(clip)
         return tuple(map(tuple, found.values()))
 
-    @cached_property
-    def norms(self) -> Mapping[int, Mapping[int, float]]:
-        """By step: the norm of each gradient that the optimizer found."""
-        found: dict[int, dict[int, float]] = {}
-        for stat in self.case.recording.parameter_stats:
-            if stat.gradient is not None:
-                found.setdefault(stat.step, {})[stat.parameter] = stat.gradient.norm
-        return found
+    def norms_in(self, step: int) -> Mapping[int, float]:
+        """Return the norm of each gradient that the optimizer found in a step, by parameter."""
+        norms = self._norms
+        rows = ((norms.parameters[row], norms.gradients[row]) for row in norms.rows_of(step))
+        return {parameter: norm for parameter, norm in rows if not norm < 0}
 
     def is_ahead(self, calls: Sequence[Clip]) -> bool:
         """Return whether the loop comes by a line before its first backward."""
@@ -121,6 +119,10 @@ class Clips:
             step=_first(after),
             later=self.windows.events[event.place + 1 : None if end is None else end.place],
         )
+
+    @cached_property
+    def _norms(self) -> NormTable:
+        return norms_of(self.case.recording)
 
     @cached_property
     def _scopes(self) -> tuple[frozenset[int], ...]:

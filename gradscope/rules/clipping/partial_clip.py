@@ -129,5 +129,5 @@ def _has_use(clip: Clip) -> bool:
 
 
 def _norm_outside(case: Case, step: ClippedStep) -> float:
-    norms = case.shared(Clips).norms[step.event.step]
+    norms = case.shared(Clips).norms_in(step.event.step)
     return hypot(*(norms[index] for index in step.outside))

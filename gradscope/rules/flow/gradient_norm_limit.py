@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from gradscope.recording.finding import Finding, Severity
+from gradscope.recording.norm_table import norms_of
 from gradscope.recording.records import ModuleRecord
 from gradscope.rules.case import Case
 from gradscope.rules.measure import Measure
@@ -136,9 +137,10 @@ def _norms(case: Case) -> dict[int, dict[int, float]]:
     """Return the gradient norms of parameters, by the steps up to the judged one."""
     kinds = {step.index: step.kind for step in case.recording.steps}
     found: dict[int, dict[int, float]] = {}
-    for stat in case.recording.parameter_stats:
-        if stat.gradient is not None and kinds[stat.step] != "probe":
-            found.setdefault(stat.step, {})[stat.parameter] = stat.gradient.norm
+    norms = norms_of(case.recording)
+    for step, parameter, norm in zip(norms.steps, norms.parameters, norms.gradients, strict=True):
+        if not norm < 0 and kinds[step] != "probe":
+            found.setdefault(step, {})[parameter] = norm
     return found
 
 

@@ -161,7 +161,7 @@ def _raw_norms(case: Case) -> dict[int, float]:
 
 def _carriers(case: Case, window: Window) -> list[int]:
     """Return the few parameters that hold nine tenths of a step's squared norm."""
-    norms = case.shared(Clips).norms.get(window.step.step, {})
+    norms = case.shared(Clips).norms_in(window.step.step)
     squares = {index: norm**2 for index, norm in norms.items() if isfinite(norm)}
     left = 0.9 * sum(squares.values())
     found: list[int] = []

@@ -8,7 +8,8 @@ from itertools import islice
 from math import isclose, isfinite
 
 from gradscope.recording.evidence.trained_optimizer import TrainedOptimizer
-from gradscope.recording.records import Look, ParameterStat, Recording, Site
+from gradscope.recording.norm_table import REACHES, NormTable, norms_of
+from gradscope.recording.records import Look, Reach, Recording, Site
 from gradscope.rules.accumulation.windows import RunEvent, Windows
 from gradscope.rules.case import Case
 from gradscope.rules.surroundings import Surroundings
@@ -26,13 +27,13 @@ class _Fate:
     weight_norm: float | None = None
     moved: bool = False
 
-    def take(self, step: int, stat: ParameterStat) -> None:
+    def take(self, step: int, reach: Reach, weight_norm: float) -> None:
         """Take in what one step left in it."""
-        if stat.reach == "gradient":
-            self.last_alive = max(self.last_alive, step)
+        if reach == "gradient" and step > self.last_alive:
+            self.last_alive = step
         if self.weight_norm is None:
-            self.weight_norm = stat.weight_norm
-        self.moved = self.moved or not isclose(stat.weight_norm, self.weight_norm, rel_tol=1e-6)
+            self.weight_norm = weight_norm
+        self.moved = self.moved or not isclose(weight_norm, self.weight_norm, rel_tol=1e-6)
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +91,13 @@ class Training:
     def updates(self, look: Look) -> Mapping[str, float]:
         """Return how far the steps after a backward moved the parameters, by name."""
         steps = {event.step for event in self._uses(look).steps if event.kind == "step"}
-        return {name: norm for step in steps for name, norm in self._updates.get(step, {}).items()}
+        norms = self._norms
+        return {
+            self.recording.parameters[norms.parameters[row]].name: norms.updates[row]
+            for step in steps
+            for row in norms.rows_of(step)
+            if not norms.updates[row] < 0
+        }
 
     def steppers(self, look: Look) -> Iterator[tuple[str, Site | None]]:
         """Yield the optimizers that step after a backward: class, and line that made it."""
@@ -200,25 +207,24 @@ class Training:
     def _fates(self) -> dict[str, _Fate]:
         """By name: what became of the parameters, by all that was measured."""
         found: dict[str, _Fate] = {}
-        for step, name, stat in self._measured(self.recording.looks):
-            found.setdefault(name, _Fate()).take(step, stat)
+        for step, name, reach, weight_norm in self._measured(self.recording.looks):
+            fate = found.get(name)
+            if fate is None:
+                fate = found[name] = _Fate()
+            fate.take(step, reach, weight_norm)
         return found
 
-    def _measured(self, looks: Sequence[Look]) -> Iterator[tuple[int, str, ParameterStat]]:
+    @cached_property
+    def _norms(self) -> NormTable:
+        return norms_of(self.recording)
+
+    def _measured(self, looks: Sequence[Look]) -> Iterator[tuple[int, str, Reach, float]]:
         names = [record.name for record in self.recording.parameters]
-        for stat in self.recording.parameter_stats:
-            yield stat.step, names[stat.parameter], stat
+        norms = self._norms
+        columns = (norms.steps, norms.parameters, norms.reaches, norms.weights)
+        for step, parameter, reach, weight_norm in zip(*columns, strict=True):
+            yield step, names[parameter], REACHES[reach], weight_norm
         for look in looks:
             own = look.recording.parameters
             for stat in look.recording.parameter_stats:
-                yield look.step, own[stat.parameter].name, stat
-
-    @cached_property
-    def _updates(self) -> dict[int, dict[str, float]]:
-        """By step: how far it moved the parameters, where that was measured."""
-        found: dict[int, dict[str, float]] = {}
-        for stat in self.recording.parameter_stats:
-            if stat.update_norm is not None:
-                name = self.recording.parameters[stat.parameter].name
-                found.setdefault(stat.step, {})[name] = stat.update_norm
-        return found
+                yield look.step, own[stat.parameter].name, stat.reach, stat.weight_norm
