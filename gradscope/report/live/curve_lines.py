@@ -55,7 +55,8 @@ class LineLayout:
         text = label.copy()
         if value:
             text.pad_right(max(self.label + _GAP - label.cell_len, 1))
-            text.append(value.rjust(self.value) if self.tail else value.ljust(self.value))
+            placed = value.rjust(self.value) if self.tail else value.ljust(self.value)
+            text.append(placed, "bold red" if value in ("nan", "inf", "-inf") else "")
         text.pad_right(max(self.name + _GAP - text.cell_len, 0))
         text.append_text(strip)
         if tail and self.tail:
@@ -155,4 +156,6 @@ def _scaler(track: Track, layout: LineLayout, page: Page) -> Iterator[Text]:
     if track.scale is None:
         return
     skipped = f"{counted(track.skipped, 'step')} skipped" if track.skipped else ""
-    yield layout.line(Text("loss scale"), figure(track.scale, page.signs), Text(skipped), "")
+    # A power of two, and known as that.
+    scale = f"{track.scale:,.0f}" if 1 <= track.scale < 1e7 else figure(track.scale, page.signs)
+    yield layout.line(Text("loss scale"), scale, Text(skipped), "")

@@ -1,6 +1,5 @@
 """The lines that a display shows of a run that goes on, for a page of any size."""
 
-from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from rich.text import Text
@@ -15,7 +14,7 @@ from gradscope.report.live.live_run import LiveRun
 from gradscope.report.page import Page
 from gradscope.report.paths import shown_site
 from gradscope.report.run.words import duration
-from gradscope.report.text_findings import SEVERITY_STYLES
+from gradscope.report.text_findings import SEVERITY_STYLES, hanging
 
 _FINDINGS = 3
 """As many as are shown before the layers, where both do not fit."""
@@ -47,21 +46,19 @@ def frame(
     """
     lines = [_header(run, planned, page)]
     room = height - 1
-    found = list(_findings(judged, page))
+    found = [] if judged is None else judged.findings
+    # So much is kept for findings that all else leaves out what does not fit.
+    kept = 0 if judged is None else 1 + min(len(found), _FINDINGS)
     layout = LineLayout.of(page)
-    curves = curve_lines(run, layout, page, max(room - min(len(found), _FINDINGS), 1))
-    lines += curves[:room]
-    room -= len(curves)
-    layers: list[Text] = []
-    kept = min(len(found), 1 + _FINDINGS)
-    if room - kept >= _LAYERS_LEAST:
-        layers = layer_lines(run.layers, layout, page, min(room - kept, _LAYERS_MOST))
-    lines += layers
-    room -= len(layers)
-    lines += _cut(found, room, page)
+    lines += curve_lines(run, layout, page, max(room - kept, 1))
+    layers = height - len(lines) - kept
+    if layers >= _LAYERS_LEAST:
+        lines += layer_lines(run.layers, layout, page, min(layers, _LAYERS_MOST))
+    if judged is not None:
+        lines += _findings(judged, page, height - len(lines))
     for line in lines:
         line.truncate(page.width, overflow="crop")
-    return lines[:height]
+    return lines[: max(height, 0)]
 
 
 def _header(run: LiveRun, planned: int | None, page: Page) -> Text:
@@ -87,41 +84,35 @@ def _progress(run: LiveRun, planned: int | None, page: Page) -> list[str]:
     return [*words, *speed, duration(run.seconds)]
 
 
-def _findings(judged: Judged | None, page: Page) -> Iterator[Text]:
-    if judged is None:
-        return
+def _findings(judged: Judged, page: Page, room: int) -> list[Text]:
+    """Return how many findings there are, and as many of them as fit, as long as they may be."""
     after = f"  after {counted(judged.steps, 'step')}"
-    if not judged.findings:
-        yield Text("no findings", style="bold green").append(after, "not bold dim")
-        return
-    worst = SEVERITY_STYLES[judged.findings[0].severity]
-    yield Text(", ".join(level_counts(judged.findings)), worst).append(
-        after, "not bold default dim"
+    found = judged.findings
+    if not found:
+        return [Text("no findings", style="bold green").append(after, "not bold dim")]
+    head = Text(", ".join(level_counts(found)), SEVERITY_STYLES[found[0].severity])
+    head.append(after, "not bold default dim")
+    shown = found if len(found) < room else found[: max(room - 2, 0)]
+    each = max((room - 1) // max(len(found), 1), 1)
+    lines = [head, *(line for one in shown for line in _finding(one, page, each))]
+    if more := len(found) - len(shown):
+        lines.append(Text(f"  {page.signs.ellipsis} {more:,} more", style="dim"))
+    return lines
+
+
+def _finding(finding: Finding, page: Page, most: int) -> list[Text]:
+    """Return `error[GS301] train.py:10 missing-zero-grad: backward() adds to…` in a few lines."""
+    level = f"{finding.severity}[{finding.rule}]"
+    place = page.spell(shown_site(finding.location, page.root))
+    head = " ".join(filter(None, (level, place, f"{finding.name}:")))
+    text = hanging(
+        page.spell(f"{head} {' '.join(finding.message.split())}"), page, indent=2, further=2
     )
-    for finding in judged.findings:
-        yield _finding(finding, page)
-
-
-def _finding(finding: Finding, page: Page) -> Text:
-    """Return `error[GS301] train.py:10 missing-zero-grad: backward() adds to…` in a line."""
-    text = Text("  ").append(
-        f"{finding.severity}[{finding.rule}]", SEVERITY_STYLES[finding.severity]
-    )
-    if finding.location is not None:
-        text.append(f" {page.spell(shown_site(finding.location, page.root))}", "dim")
-    text.append(f" {finding.name}: ", "bold")
-    message = page.spell(" ".join(finding.message.split()))
-    room = page.width - text.cell_len
-    if len(message) > room:
-        message = message[: max(room - len(page.signs.ellipsis), 0)] + page.signs.ellipsis
-    return text.append(message)
-
-
-def _cut(lines: Sequence[Text], room: int, page: Page) -> list[Text]:
-    """Return the lines that there is room for, the last one saying how many more there are."""
-    if len(lines) <= room or room < 1:
-        return list(lines[: max(room, 0)])
-    if room == 1:
-        return list(lines[:1])
-    more = len(lines) - (room - 1)
-    return [*lines[: room - 1], Text(f"  {page.signs.ellipsis} {more:,} more", style="dim")]
+    text.stylize("bold", 2, 2 + len(head))
+    text.stylize(SEVERITY_STYLES[finding.severity], 2, 2 + len(level))
+    lines = list(text.split())
+    if len(lines) > most:
+        last, end = lines[most - 1], page.signs.ellipsis
+        last.truncate(page.width - len(end))
+        last.append(end)
+    return lines[:most]

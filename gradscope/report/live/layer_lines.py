@@ -33,12 +33,14 @@ def _title(norms: LayerNorms, scale: Scale, layout: LineLayout, page: Page) -> T
     signs = page.signs
     steps = norms.steps[-layout.strip :]
     low, high = figure(scale.low, signs), figure(scale.high, signs)
-    span = f"{steps[0]:,}{signs.ellipsis}{steps[-1]:,}"
-    title = Text("layers", style="bold")
-    words = (
-        f"  gradient norms of steps {span}, {signs.levels[0]} {low} to {signs.levels[-1]} {high}"
-    )
-    return title.append(words, "not bold dim")
+    first, last = f"{steps[0]:,}", f"{steps[-1]:,}"
+    span = f"step {last}" if first == last else f"steps {first}{signs.ellipsis}{last}"
+    ends = f"{signs.levels[0]} {low} to {signs.levels[-1]} {high}"
+    title = Text("layers  ", style="bold")
+    words = (f"gradient norms of {span}, {ends}", f"{span}, {ends}", ends)
+    room = page.width - title.cell_len
+    fitting = next((text for text in words if len(text) <= room), "")
+    return title.append(fitting, "not bold dim")
 
 
 def _label(row: LiveLayer, width: int, page: Page) -> Text:
