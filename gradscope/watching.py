@@ -17,6 +17,8 @@ from torch.optim import Optimizer
 from gradscope.capture.training.given import Given, given_by
 from gradscope.capture.training.watch import TrainingWatch
 from gradscope.errors import GradscopeError
+from gradscope.looks.close_looks import script_looks
+from gradscope.looks.schedule import Schedule
 from gradscope.recording.finding import Finding
 from gradscope.recording.records import Recording
 from gradscope.recording.store import load_recording
@@ -34,6 +36,7 @@ def watch(
     save: str | PathLike[str] | None = None,
     force: bool = False,
     every: int = 1,
+    tensor_every: int = 100,
     select: str | Iterable[str] = (),
     ignore: str | Iterable[str] = (),
 ) -> "Watch":
@@ -59,6 +62,8 @@ def watch(
             writes one later.
         force: Write over a file that exists.
         every: Gradients are measured in every so manieth step.
+        tensor_every: Every tensor is looked at in the first steps, and in every so manieth; 0 for
+            the first alone.
         select: Only these rules judge: codes, prefixes of codes, families and names of rules. No
             configuration file is read.
         ignore: These rules do not.
@@ -74,6 +79,8 @@ def watch(
             )
     if isinstance(every, bool) or not isinstance(every, int) or every < 1:
         raise GradscopeError(f"every is {every!r}, expected 1 or more")
+    if isinstance(tensor_every, bool) or not isinstance(tensor_every, int) or tensor_every < 0:
+        raise GradscopeError(f"tensor_every is {tensor_every!r}, expected 0 or more")
     settings = Settings(select=parsed_selectors(select), ignore=parsed_selectors(ignore))
     check_settings(settings)
     frame = sys._getframe(1)
@@ -81,7 +88,15 @@ def watch(
     if file is not None:
         check_free(file, force=force)
     given = given_by(model, optimizer, frame)
-    return Watch(given, _name_of(frame), file, force=force, every=every, settings=settings)
+    return Watch(
+        given,
+        _name_of(frame),
+        file,
+        force=force,
+        every=every,
+        tensor_every=tensor_every,
+        settings=settings,
+    )
 
 
 class Watch:
@@ -95,12 +110,20 @@ class Watch:
         *,
         force: bool,
         every: int,
+        tensor_every: int,
         settings: Settings,
     ) -> None:
         self._file, self._force, self._settings = file, force, settings
         folder = None if file is not None else Path(mkdtemp(prefix="gradscope-"))
         self._path = file or Path(folder or "", "watch.gradscope")
-        self._training = TrainingWatch(self._path, "watch", name=name, given=given, every=every)
+        self._training = TrainingWatch(
+            self._path,
+            "watch",
+            name=name,
+            given=given,
+            every=every,
+            make_looks=script_looks(Schedule(tensor_every)),
+        )
         # A notebook's cell that is run again drops the watch that it has started before.
         weakref.finalize(self, _drop, self._training, folder, os.getpid())
         self._state = "not started"
@@ -181,6 +204,8 @@ class Watch:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
+        if error is not None and self._state == "watching":
+            self._training.see_end(error)
         self.stop()
 
     def __repr__(self) -> str:

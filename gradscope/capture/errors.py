@@ -2,6 +2,7 @@
 
 import linecache
 from traceback import walk_tb
+from types import FrameType
 
 import torch
 from torch import Tensor
@@ -39,10 +40,23 @@ def autograd_error(error: GradscopeError) -> BaseException | None:
     if isinstance(error, UnusableLossError):
         return error
     raised = error.__cause__
-    if raised is None:
-        return None
+    return raised if raised is not None and is_autograds(raised) else None
+
+
+def is_autograds(raised: BaseException) -> bool:
+    """Return whether an exception came out of a backward, or is of a write in place."""
     ran_backward = any(frame.f_code in ENTRIES for frame, _ in walk_tb(raised.__traceback__))
-    return raised if ran_backward or kind_of(raised) == "in-place" else None
+    return ran_backward or kind_of(raised) == "in-place"
+
+
+def backward_call(raised: BaseException) -> FrameType | None:
+    """Return the frame that has called the backward which raised; None where none did."""
+    caller = None
+    for frame, _ in walk_tb(raised.__traceback__):
+        if frame.f_code in ENTRIES:
+            return caller
+        caller = frame
+    return None
 
 
 def kind_of(error: BaseException) -> ErrorKind:

@@ -2,6 +2,7 @@
 
 import sys
 import threading
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import NoReturn
@@ -20,10 +21,14 @@ class Ending:
     """Whether Ctrl-C ended it."""
 
 
-def execute(program: Program) -> Ending:
+def execute(program: Program, see_end: Callable[[BaseException], None]) -> Ending:
     """Run a program as python would, with all of its threads.
 
     What it did not catch has been told on stderr, by its own `sys.excepthook` where it has one.
+
+    Args:
+        program: What to run.
+        see_end: Is given what it did not catch, before that is told.
 
     Raises:
         CannotRunError: There is no such program.
@@ -35,6 +40,7 @@ def execute(program: Program) -> Ending:
         raise
     except BaseException as error:  # noqa: BLE001 - as python does at the top of a script
         raised = error
+        see_end(error)
     # Outside of the handler: what runs from here on must not see an exception being handled.
     ending = Ending() if raised is None else _ended_by(raised)
     del raised

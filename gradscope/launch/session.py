@@ -22,6 +22,9 @@ class Watch(Protocol):
     def start(self) -> None:
         """Begin: torch has just been imported."""
 
+    def see_end(self, error: BaseException) -> None:
+        """Take in the exception that has ended the program."""
+
     def stop(self) -> None:
         """End, and leave nothing behind; a second time does nothing."""
 
@@ -58,7 +61,7 @@ def run_watched(
     if not sys.flags.safe_path:
         session.shadows.hide(program.folder)
     with after_torch_import(session.begin):
-        ending = execute(program)
+        ending = execute(program, session.see_end)
     session.end()
     return Outcome(
         ending=ending,
@@ -93,6 +96,16 @@ class _Session:
                 self.watch = watch
         except Exception as error:  # noqa: BLE001 - the program is not to suffer from it
             self._tell(error)
+
+    def see_end(self, error: BaseException) -> None:
+        """Hand on the exception that has ended the program."""
+        if self.watch is None or self.is_copy:
+            return
+        try:
+            with self.shadows.lifted():
+                self.watch.see_end(error)
+        except Exception as failure:  # noqa: BLE001 - as above
+            self._tell(failure)
 
     def end(self) -> None:
         """End the watching, where it has begun in this process."""

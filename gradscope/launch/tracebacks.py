@@ -1,8 +1,8 @@
 """Leaves gradscope out of the tracebacks of the script that it runs."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from types import TracebackType
+from types import CodeType, TracebackType
 
 _PACKAGE = f"{Path(__file__).resolve().parents[1]}/"
 _IMPORTS = str(Path(__file__).with_name("torch_import.py"))
@@ -37,9 +37,26 @@ def _without_own(traceback: TracebackType | None) -> TracebackType | None:
     files = [entry.tb_frame.f_code.co_filename for entry in entries]
     # Python hides the frames of an import, but not where one of ours stands among them.
     hidden = (_PACKAGE, _MACHINERY) if _IMPORTS in files else (_PACKAGE,)
+    detours = _detours([entry.tb_frame.f_code for entry in entries])
     kept = None
-    for entry, file in zip(reversed(entries), reversed(files), strict=True):
-        if not file.startswith(hidden):
-            entry.tb_next = kept
-            kept = entry
+    for place, file in reversed(list(enumerate(files))):
+        if place not in detours and not file.startswith(hidden):
+            entries[place].tb_next = kept
+            kept = entries[place]
     return kept
+
+
+def _detours(codes: Sequence[CodeType]) -> set[int]:
+    """Return the places of what a function of torch's goes through to reach a mode of ours.
+
+    It hands itself on, `backward` to `handle_torch_function` to the mode, which calls it again.
+    """
+    found = set[int]()
+    for place, code in enumerate(codes):
+        if code.co_name == "__torch_function__" and code.co_filename.startswith(_PACKAGE):
+            before = place - 1
+            if before >= 0 and codes[before].co_name == "handle_torch_function":
+                found.add(before)
+                if before and codes[before - 1] in codes[place + 1 : place + 2]:
+                    found.add(before - 1)
+    return found

@@ -10,16 +10,19 @@ from torch._C import DisableTorchFunction
 
 from gradscope.capture.assemble import Assembler
 from gradscope.capture.definitions import Definitions, watch_definitions
+from gradscope.capture.errors import backward_call, is_autograds
 from gradscope.capture.garbage import no_garbage_collection
 from gradscope.capture.lines import NUMBERED
 from gradscope.capture.naming import NamedModel, name_model
 from gradscope.capture.session import BackwardWatch, StepCapture
+from gradscope.capture.training.backwards import subject_of
 from gradscope.capture.training.close_looks import MakeLooks
 from gradscope.capture.training.journal import Number
 from gradscope.capture.training.places import Place
 from gradscope.capture.training.scene import Scene as Training
 from gradscope.errors import GradscopeError
 from gradscope.looks.examination import examine_look
+from gradscope.looks.failed_look import failed_look
 from gradscope.looks.half_precision import HalfPrecision
 from gradscope.looks.mode import LookMode
 from gradscope.looks.schedule import FIRST, Schedule
@@ -71,6 +74,8 @@ class ScriptLooks:
         self._window: Window | None = None
         self._last: Window | None = None
         self._current: _Current | None = None
+        self._failed: StepCapture | None = None
+        """Of a backward that has raised an exception: it may be what ends the script."""
         self._found: list[tuple[int, Recording]] = []
         self._nodes = 0
         self._is_over = not NUMBERED
@@ -124,6 +129,33 @@ class ScriptLooks:
 
     def see_end(self, error: BaseException) -> None:
         """Take in the exception that has ended the script, with its traceback."""
+        if not isinstance(error, Exception) or isinstance(error, torch.OutOfMemoryError):
+            return
+        if not is_autograds(error):
+            return
+        self._training.take_in()
+        named = name_model(script_of(self._training), None)
+        capture, self._failed = self._failed, None
+        windows = [window for window in (self._window, self._last) if window is not None]
+        if capture is None:
+            forward = windows[0].capture if self._window is not None else StepCapture([])
+            capture = forward.for_backward(named.parameters)
+        place = self._training.places.of(backward_call(error))
+        subject = subject_of(place.call())
+        with DisableTorchFunction():
+            recording = failed_look(
+                error,
+                capture,
+                named,
+                self._assembler(named),
+                [window.capture.sites for window in windows[1:]],
+                passed=frozenset[int]().union(*(window.passed for window in windows)),
+                target=self._described(subject),
+            )
+        capture.let_go_of_graph()
+        events = self._training.journal.events
+        is_told = bool(events) and events[-1].kind == "backward-error"
+        self._found.append((len(events) - is_told, recording))
 
     def take(self, step: int) -> tuple[Look, ...]:
         """Return the looks since the last call, as those of a step."""
@@ -140,7 +172,13 @@ class ScriptLooks:
         self._window = Window(self._mode, script_of(self._training), self._last)
         self._window.open()
 
+    def _forget_failed(self) -> None:
+        failed, self._failed = self._failed, None
+        if failed is not None:
+            failed.let_go_of_graph()
+
     def _close(self) -> None:
+        self._forget_failed()
         window, self._window = self._window, None
         if window is not None:
             window.close()
@@ -151,6 +189,7 @@ class ScriptLooks:
         self, root: Tensor, place: Place, subject: str, scale: Number | None
     ) -> None:
         """Prepare to see the backward that is about to run, where it is to be looked at."""
+        self._forget_failed()
         window, line = self._window, place.inner
         key = None if line is None else (id(line.code), line.number)
         if window is None or self._is_over or not window.is_here or key in window.looked_at:
@@ -178,8 +217,11 @@ class ScriptLooks:
         self._current = _Current(window, script, named, capture, watch, half, root, subject, factor)
 
     def failed_backward(self) -> None:
-        """Let go of it: it raised an exception."""
-        self._drop()
+        """Take in that it raised an exception, by which the script may end."""
+        current, self._current = self._current, None
+        if current is not None:
+            current.watch.remove()
+            self._failed = current.capture
 
     def _drop(self) -> None:
         current, self._current = self._current, None
@@ -194,6 +236,7 @@ class ScriptLooks:
         if current is None:
             return
         current.watch.remove()
+        current.window.passed.update(current.capture.nodes_by_number())
         with DisableTorchFunction(), torch.no_grad():
             recording = self._recording(current)
         current.capture.let_go_of_graph()

@@ -35,6 +35,8 @@ class Window:
         self.values = ForwardWatch(by_storage(sources_of(script, ())))
         self.looked_at: set[tuple[int, int] | None] = set()
         """The lines whose backward was looked at."""
+        self.passed: set[int] = set()
+        """The creation numbers of what the backwards that were looked at went through."""
         self._thread = threading.get_ident()
         self._open = ExitStack()
 
@@ -53,9 +55,11 @@ class Window:
         return self._thread == threading.get_ident() and self._mode.is_looking
 
     def note_step(self, parameters: list[Tensor], line: Line | None) -> None:
-        """Take in that a step has written to parameters."""
+        """Take in that a step has written to parameters, whatever operations it consists of."""
         with DisableTorchFunction():
-            self.capture.writes.writes += [
+            writes = self.capture.writes
+            writes.writes = [write for write in writes.writes if write.line != line]
+            writes.writes += [
                 Write(
                     "step",
                     line,

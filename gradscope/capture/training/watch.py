@@ -14,6 +14,7 @@ from torch.optim import Optimizer
 
 from gradscope import __version__
 from gradscope.capture.training.backwards import Backwards
+from gradscope.capture.training.by_hand import ByHand
 from gradscope.capture.training.clips import Clips
 from gradscope.capture.training.close_looks import MakeLooks
 from gradscope.capture.training.given import Given, compiled_models
@@ -92,6 +93,11 @@ class TrainingWatch:
             TrainingWatch._current = None
             running.stop()
 
+    def see_end(self, error: BaseException) -> None:
+        """Take in the exception that has ended the training, with its traceback."""
+        if self._running is not None and os.getpid() == self._process:
+            self._running.see_end(error)
+
     @classmethod
     def check_alone(cls) -> None:
         """Make sure that nothing is watched in this process yet.
@@ -113,6 +119,8 @@ class TrainingWatch:
 
     def _after_step(self) -> None:
         self.steps += 1
+        if self._running is None:  # it is being stopped, which has shown a last step
+            return
         if self.steps == self._max_steps:
             self.stop()
         if self._on_step is not None:
@@ -129,6 +137,7 @@ class _Running:
         self._backwards = Backwards(scene)
         self._after_step = after_step
         self._steps = Steps(scene, self._writer, every=every, ended=self._ended)
+        scene.by_hand = ByHand(scene, self._writer, every=every, ended=self._ended)
         self._patches = Patches()
 
     def start(self, given: Given, make_looks: MakeLooks | None, header: Header) -> None:
@@ -158,8 +167,14 @@ class _Running:
         self._scene.models.start()
         self._steps.start()
 
+    def see_end(self, error: BaseException) -> None:
+        """Take in the exception that has ended the training."""
+        if self._scene.looks is not None:
+            self._guard.run(self._scene.looks.see_end, error)
+
     def stop(self) -> None:
         """Put everything back and finish the recording."""
+        self._guard.run(self._scene.sync_weights)
         self._guard.run(self._writer.finish)
         self._guard.active = False
         self._remove()
@@ -173,7 +188,7 @@ class _Running:
 
     def _ended(self) -> None:
         self._backwards.next_window()
-        self._after_step()
+        self._guard.later(self._after_step)
 
     def _wrap_making(self, original: Function) -> Function:
         def __init__(optimizer: Optimizer, *args: Any, **kwargs: Any) -> None:  # noqa: ANN401, N807
