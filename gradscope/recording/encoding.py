@@ -124,10 +124,19 @@ def write_numbers(numbers: Iterable[tuple[str, float]]) -> str:
     return _ENCODE({name: spell(value) for name, value in numbers})
 
 
-def read_numbers(cell: str) -> tuple[tuple[str, float], ...]:
-    """Return the numbers that a cell holds by name."""
-    numbers = json.loads(cell)
-    return tuple(zip(numbers, map(float, numbers.values()), strict=True))
+_DECODE = json.JSONDecoder(object_pairs_hook=tuple, parse_int=float).decode
+
+
+def read_numbers(cells: Iterable[str]) -> list[tuple[tuple[str, float], ...]]:
+    """Return the numbers that each cell holds by name.
+
+    There are many such cells: decoded as one text, they take half the time.
+    """
+    text = ",".join(cells)
+    found: list[tuple[tuple[str, float], ...]] = _DECODE(f"[{text}]")
+    if '": "' in text:  # some are not finite, and stand there by name
+        return [tuple((name, float(value)) for name, value in numbers) for numbers in found]
+    return found
 
 
 GRADIENT_COLUMNS = (

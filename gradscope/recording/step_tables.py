@@ -1,7 +1,7 @@
 """Tables of what happened and was measured, step by step."""
 
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from math import isfinite, nan
 
 from gradscope.recording.encoding import (
@@ -25,11 +25,9 @@ from gradscope.recording.records import (
     StepRecord,
     TensorStat,
 )
-from gradscope.recording.table import Cells, Row, Table
+from gradscope.recording.table import BATCH, Cells, Row, Table
 
 _NAN = write_float(nan)
-_BATCH = 4_096
-"""Rows that are read at once."""
 _NO_GRADIENT = write_gradient(None)
 
 
@@ -74,18 +72,20 @@ def _write_event(record: EventRecord) -> Cells:
     )
 
 
-def _read_event(row: Row) -> EventRecord:
-    _, step, order, kind, seconds, site, numbers, optimizer, subject = row
-    return EventRecord(
-        step=step,
-        order=order,
-        kind=kind,
-        seconds=read_float(seconds),
-        site=site,
-        numbers=read_numbers(numbers),
-        optimizer=optimizer,
-        subject=subject or "",  # files of earlier versions have no such column
-    )
+def _read_events(rows: Sequence[Row]) -> Iterator[EventRecord]:
+    decoded = read_numbers(row[6] for row in rows)
+    for row, numbers in zip(rows, decoded, strict=True):
+        _, step, order, kind, seconds, site, _, optimizer, subject = row
+        yield EventRecord(
+            step=step,
+            order=order,
+            kind=kind,
+            seconds=read_float(seconds),
+            site=site,
+            numbers=numbers,
+            optimizer=optimizer,
+            subject=subject or "",  # files of earlier versions have no such column
+        )
 
 
 EVENTS: Table[EventRecord] = Table(
@@ -101,7 +101,8 @@ EVENTS: Table[EventRecord] = Table(
         "subject TEXT",
     ),
     write=_write_event,
-    read=_read_event,
+    read=lambda row: next(_read_events([row])),
+    read_batch=_read_events,
     later=frozenset({"optimizer", "subject"}),
 )
 
@@ -178,7 +179,7 @@ def _read_norms(base: sqlite3.Connection) -> NormTable:
             FROM {PARAMETER_STATS.name} ORDER BY id"""
     )
     numels = dict(base.execute("SELECT id, numel FROM parameter"))
-    return NormTable.of_rows(iter(lambda: rows.fetchmany(_BATCH), []), numels)
+    return NormTable.of_rows(iter(lambda: rows.fetchmany(BATCH), []), numels)
 
 
 def _write_tensor_stat(record: TensorStat) -> Cells:

@@ -1,8 +1,9 @@
 """A table of a recording's file: how records become rows and come back."""
 
 import sqlite3
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain, islice
 from typing import Any, Generic, TypeVar
 
 from gradscope.recording.encoding import Cell
@@ -11,6 +12,9 @@ Record = TypeVar("Record")
 Cells = tuple[Cell, ...]
 Row = tuple[Any, ...]
 """A row as sqlite3 gives it: its place first, then the columns."""
+
+BATCH = 4_096
+"""Rows that are read at once, where that is faster."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,6 +27,8 @@ class Table(Generic[Record]):
     write: Callable[[Record], Cells]
     """Gives the cells of a record, without its place."""
     read: Callable[[Row], Record]
+    read_batch: Callable[[Sequence[Row]], Iterable[Record]] | None = None
+    """Reads many rows faster than `read` does one by one."""
     later: frozenset[str] = frozenset()
     """Names of columns that files of earlier versions lack; read as NULL from these."""
     is_late: bool = False
@@ -64,4 +70,8 @@ class Table(Generic[Record]):
 
     def records(self, base: sqlite3.Connection) -> tuple[Record, ...]:
         """Return the records that a file holds; of a table whose rows have no owners."""
-        return tuple(map(self.read, self.rows(base)))
+        rows = self.rows(base)
+        if self.read_batch is None:
+            return tuple(map(self.read, rows))
+        batches = iter(lambda: list(islice(rows, BATCH)), [])
+        return tuple(chain.from_iterable(map(self.read_batch, batches)))

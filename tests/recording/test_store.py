@@ -8,6 +8,7 @@ from hypothesis import HealthCheck, example, given, settings
 from gradscope.errors import GradscopeError
 from gradscope.recording.records import EdgeRecord, EventRecord, Site
 from gradscope.recording.store import load_recording, save_recording
+from gradscope.recording.table import BATCH
 from gradscope.recording.writer import APPLICATION_ID, FORMAT
 from tests.recording.recordings import (
     gradient,
@@ -191,3 +192,22 @@ def test_bad_file_is_told_in_one_line(make, told, tmp_path):
         load_recording(path)
     assert str(path) in raised.value.what
     assert "\n" not in raised.value.what
+
+
+def test_numbers_of_many_events_stay_with_their_event(tmp_path):
+    # More than are read at once, some without numbers and some that are not finite.
+    events = tuple(
+        EventRecord(
+            step=place,
+            order=0,
+            kind="backward",
+            seconds=0.0,
+            site=None,
+            numbers=(("loss", math.nan if place % 7 == 0 else float(place)), ("rows", 4.0))[
+                : place % 3
+            ],
+        )
+        for place in range(BATCH + 10)
+    )
+    recording = dataclasses.replace(small(), events=events)
+    assert same(round_trip(recording, tmp_path / "a.gradscope").events, events)
