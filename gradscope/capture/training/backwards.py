@@ -110,7 +110,7 @@ class Backwards:
                 "create": float(options.create),
             }
             return _Note("grad", place, numbers, "")
-        scene.sync_before_backward(place)
+        scene.sync_before_backward(frame)
         scene.taken_meanwhile = 0
         with DisableTorchFunction(), torch.no_grad():
             facts = self._facts(outputs, keeps=options.retain or options.create)
@@ -143,6 +143,8 @@ class Backwards:
             note.numbers["stale"] = float(arrival.stale)
             note.numbers["added"] = float(arrival.added)
             scene.came_while_stepping(arrival.reached)
+            if scene.by_hand is not None:
+                scene.by_hand.measure()
         order = len(scene.journal.events)
         scene.journal.note(note.kind, note.place, note.numbers, subject=note.subject)
         if scene.looks is not None:
@@ -200,6 +202,8 @@ class Backwards:
         """Return how far a graph reaches, which is measured now and then."""
         first = outputs[0] if len(outputs) else None
         node = first.grad_fn if isinstance(first, Tensor) else None
+        if node is not None and self._scene.by_hand is not None:
+            self._scene.by_hand.look_for_loose(node, frame)
         line = place.user or place.inner
         before, self._passes[line] = self._passes.get(line), sequence_number()
         is_due = self.windows < _WALKED_FIRST or self.windows % _WALKED_EVERY == 0

@@ -135,7 +135,7 @@ class Clips:
     ) -> _Clip:
         scene = self._scene
         place = scene.places.of(frame)
-        scene.sync(place)  # what the script has done to gradients itself is no clip's doing
+        scene.sync(frame)  # what the script has done to gradients itself is no clip's doing
         given = [parameters] if isinstance(parameters, Tensor) else list(parameters)
         found = map(scene.ledger.add, dict.fromkeys(given))
         entries = [entry for entry in found if entry is not None]
@@ -147,6 +147,8 @@ class Clips:
         states = [entry.state for entry in clip.entries]
         for entry in clip.entries:
             entry.clipped = entry.state == UNSPENT
+        if scene.by_hand is not None:
+            scene.by_hand.measure()
         numbers = known(
             **clip.numbers,
             parameters=clip.parameters,

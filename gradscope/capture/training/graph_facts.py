@@ -206,3 +206,22 @@ def contains(root: Node, numbers: Container[int], least: int) -> bool:
                 seen.add(following)
                 waiting.append(following)
     return False
+
+
+def leaves(root: Node) -> list[Tensor]:
+    """Return the tensors that get a gradient by a graph, as far as it is walked."""
+    seen, waiting = {root}, [root]
+    found: list[Tensor] = []
+    while waiting and len(seen) < NODES:
+        node = waiting.pop()
+        leaf = getattr(node, "variable", None) if created(node) is None else None
+        if isinstance(leaf, Tensor):
+            found.append(leaf)
+        for following, _ in node.next_functions:
+            if following is not None and following not in seen:
+                seen.add(following)
+                waiting.append(following)
+    nodes = list(seen)
+    seen.clear()
+    let_go(nodes)
+    return found

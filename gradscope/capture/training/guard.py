@@ -33,6 +33,9 @@ class Guard:
         self._lock = threading.RLock()
         self._changing: dict[int, int] = {}
         """By thread: how many calls it runs, one within the other, that change gradients."""
+        self._depth = 0
+        """Parts that run, one within the other."""
+        self._due: list[Callable[[], None]] = []
         self.active = True
         """False once watching has ended, and in processes that were forked off."""
         os.register_at_fork(after_in_child=self._let_go)
@@ -45,17 +48,46 @@ class Guard:
     ) -> Result | None:
         """Return what a part returns, None where watching has ended."""
         with self._lock:
-            if not self.active:
-                return None
+            self._depth += 1
             try:
-                if self._is_busy_elsewhere():
-                    raise GradscopeError("several threads train at once, which cannot be followed")
-                with DisableTorchFunction(), _without_dispatch_modes():
-                    return part(*args, **kwargs)
-            except Exception as error:  # noqa: BLE001 - whatever it is, the script must go on
-                self.active = False
-                self._fail(error)
-                return None
+                result = self._run(part, *args, **kwargs)
+            finally:
+                self._depth -= 1
+            due: list[Callable[[], None]] = []
+            if self._due and not self._depth:
+                due, self._due = self._due, due
+        for one in due:
+            self._do(one)
+        return result
+
+    def later(self, callback: Callable[[], None]) -> None:
+        """Call something, within a part, as soon as the part has ended: it may raise."""
+        self._due.append(callback)
+
+    def _do(self, callback: Callable[[], None]) -> None:
+        try:
+            callback()
+        except BaseException:
+            self.leave_change()  # the call that the part came before is not made
+            raise
+
+    def _run(
+        self,
+        part: Callable[Parameters, Result],
+        *args: Parameters.args,
+        **kwargs: Parameters.kwargs,
+    ) -> Result | None:
+        if not self.active:
+            return None
+        try:
+            if self._is_busy_elsewhere():
+                raise GradscopeError("several threads train at once, which cannot be followed")
+            with DisableTorchFunction(), _without_dispatch_modes():
+                return part(*args, **kwargs)
+        except Exception as error:  # noqa: BLE001 - whatever it is, the script must go on
+            self.active = False
+            self._fail(error)
+            return None
 
     def glance(
         self,

@@ -15,6 +15,9 @@ from gradscope.capture.training.stores import Store, store_of_attribute, store_o
 _MOST_LOOKS = 6
 """At a line whose graph reaches back, without finding anything."""
 
+_LOOKS_AHEAD = 5
+"""At a line whose graph does not reach back, as the next one may; each takes some milliseconds."""
+
 _Key = tuple[int, str]
 
 
@@ -32,6 +35,7 @@ class History:
         self._before: dict[Line | None, dict[_Key, frozenset[int]]] = {}
         """By line: what was held when its backward before began."""
         self._looks: Counter[Line | None] = Counter()
+        self._looks_ahead: Counter[Line | None] = Counter()
         self._found: set[Line | None] = set()
         self.is_waiting = False
         """Whether the next graph is to be looked at because of this one."""
@@ -55,6 +59,10 @@ class History:
         self.is_waiting = False
         if line in self._found or self._looks[line] == _MOST_LOOKS:
             return
+        if not crossed:
+            self._looks_ahead[line] += 1
+            if self._looks_ahead[line] > _LOOKS_AHEAD:
+                return
         frames = self._places.users(frame)
         now = list(holders(frames, modules))
         if crossed:

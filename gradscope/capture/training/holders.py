@@ -72,6 +72,39 @@ def holders(frames: Iterable[FrameType], modules: Iterable[nn.Module]) -> Iterat
     yield from objects.holders()
 
 
+def name_of(tensor: Tensor, frames: Iterable[FrameType]) -> str | None:
+    """Return what the user's code calls a tensor: `w`, `params[0]`, `w` of `self.w`; None if not.
+
+    Args:
+        tensor: To be named.
+        frames: Of the user's code that runs, innermost first.
+    """
+    for frame in frames:
+        for variables in (_locals(frame), _globals(frame)[2]):
+            own = {k: value for k, value in variables.items() if not k.startswith("__")}
+            attributes = [vars(one) for one in own.values() if _is_of_users_class(one)]
+            for names in (own, *attributes):
+                if found := _name_among(tensor, names):
+                    return found
+    return None
+
+
+def _name_among(tensor: Tensor, names: dict[str, object]) -> str | None:
+    plain = (name for name, value in names.items() if value is tensor)
+    found = next(plain, None)
+    for name, value in names.items():
+        found = found or next(
+            (f"{name}[{key!r}]" for key, one in _numbered(value) if one is tensor), None
+        )
+    return found
+
+
+def _numbered(value: object) -> Iterable[tuple[object, object]]:
+    """Return what is in a list or a dictionary, by place or key."""
+    items = _items(value)
+    return zip(value, items, strict=False) if type(value) is dict else enumerate(items)
+
+
 def _locals(frame: FrameType) -> dict[str, object]:
     """Return the variables of a function that runs; none of a module, whose are global."""
     code = frame.f_code

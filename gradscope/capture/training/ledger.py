@@ -16,6 +16,8 @@ EMPTY, UNSPENT, SPENT = range(3)
 """No gradient, or one that was zeroed; one that no step has used; one that a step has used."""
 
 _NONE = id(None)
+_GONE = -1
+"""In place of the version of a parameter that is no more."""
 
 
 @dataclass(slots=True)
@@ -37,6 +39,8 @@ class Entry:
     is_written: bool = False
     """Whether the script has written to the gradient itself, as to divide it."""
     in_optimizer: bool = False
+    name: str = ""
+    """What the script calls it, where it is part of no model."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -49,7 +53,7 @@ class Outside:
     """Gradients that are filled with zeros now."""
     unspent: int = 0
     """How many of these no step had used."""
-    by_hand: int = 0
+    by_hand: list[Entry] = field(default_factory=list)
     """Parameters with an unspent gradient, in no optimizer, that were changed."""
 
 
@@ -138,17 +142,22 @@ class Ledger:
     def _look_at_weights(self) -> list[int]:
         """Return the versions of all parameters."""
         parameters = [reference() for reference in self._references]
-        return [-1 if one is None else one._version for one in parameters]
+        return [_GONE if one is None else one._version for one in parameters]
 
     def holds(self, state: int) -> bool:
         """Return whether any gradient is in a state, as far as is known."""
         return any(entry.state == state for entry in self.entries)
 
-    def sync(self) -> Outside:
-        """Take in what was done since the last look without a call that is watched."""
+    def sync(self, changed: Iterable[Entry] = ()) -> Outside:
+        """Take in what was done since the last look without a call that is watched.
+
+        Args:
+            changed: Parameters that were, without a trace in their version.
+        """
         if self._dead:
             self._bury()
-        outside = Outside()
+        # Before gradients are looked at: they may have been zeroed after the weights were changed.
+        outside = Outside(by_hand=self.note_touched(changed))
         before, written = self._ids, []
         for place in self._look():
             entry = self.entries[place]
@@ -159,7 +168,9 @@ class Ledger:
             else:
                 written.append((entry, self._ids[place] != before[place]))
         self._take_in_written(written, outside)
-        outside.by_hand = self.note_touched()
+        for entry in outside.by_hand:
+            if entry.state == UNSPENT:
+                entry.state = SPENT
         return outside
 
     def _take_in_written(self, written: list[tuple[Entry, bool]], outside: Outside) -> None:
@@ -178,21 +189,27 @@ class Ledger:
         outside.unspent += entry.state == UNSPENT and not entry.is_touched
         _clear(entry)
 
-    def note_touched(self) -> int:
+    def note_touched(self, changed: Iterable[Entry] = ()) -> list[Entry]:
         """Take in that parameters were changed since their gradient came, by no optimizer's step.
 
+        Args:
+            changed: Some that were, without a trace in their version.
+
         Returns:
-            How many of them are in no optimizer: so the script has made a step by hand.
+            Those of them that are in no optimizer: so the script has made a step by hand.
         """
         if not self.holds(UNSPENT):
-            return 0
-        by_hand = 0
+            return []
+        known = set(map(id, changed))
+        by_hand = []
         versions = self._look_at_weights()
         for entry, now, before in zip(self.entries, versions, self._weights, strict=True):
-            if now != before and entry.state == UNSPENT:
+            if now == _GONE or entry.state != UNSPENT:
+                continue
+            if now != before or id(entry) in known:
                 entry.is_touched = True
                 if not entry.in_optimizer:
-                    by_hand += 1
+                    by_hand.append(entry)
                     entry.state = SPENT
         self._weights = versions
         return by_hand

@@ -18,7 +18,7 @@ from torch.utils.hooks import RemovableHandle
 from gradscope.capture.edges import tensors
 from gradscope.capture.naming import name_model, shape_of
 from gradscope.capture.training.guard import Guard
-from gradscope.capture.training.ledger import Ledger
+from gradscope.capture.training.ledger import Entry, Ledger
 from gradscope.capture.training.modes import EvalModes
 from gradscope.capture.training.owners import models_of
 from gradscope.capture.training.places import Place, Places, receiver, stem
@@ -262,7 +262,7 @@ class Models:
                 if not self._modules:
                     self._add_module(_NO_MODULE)
                 entry.index = self._parameters
-                self._add_parameter(_nameless(parameter, entry.index))
+                self._add_parameter(_nameless(parameter, entry))
 
     def take_new(self) -> tuple[tuple[ModuleRecord, ...], tuple[ParameterRecord, ...]]:
         """Return the modules and parameters that were taken in since the last call."""
@@ -382,10 +382,11 @@ def _depends_on_mode(module: nn.Module) -> bool:
     return isinstance(module, nn.RNNBase | nn.MultiheadAttention) and module.dropout > 0
 
 
-def _nameless(parameter: Tensor, index: int) -> ParameterRecord:
+def _nameless(parameter: Tensor, entry: Entry) -> ParameterRecord:
+    index = entry.index or 0
     return ParameterRecord(
         index=index,
-        name=f"parameter{index}",
+        name=entry.name or f"parameter{index}",
         aliases=(),
         module=0,
         shape=shape_of(parameter),

@@ -68,7 +68,7 @@ class Scalers:
         return unscale_
 
     def _before_unscale(self, frame: FrameType) -> None:
-        self._scene.sync(self._scene.places.of(frame))
+        self._scene.sync(frame)
 
     def _after_unscale(self, scaler: GradScaler, optimizer: Optimizer, frame: FrameType) -> None:
         scene = self._scene
@@ -98,7 +98,7 @@ class Scalers:
 
     def _before_step(self, optimizer: Optimizer, frame: FrameType) -> None:
         scene = self._scene
-        scene.sync(scene.places.of(frame))
+        scene.sync(frame)
         self._stepping += 1
         self._steps.stepped.discard(id(optimizer))
 

@@ -1,6 +1,7 @@
 """What the parts of a watch share: what is known of the script by now, and where it is noted."""
 
 import threading
+from types import FrameType
 from typing import TYPE_CHECKING
 
 from gradscope.capture.training.guard import Guard
@@ -8,10 +9,11 @@ from gradscope.capture.training.journal import Journal, Number
 from gradscope.capture.training.ledger import SPENT, UNSPENT, Entry, Ledger, Outside
 from gradscope.capture.training.models import Forwards, Models
 from gradscope.capture.training.optimizers import Optimizers
-from gradscope.capture.training.places import NOWHERE, Place, Places
+from gradscope.capture.training.places import NOWHERE, Places
 from gradscope.capture.training.scopes import Scopes
 
 if TYPE_CHECKING:
+    from gradscope.capture.training.by_hand import ByHand
     from gradscope.capture.training.close_looks import CloseLooks
 
 OUTSIDE = "outside"
@@ -41,6 +43,8 @@ class Scene:
         """Gradients that steps have used while the backward runs that made them."""
         self.batch = ""
         """The first input of the first model, in words."""
+        self.by_hand: ByHand | None = None
+        """Writes the steps that the script makes without an optimizer."""
         self.looks: CloseLooks | None = None
         """Sees some backward passes closely; None where nobody does."""
 
@@ -61,25 +65,26 @@ class Scene:
         """Whether a look waits to be written."""
         return self.looks is not None and self.looks.has_found
 
-    def sync(self, place: Place) -> None:
+    def sync(self, frame: FrameType | None = None) -> None:
         """Take in, and note, what was done to gradients without a call that is watched."""
-        outside = self.ledger.sync()
+        outside = self.ledger.sync(() if self.by_hand is None else self.by_hand.changed())
+        self._note_by_hand(outside.by_hand, frame)
         if outside.removed or outside.zeroed:
             self._note_zeroed(outside)
-        self._note_by_hand(outside.by_hand)
 
-    def sync_weights(self) -> None:
+    def sync_weights(self, frame: FrameType | None = None) -> None:
         """Take in, and note, steps that were made by hand."""
-        self._note_by_hand(self.ledger.note_touched())
+        changed = () if self.by_hand is None else self.by_hand.changed()
+        self._note_by_hand(self.ledger.note_touched(changed), frame)
 
-    def _note_by_hand(self, parameters: int) -> None:
-        if parameters:
-            self.journal.note("step", NOWHERE, {"manual": 1.0, "parameters": float(parameters)})
+    def _note_by_hand(self, entries: list[Entry], frame: FrameType | None) -> None:
+        if entries and self.by_hand is not None:
+            self.by_hand.note(entries, frame)
 
-    def sync_before_backward(self, place: Place) -> None:
+    def sync_before_backward(self, frame: FrameType) -> None:
         """Do the same before a backward, where gradients may wait for it."""
         if self.ledger.holds(UNSPENT) or self.ledger.holds(SPENT):
-            self.sync(place)
+            self.sync(frame)
             zeroed = self.ledger.clear_false_stale()
             if zeroed:
                 self._note_zeroed(Outside(zeroed=zeroed))

@@ -102,13 +102,12 @@ class Steps:
         guard = self._scene.guard
         if torch.compiler.is_compiling() or not guard.active:
             return
-        if guard.run(self._after, optimizer):
-            self._ended()
+        guard.run(self._finish, optimizer)
 
     def _before(self, optimizer: Optimizer, has_closure: bool, frame: FrameType) -> None:
         scene = self._scene
         place = scene.places.of(frame)
-        scene.sync(place)
+        scene.sync(frame)
         one = scene.optimizers.of(optimizer)
         scene.optimizers.name_by_step(one, place)
         self._own.open.append(_Open(one, place, has_closure, {}, None, None))
@@ -145,6 +144,10 @@ class Steps:
             found = [one.gradient for one in step.measured if one.gradient is not None]
             step.numbers["norm"] = math.hypot(*found)
             step.numbers["nonfinite"] = float(sum(not math.isfinite(norm) for norm in found))
+
+    def _finish(self, optimizer: Optimizer) -> None:
+        if self._after(optimizer):
+            self._ended()
 
     def _after(self, optimizer: Optimizer) -> bool:
         """Write the step; return whether it was one."""

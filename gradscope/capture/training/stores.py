@@ -1,15 +1,13 @@
 """Which statement puts a tensor where the next step finds it, as the source tells."""
 
 import ast
-import functools
-import linecache
-import warnings
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from types import CodeType, FrameType
 
 from gradscope.capture.lines import Line
 from gradscope.capture.training.places import is_installed
+from gradscope.capture.training.source_trees import code_at, tree_of
 
 _Function = ast.FunctionDef | ast.AsyncFunctionDef
 _Loop = ast.For | ast.AsyncFor | ast.While
@@ -94,7 +92,7 @@ def store_of_attribute(name: str, kind: type, frames: Iterable[FrameType]) -> St
 
 def _by_functions(name: str, file: str) -> Iterator[Store]:
     """Yield where functions store a variable that is not theirs."""
-    for scope in ast.walk(_tree(file)):
+    for scope in ast.walk(tree_of(file)):
         if isinstance(scope, _Function) and _is_outer(name, scope):
             yield from _in_function(name, scope, file, is_attribute=False)
 
@@ -105,7 +103,7 @@ def _is_outer(name: str, scope: _Function) -> bool:
 
 
 def _in_methods(name: str, file: str, classes: set[str]) -> Iterator[Store]:
-    for owner in ast.walk(_tree(file)):
+    for owner in ast.walk(tree_of(file)):
         if isinstance(owner, ast.ClassDef) and owner.name in classes:
             for scope in ast.walk(owner):
                 if isinstance(scope, _Function) and scope.name != "__init__":
@@ -115,7 +113,7 @@ def _in_methods(name: str, file: str, classes: set[str]) -> Iterator[Store]:
 def _in_function(name: str, scope: _Function, file: str, *, is_attribute: bool) -> Iterator[Store]:
     for one in _own(scope):
         for target in _targets(one, name, is_attribute=is_attribute):
-            code = _code_at(file, one.lineno)
+            code = code_at(file, one.lineno)
             if code is not None and (not is_attribute or _is_self(target)):
                 yield _store(one, target, Line(code, one.lineno), is_repeated=True)
 
@@ -216,7 +214,7 @@ def _own(scope: _Scope) -> Iterator[ast.stmt]:
 
 
 def _scope_of(code: CodeType) -> _Scope | None:
-    tree = _tree(code.co_filename)
+    tree = tree_of(code.co_filename)
     if code.co_name == "<module>":
         return tree
     for one in ast.walk(tree):
@@ -225,35 +223,6 @@ def _scope_of(code: CodeType) -> _Scope | None:
             if first == code.co_firstlineno:
                 return one
     return None
-
-
-@functools.lru_cache(maxsize=16)
-def _tree(file: str) -> ast.Module:
-    """Return the source of a file, nothing of what cannot be read."""
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # its compilation has warned already
-            return ast.parse("".join(linecache.getlines(file)))
-    except (SyntaxError, ValueError, RecursionError):
-        return ast.Module(body=[], type_ignores=[])
-
-
-@functools.lru_cache(maxsize=64)
-def _code_at(file: str, line: int) -> CodeType | None:
-    """Return the innermost code that a line belongs to, compiled from the source as it is."""
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            code = compile("".join(linecache.getlines(file)), file, "exec", dont_inherit=True)
-    except (SyntaxError, ValueError, RecursionError):
-        return None
-    waiting, found = [code], None
-    while waiting:
-        one = waiting.pop()
-        if any(number == line for *_, number in one.co_lines()):
-            found = one
-        waiting += [inner for inner in one.co_consts if isinstance(inner, CodeType)]
-    return found
 
 
 def _file_of(kind: type) -> str | None:

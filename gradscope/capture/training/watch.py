@@ -137,7 +137,7 @@ class _Running:
         self._backwards = Backwards(scene)
         self._after_step = after_step
         self._steps = Steps(scene, self._writer, every=every, ended=self._ended)
-        scene.by_hand = ByHand(scene, self._writer, every=every, ended=self._ended)
+        self._by_hand = scene.by_hand = ByHand(scene, self._writer, every=every, ended=self._ended)
         self._patches = Patches()
 
     def start(self, given: Given, make_looks: MakeLooks | None, header: Header) -> None:
@@ -174,7 +174,7 @@ class _Running:
 
     def stop(self) -> None:
         """Put everything back and finish the recording."""
-        self._guard.run(self._scene.sync_weights)
+        self._guard.run(self._by_hand.finish)
         self._guard.run(self._writer.finish)
         self._guard.active = False
         self._remove()

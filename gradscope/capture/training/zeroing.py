@@ -67,14 +67,14 @@ class Zeroing:
     def _before_optimizers(self, optimizer: Optimizer, frame: FrameType) -> _Held:
         scene = self._scene
         place = scene.places.of(frame)
-        scene.sync_weights()
+        scene.sync_weights(frame)
         known = scene.optimizers.of(optimizer)
         return _held(place, known.entries, known.index, known.name)
 
     def _before_modules(self, module: nn.Module, frame: FrameType) -> _Held:
         scene = self._scene
         place = scene.places.of(frame)
-        scene.sync_weights()
+        scene.sync_weights(frame)
         found = map(scene.ledger.add, module.parameters())
         subject = receiver(place.call()) or type(module).__name__
         return _held(place, [entry for entry in found if entry is not None], None, subject)

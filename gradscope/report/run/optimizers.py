@@ -27,7 +27,7 @@ class OptimizerRow:
     title: str
     """As `AdamW(lr=0.001)`, by the time of its first step; its class where it made none."""
     site: Site | None
-    """The line that made it."""
+    """The line that made it; of steps without an optimizer, that of the first."""
     parameters: int | None
     """How many it holds, or they hold together; None where that is not known."""
     steps: int
@@ -53,8 +53,12 @@ class Optimizers:
         idle = [first for first in dict.fromkeys(self._first) if first not in steps]
         keys = [*steps, *idle]
         self._places = {key: place for place, key in enumerate(keys)}
+        by_hand = {self._key(w): w.last.site for w in reversed(finished) if w.last is not None}
         self.rows = tuple(
-            replace(self._row(key, recording.sites, titles.get(key, "")), steps=steps[key])
+            replace(
+                self._row(key, recording.sites, titles.get(key, ""), by_hand.get(key)),
+                steps=steps[key],
+            )
             for key in keys
         )
 
@@ -73,9 +77,10 @@ class Optimizers:
             return (window.step.optimizer or "").partition("(")[0]
         return self._first[place]
 
-    def _row(self, key: _Key, sites: Sequence[Site], title: str) -> OptimizerRow:
+    def _row(self, key: _Key, sites: Sequence[Site], title: str, step: int | None) -> OptimizerRow:
         if not isinstance(key, int):
-            return OptimizerRow(name="", title=title, site=None, parameters=None, steps=0, made=1)
+            site = None if step is None else sites[step]
+            return OptimizerRow(name="", title=title, site=site, parameters=None, steps=0, made=1)
         record = self._records[key]
         alike = [place for place, first in enumerate(self._first) if first == key]
         held = {index for place in alike for index in self._records[place].parameters}

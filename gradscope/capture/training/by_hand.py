@@ -1,0 +1,186 @@
+"""Steps that a script makes itself, as `p -= lr * p.grad`, where it has no optimizer."""
+
+import ast
+import math
+from collections.abc import Callable, Iterator
+from types import FrameType
+
+import torch
+from torch._C import DisableTorchFunction
+from torch.autograd.graph import Node
+
+from gradscope.capture.lines import Line
+from gradscope.capture.statistics import norms
+from gradscope.capture.training.graph_facts import leaves
+from gradscope.capture.training.holders import name_of
+from gradscope.capture.training.journal import Number
+from gradscope.capture.training.ledger import UNSPENT, Entry
+from gradscope.capture.training.places import NOWHERE, Place
+from gradscope.capture.training.scene import Scene
+from gradscope.capture.training.source_trees import code_at, tree_of
+from gradscope.capture.training.step_writer import Finished, Measured, StepWriter
+
+OPTIMIZER = "steps by hand"
+"""What stands in a recording where the name of an optimizer does."""
+
+_LOOSE_LOOKED_FOR, _LOOSE_LOOKED_FOR_EVERY = 5, 20
+"""Tensors to be trained are looked for in so many graphs at first, and in every so manieth later,
+where there are no models."""
+
+_MOST_LOOSE = 1_000
+
+
+class ByHand:
+    """Writes the steps of a script that has neither made nor called an optimizer.
+
+    Such a step is noticed when the next backward begins, or gradients are zeroed. They may be gone
+    by then, so they are measured where a backward or a clip has left them.
+
+    Args:
+        scene: What is known of the script.
+        writer: Takes each step.
+        every: Gradients are measured in every so manieth step.
+        ended: Is called after each step that was written.
+    """
+
+    def __init__(
+        self, scene: Scene, writer: StepWriter, *, every: int, ended: Callable[[], None]
+    ) -> None:
+        self._scene, self._writer, self._every, self._ended = scene, writer, every, ended
+        self._measured: list[Measured] = []
+        self._graphs = 0
+        self._has_written = False
+        self._place: Place | None = None
+        """Of the statement that changes the weights."""
+
+    @property
+    def is_on(self) -> bool:
+        """Whether the script has no optimizer, as far as is known."""
+        return not self._scene.optimizers.known
+
+    def look_for_loose(self, root: Node, frame: FrameType) -> None:
+        """Take in the leaves of a graph that are in no model, if the script has none at all."""
+        scene = self._scene
+        self._graphs += 1
+        is_due = self._graphs <= _LOOSE_LOOKED_FOR or self._graphs % _LOOSE_LOOKED_FOR_EVERY == 0
+        if not is_due or not self.is_on or scene.models.modules:
+            return
+        frames = scene.places.users(frame)
+        for leaf in leaves(root):
+            is_new = scene.ledger.entry(leaf) is None
+            if is_new and len(scene.ledger.entries) < _MOST_LOOSE:
+                name = name_of(leaf, frames)
+                known = {entry.name for entry in scene.ledger.entries}
+                # What a variable is given anew in every step is no parameter that is trained.
+                if name and name not in known and (entry := scene.ledger.add(leaf)) is not None:
+                    entry.name = name
+
+    def measure(self) -> None:
+        """Measure what a step would have to work with now."""
+        if not self.is_on:
+            self._measured = []
+            return
+        found = [
+            (entry, parameter)
+            for entry in self._scene.ledger.entries
+            if entry.state == UNSPENT and (parameter := entry.parameter()) is not None
+        ]
+        gradients = [p.grad for _, p in found if p.grad is not None]
+        if len(gradients) != len(found):
+            found, gradients = [], []
+        with DisableTorchFunction(), torch.no_grad():
+            # Apart: how a norm is rounded depends on what is measured along with it.
+            weights, values = norms([p for _, p in found]), norms(gradients)
+        self._measured = [
+            Measured(entry, weight, gradient, parameter.numel(), parameter.requires_grad)
+            for (entry, parameter), weight, gradient in zip(found, weights, values, strict=True)
+        ]
+
+    def changed(self) -> list[Entry]:
+        """Return the parameters whose values are others than when they were measured.
+
+        `p.data -= lr * p.grad` leaves no trace in the version.
+        """
+        if not self.is_on or not any(one.entry.state == UNSPENT for one in self._measured):
+            return []
+        parameters = [p for one in self._measured if (p := one.entry.parameter()) is not None]
+        if len(parameters) != len(self._measured):
+            return []
+        with DisableTorchFunction(), torch.no_grad():
+            now = norms(parameters)
+        pairs = zip(self._measured, now, strict=True)
+        return [one.entry for one, norm in pairs if norm != one.weight and not math.isnan(norm)]
+
+    def finish(self) -> None:
+        """Take in the last step, which no backward follows.
+
+        Where the parameters are gone, as with the function that has trained them, it is taken for
+        made if others were.
+        """
+        self._scene.sync_weights()
+        gone = [
+            one.entry
+            for one in self._measured
+            if one.entry.state == UNSPENT and one.entry.parameter() is None
+        ]
+        if gone and self._has_written:
+            self.note(gone, None)
+
+    def note(self, entries: list[Entry], frame: FrameType | None) -> None:
+        """Take in that the script has changed parameters whose gradients no step had used."""
+        numbers: dict[str, Number] = {"manual": 1.0, "parameters": float(len(entries))}
+        moved = set(map(id, entries))
+        measured = [one for one in self._measured if id(one.entry) in moved]
+        self._measured = []
+        if not self.is_on or not measured:
+            self._scene.journal.note("step", NOWHERE, numbers)
+            return
+        known = [one.gradient for one in measured if one.gradient is not None]
+        numbers |= {
+            "with_gradient": float(len(known)),
+            "fresh": float(len(known)),
+            "norm": math.hypot(*known),
+            "nonfinite": float(sum(not math.isfinite(norm) for norm in known)),
+        }
+        if self._place is None:
+            self._place = _place_of_update(self._scene.places.users(frame))
+        self._scene.journal.note("step", self._place, numbers)
+        is_due = self._writer.steps % self._every == 0
+        self._has_written = True
+        self._writer.write(Finished(OPTIMIZER, measured if is_due else []))
+        self._ended()
+
+
+def _place_of_update(frames: list[FrameType]) -> Place:
+    """Return the statement that makes the steps, nowhere if several may be it."""
+    for file in dict.fromkeys(frame.f_code.co_filename for frame in frames):
+        found = [Line(code, n) for n in _updates(file) if (code := code_at(file, n)) is not None]
+        if len({line.code.co_firstlineno for line in found}) > 1:
+            return NOWHERE
+        if found:
+            return Place(found[0], found[0], None, 0)
+    return NOWHERE
+
+
+def _updates(file: str) -> Iterator[int]:
+    """Yield the lines of a file that change something in place by a gradient."""
+    for one in ast.walk(tree_of(file)):
+        match one:
+            case ast.AugAssign(target=changed, value=value):
+                given = [value]
+            case ast.Assign(targets=[ast.Attribute(value=changed, attr="data")], value=value):
+                given = [value]
+            case ast.Expr(value=ast.Call(func=ast.Attribute(value=changed, attr=name), args=args)):
+                given = args if name.endswith("_") else []
+            case _:
+                continue
+        if any(map(_reads_gradient, given)) and not _reads_gradient(changed):
+            yield one.lineno
+
+
+def _reads_gradient(expression: ast.expr) -> bool:
+    return any(_is_gradient(one) for one in ast.walk(expression))
+
+
+def _is_gradient(expression: ast.AST) -> bool:
+    return isinstance(expression, ast.Attribute) and expression.attr == "grad"
