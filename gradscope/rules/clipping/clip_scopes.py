@@ -26,7 +26,7 @@ def clipped_steps(case: Case) -> tuple[ClippedStep, ...]:
     clips = case.shared(Clips)
     before: dict[int, list[Clip]] = {}
     for clip in clips.all:
-        for step in clips.steps_of(clip):
+        for step in clip.steps:
             before.setdefault(step.place, []).append(clip)
     events = clips.windows.events
     found = (_clipped_step(clips, events[place], calls) for place, calls in before.items())

@@ -1,7 +1,7 @@
 """The calls of clip functions in a run, and the steps that they lead to."""
 
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from math import isinf
@@ -29,10 +29,15 @@ class Clip:
     """Those it was given; None where they are not known."""
     step_before: RunEvent | None
     """The last step before, of an optimizer that holds one of them."""
-    step: RunEvent | None
-    """The next one; None where none comes."""
+    steps: tuple[RunEvent, ...]
+    """The next step of each such optimizer."""
     later: tuple[RunEvent, ...]
     """What happened between the call and that step, or the next step of any optimizer."""
+
+    @property
+    def step(self) -> RunEvent | None:
+        """The first of them; None where none comes."""
+        return _first(self.steps)
 
     @property
     def limit(self) -> float | None:
@@ -100,23 +105,16 @@ class Clips:
         first = self.windows.first_pass
         return first is None or calls[0].event.place < first
 
-    def steps_of(self, clip: Clip) -> Iterator[RunEvent]:
-        """Yield the next step of each optimizer that holds one of a clip's parameters."""
-        owners = self._owners(clip.event, clip.parameters)
-        for owner in self._steps if owners is None else owners:
-            yield from self._steps_around(clip.event.place, (owner,))[1]
-
     def _clip(self, event: RunEvent) -> Clip:
         scope = event.number("scope")
         parameters = None if scope is None else self._scopes[int(scope)]
         before, after = self._steps_around(event.place, self._owners(event, parameters))
-        any_after = after or self._steps_around(event.place, None)[1]
-        end = _first(any_after)
+        end = _first(after or self._steps_around(event.place, None)[1])
         return Clip(
             event=event,
             parameters=parameters,
             step_before=max(before, key=lambda step: step.place, default=None),
-            step=_first(after),
+            steps=tuple(after),
             later=self.windows.events[event.place + 1 : None if end is None else end.place],
         )
 
@@ -156,10 +154,15 @@ class Clips:
         after: list[RunEvent] = []
         for owner in self._steps if owners is None else owners:
             steps = self._steps.get(owner, ())
-            at = bisect_right(steps, place, key=lambda step: step.place)
+            at = bisect_right(self._places.get(owner, ()), place)
             before += steps[max(at - 1, 0) : at]
             after += steps[at : at + 1]
         return before, after
+
+    @cached_property
+    def _places(self) -> Mapping[int | None, Sequence[int]]:
+        """By optimizer: the places of its steps."""
+        return {owner: [step.place for step in steps] for owner, steps in self._steps.items()}
 
     @cached_property
     def _steps(self) -> Mapping[int | None, Sequence[RunEvent]]:

@@ -153,7 +153,7 @@ def _raw_norms(case: Case) -> dict[int, float]:
     for clip in clips.all:
         if clip.norm is None or not isfinite(clip.norm) or clip.event.count("scaled"):
             continue
-        for step in clips.steps_of(clip):
+        for step in clip.steps:
             if not any(event.kind == "zero" for event in clip.later):
                 found[step.place] = max(found.get(step.place, 0.0), clip.norm)
     return found
