@@ -118,6 +118,12 @@ class ScriptLooks:
         self._close()
         self._open_if_due()
 
+    def step_skipped(self) -> None:
+        """Take in that a gradient scaler has left a step out."""
+        if self._window is not None and self._schedule.skipped():
+            self._close()
+            self._open_if_due()
+
     def trouble(self) -> None:
         """Take in that something is to be seen: look at the next steps."""
         self._schedule.request()

@@ -10,6 +10,7 @@ from torch._C import DisableTorchFunction
 from gradscope.capture.edges import is_old
 from gradscope.capture.graph import VIEW_OPERATIONS
 from gradscope.capture.lines import Caller, Line
+from gradscope.capture.training.guard import without_dispatch_modes
 from gradscope.probes.activations import ActivationWatch
 from gradscope.probes.forward_values import Values, values_of
 from gradscope.probes.nonfinite_tracker import OriginTracker, Source, storage_of
@@ -60,8 +61,8 @@ class ForwardWatch:
     ) -> None:
         """Look at what is about to be written to."""
         name = getattr(func, "__name__", "")
-        if _writes(name, kwargs):
-            with DisableTorchFunction(), torch.no_grad():
+        if _writes(name, kwargs) and _are_readable():
+            with DisableTorchFunction(), torch.no_grad(), without_dispatch_modes():
                 self.origins.at(frame)
                 self.origins.before(_in_place_name(name), args, dict(kwargs or {}))
 
@@ -75,9 +76,9 @@ class ForwardWatch:
     ) -> None:
         """Look at what a call has returned."""
         name = getattr(func, "__name__", "")
-        if name in _NOT_COMPUTED:
+        if name in _NOT_COMPUTED or not _are_readable():
             return
-        with DisableTorchFunction(), torch.no_grad():
+        with DisableTorchFunction(), torch.no_grad(), without_dispatch_modes():
             outputs = tuple(plain_floats(result))
             if outputs:
                 self._look(_operation(name, args, dict(kwargs or {}), outputs), frame)
@@ -121,6 +122,14 @@ class _Origins(OriginTracker):
 
     def _line(self) -> Line | None:
         return self._lines.line(self._frame)
+
+
+def _are_readable() -> bool:
+    """Return whether tensors hold numbers of their own, which can be read without a trace.
+
+    It is not so inside of `torch.func`'s transforms, and while a model is traced.
+    """
+    return torch._C._functorch.peek_interpreter_stack() is None and not torch._C._is_tracing()
 
 
 def _is_view(tensor: Tensor) -> bool:

@@ -13,6 +13,9 @@ _TURNS = 16
 
 _MOST_REQUESTS = 12
 
+_MOST_SKIPS = 32
+"""A gradient scaler that leaves out more steps than that does not find its scale any more."""
+
 
 class Schedule:
     """Says of each step, before it begins, whether it is looked at.
@@ -35,6 +38,7 @@ class Schedule:
         """The optimizers whose turn is awaited."""
         self._until = 0
         self._requests, self._next_request = 0, 0
+        self._skips = 0
         self.number = 0
         """Of the step that begins, or goes on."""
 
@@ -48,6 +52,11 @@ class Schedule:
         self._last[optimizer] = self.number
         self._due.discard(optimizer)
         self.number += 1
+
+    def skipped(self) -> bool:
+        """Take in that a step was left out; return whether its look is followed by another."""
+        self._skips += 1
+        return self._skips <= _MOST_SKIPS
 
     def request(self) -> None:
         """Ask for a look at the next steps, as there is something to see; not granted too often."""

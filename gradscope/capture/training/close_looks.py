@@ -58,6 +58,9 @@ class CloseLooks(Protocol):
             place: Where its step was called.
         """
 
+    def step_skipped(self) -> None:
+        """Take in that a gradient scaler has left a step out."""
+
     def trouble(self) -> None:
         """Take in that something is to be seen: look at the next steps."""
 

@@ -82,7 +82,7 @@ class Guard:
         try:
             if self._is_busy_elsewhere():
                 raise GradscopeError("several threads train at once, which cannot be followed")
-            with DisableTorchFunction(), _without_dispatch_modes():
+            with DisableTorchFunction(), without_dispatch_modes():
                 return part(*args, **kwargs)
         except Exception as error:  # noqa: BLE001 - whatever it is, the script must go on
             self.active = False
@@ -124,5 +124,6 @@ class Guard:
         self._lock = threading.RLock()  # another thread may have held it
 
 
-def _without_dispatch_modes() -> AbstractContextManager[object]:
+def without_dispatch_modes() -> AbstractContextManager[object]:
+    """Keep what the block does from modes of the script's own."""
     return _disable_current_modes() if torch._C._len_torch_dispatch_stack() else _NO_MODES

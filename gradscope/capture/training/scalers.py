@@ -114,6 +114,8 @@ class Scalers:
         numbers = known(skipped=skipped, found_inf=infinite)
         place = scene.places.of(frame)
         scene.journal.note("scaler-step", place, numbers, optimizer=one.index, subject=one.name)
+        if scene.looks is not None and id(optimizer) not in self._steps.stepped:
+            scene.looks.step_skipped()
 
     def _wrap_update(self, original: Function) -> Function:
         def update(scaler: GradScaler, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401

@@ -1,0 +1,73 @@
+"""Training loops whose every step is looked at closely, in this process."""
+
+from collections.abc import Callable, Iterator
+from contextlib import nullcontext
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+import gradscope
+from gradscope.recording.evidence.autograd_error import AutogradErrorRecord
+from gradscope.recording.records import Look, Recording
+from gradscope.recording.store import load_recording
+
+
+@dataclass(frozen=True, slots=True)
+class Looked:
+    """The recording of a loop."""
+
+    recording: Recording
+
+    @property
+    def looks(self) -> tuple[Look, ...]:
+        return self.recording.looks
+
+    @property
+    def steps(self) -> list[int]:
+        """The steps that were looked at."""
+        return [look.step for look in self.looks]
+
+    @property
+    def reasons(self) -> list[str]:
+        """Why some steps were not looked at."""
+        skipped = self.recording.skipped
+        return [one.reason for one in skipped if one.what == "tensors and module calls"]
+
+    @property
+    def errors(self) -> list[AutogradErrorRecord]:
+        return [
+            error
+            for look in self.looks
+            for error in look.recording.evidence_of(AutogradErrorRecord)
+        ]
+
+
+def norms(look: Look) -> dict[str, float | None]:
+    """Return the norms of the gradients of a look's parameters, by name."""
+    names = [parameter.name for parameter in look.recording.parameters]
+    return {
+        names[stat.parameter]: None if stat.gradient is None else stat.gradient.norm
+        for stat in look.recording.parameter_stats
+    }
+
+
+def reaches(look: Look) -> dict[str, str]:
+    """Return by name how far backward came to the parameters of a look."""
+    names = [parameter.name for parameter in look.recording.parameters]
+    return {names[stat.parameter]: stat.reach for stat in look.recording.parameter_stats}
+
+
+@pytest.fixture(name="look")
+def _look(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> Iterator[Callable[..., Looked]]:
+    """Run a loop under watch, and return its recording; nothing may end the watch."""
+
+    def look(loop: Callable[[], object], *, tensor_every: int = 1, raises=None, **options):
+        path = tmp_path / "run.gradscope"
+        watch = gradscope.watch(save=path, force=True, tensor_every=tensor_every, **options)
+        with pytest.raises(raises) if raises else nullcontext(), watch:
+            loop()
+        assert "watching ended" not in capfd.readouterr().err
+        return Looked(load_recording(path))
+
+    return look

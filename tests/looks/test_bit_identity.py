@@ -1,0 +1,26 @@
+"""Looked at in every step or not, a training is the same to the last bit."""
+
+import pytest
+
+from tests.looks.loops_to_watch import LOOPS
+from tests.looks.models_to_train import MODELS, STEPS, outcome, same
+
+ALL = MODELS | LOOPS
+
+
+@pytest.mark.filterwarnings("ignore:Using backward:UserWarning")
+@pytest.mark.filterwarnings("ignore:Anomaly Detection:UserWarning")
+@pytest.mark.parametrize("name", ALL)
+def test_a_training_is_the_same_to_the_last_bit(name, look):
+    tensors, torch_state, python_state = outcome(ALL[name])
+    seen = []
+    made = look(lambda: seen.append(outcome(ALL[name])))
+    ((watched, watched_torch, watched_python),) = seen
+    assert len(tensors) == len(watched)
+    assert all(map(same, tensors, watched))
+    assert watched_torch == torch_state
+    assert watched_python == python_state
+    assert made.reasons == []
+    assert made.recording.finished
+    assert len(made.looks) >= STEPS
+    assert all(one.recording.tensor_stats for one in made.looks)
