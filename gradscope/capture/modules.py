@@ -8,7 +8,8 @@ import sys
 import threading
 from bisect import bisect_right
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field
+from copy import copy
+from dataclasses import dataclass, field, replace
 from types import FrameType
 from typing import Any
 
@@ -119,6 +120,20 @@ class ModuleTracker:
                     call.outputs = edges(output)
                 return
 
+    def let_go(self) -> None:
+        """Let go of every tensor that a call was given or returned."""
+        for call in self.calls:
+            call.inputs, call.outputs = [], []
+
+    def with_earlier(self, earlier: "ModuleTracker") -> "ModuleTracker":
+        """Return one that knows the calls before too; they come after its own."""
+        both, own = copy(self), len(self.calls)
+        both.calls = self.calls + [
+            replace(call, parent=None if call.parent is None else call.parent + own)
+            for call in earlier.calls
+        ]
+        return both
+
     def innermost(self) -> "InnermostCall":
         """Return the look-up from a node's number to the innermost call around it."""
         return InnermostCall(self.calls)
@@ -137,7 +152,8 @@ class InnermostCall:
         self._starts: list[int] = []
         self._owners: list[int | None] = []
         self._open: list[int] = []
-        for number, call in enumerate(calls):
+        # Those of an earlier forward come last.
+        for number, call in sorted(enumerate(calls), key=lambda item: item[1].start):
             self._close(calls, call.start)
             self._begin(call.start, number)
             self._open.append(number)

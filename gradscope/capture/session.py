@@ -167,6 +167,11 @@ class StepCapture:
         one._parameters, one.graph, one.arrived = parameters, Graph(), []
         return one
 
+    def reach_back(self, earlier: "StepCapture") -> None:
+        """Take the module calls of a forward before, if the graph reaches back into it."""
+        if any(number < self.first_number for number in self.nodes_by_number()):
+            self.modules = self.modules.with_earlier(earlier.modules)
+
     @no_garbage_collection()
     def backward(self, loss: Tensor, grad_output: Tensor | None = None) -> Measurements:
         """Run backward from the loss and measure every gradient.
@@ -207,12 +212,12 @@ class StepCapture:
         return self.arrived[-1][0] if self.arrived else None
 
     def close(self) -> None:
-        """Let go of the graph.
+        """Let go of the graph; which lines and modules made what is still known.
 
         A graph of many thousand nodes is freed only when the loss is gone too, here or at the next
         `close`.
         """
-        self.modules.calls.clear()
+        self.modules.let_go()
         self.sites.hooked.clear()
         self.cuts.close()
         self.comparisons.close()

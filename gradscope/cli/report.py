@@ -3,7 +3,7 @@
 import gc
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -14,9 +14,26 @@ from gradscope.cli.rules import judged, settings_of
 from gradscope.errors import GradscopeError
 from gradscope.report.formats import OutputFormat, is_of_ci
 
+if TYPE_CHECKING:
+    from gradscope.recording.records import Recording
+    from gradscope.report.model import Report
+    from gradscope.rules.settings import Settings
+
 RecordingArguments = Annotated[
     list[Path],
     typer.Argument(metavar="RECORDING", help="Files that --save has written.", show_default=False),
+]
+
+
+StepOption = Annotated[
+    int | None,
+    typer.Option(
+        "--step",
+        min=0,
+        metavar="N",
+        help="Of a training run, show every tensor of this step.",
+        show_default=False,
+    ),
 ]
 
 
@@ -25,6 +42,7 @@ def report(
     recordings: RecordingArguments,
     view: options.ViewGroup,
     rules: options.RulesGroup,
+    step: StepOption = None,
     output_format: options.OutputFormatOption = "full",
     output_file: options.ReportFileOption = "-",
     quiet: options.QuietOption = False,
@@ -33,7 +51,7 @@ def report(
     """Render recordings again, in any format, without running anything."""
     set_verbosity(quiet=quiet, verbose=False)
     destination = check_destinations(output_file, None, force=False, inputs=recordings).report
-    check_count(recordings, output_format, output_file)
+    check_count(len(recordings), "recordings", output_format, output_file)
     # sqlite3 is loaded for those who read a recording, not for --help.
     from gradscope.recording.store import load_recording
     from gradscope.report.render import render_ci, together
@@ -42,7 +60,11 @@ def report(
     loaded = [load_recording(path) for path in recordings]
     # What was loaded stays to the end; a long run is a million records for the collector to visit.
     gc.freeze()
-    reports = [judged(recording, settings) for recording in loaded]
+    if step is None:
+        reports = [judged(recording, settings) for recording in loaded]
+    else:
+        reports = [one for run in loaded for one in step_reports(run, step, settings)]
+        check_count(len(reports), "backward passes", output_format, output_file)
     if is_of_ci(output_format):
         write_text(render_ci(together(reports), output_format), destination, sys.stdout)
         return
@@ -57,21 +79,36 @@ def report(
         )
 
 
-def check_count(recordings: list[Path], output_format: OutputFormat, output_file: str) -> None:
-    """Make sure that the output can hold as many reports as there are recordings.
+def check_count(count: int, things: str, output_format: OutputFormat, output_file: str) -> None:
+    """Make sure that the output can hold as many reports as there are things to report on.
 
     Raises:
         GradscopeError: It holds one, and there are more.
     """
-    if len(recordings) == 1 or is_of_ci(output_format):
+    if count == 1 or is_of_ci(output_format):
         return
+    one = "give one recording, or " if things == "recordings" else ""
     if output_file != "-":
         raise GradscopeError(
-            f"`{output_file}` can hold one report, and there are {len(recordings)} recordings",
-            help="give one recording, or leave --output-file out",
+            f"`{output_file}` can hold one report, and there are {count} {things}",
+            help=f"{one}leave --output-file out",
         )
     if output_format == "json":
         raise GradscopeError(
-            f"`json` holds one report, and there are {len(recordings)} recordings",
-            help="give one recording, or --output-format jsonl",
+            f"`json` holds one report, and there are {count} {things}",
+            help=f"{one}--output-format jsonl",
         )
+
+
+def step_reports(recording: "Recording", step: int, settings: "Settings") -> "list[Report]":
+    """Return a report on each backward of a run's step that was looked at closely.
+
+    Raises:
+        GradscopeError: None was.
+    """
+    from gradscope.report.model import Report
+    from gradscope.report.run.looks import look_of, verdict_on
+    from gradscope.rules.engine import judge
+
+    looks, verdict = look_of(recording, step), judge(recording, settings)
+    return [Report.from_recording(look.recording, verdict_on(look, verdict)) for look in looks]

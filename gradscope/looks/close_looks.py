@@ -210,6 +210,8 @@ class ScriptLooks:
         capture = window.capture.for_backward(named.parameters)
         with DisableTorchFunction():
             capture.trace(root)
+            if self._last is not None:
+                capture.reach_back(self._last.capture)
             nodes = len(capture.graph.nodes)
             is_early = self._schedule.number < FIRST
             if nodes > _MOST_NODES or (self._nodes > _MOST_NODES_OF_ALL and not is_early):

@@ -20,6 +20,7 @@ from gradscope.report.module_rows import parameters_held
 from gradscope.report.norms import total_norm
 from gradscope.report.rows import ModuleRow
 from gradscope.report.run.columns import Cells, Columns
+from gradscope.report.run.peaks import largest_norms
 from gradscope.report.selection import modules_below
 from gradscope.report.view import ViewOptions
 
@@ -133,13 +134,7 @@ class _Norms:
         self._columns = columns
         self._below = parameters_held(recording)
         self._known: dict[int, Cells] = {}
-        measured: dict[int, list[tuple[int, float | None]]] = {}
-        norms = norms_of(recording)
-        for step, parameter, norm in zip(
-            norms.steps, norms.parameters, norms.gradients, strict=True
-        ):
-            measured.setdefault(parameter, []).append((step, None if norm < 0 else norm))
-        self._cells = {parameter: columns.largest(norms) for parameter, norms in measured.items()}
+        self._cells = largest_norms(norms_of(recording), columns)
 
     def mark(self, row: ModuleRow) -> Hashable:
         """Return what modules have to agree in to be one row: their size, and their fate."""

@@ -23,6 +23,7 @@ from gradscope.report.run.words import (
     layer_ends,
     layer_name,
     length_text,
+    looks_text,
     of_each_optimizer,
     optimizer_text,
     picture_text,
@@ -46,6 +47,8 @@ def run_summary(report: Report, run: TrainingRun) -> str:
         made.append(f"{more:,} more")
     by = f" with {', '.join(made)}" if made else ""
     text = f"**{length_text(run)}**{by}. {size}."
+    if run.looks:
+        text += f" Every tensor was seen {escape(looks_text(run))}."
     return text if run.is_complete else f"{text}\n\n**{escape(INCOMPLETE)}**"
 
 

@@ -7,6 +7,7 @@ from gradscope.report.objects import Json, Object, location_object
 from gradscope.report.page import UNICODE
 from gradscope.report.run.columns import Columns
 from gradscope.report.run.layers import module_norms
+from gradscope.report.run.looks import LookRow
 from gradscope.report.run.optimizers import OptimizerRow
 from gradscope.report.run.repeats import Fold
 from gradscope.report.run.timeline import Norms, Picture
@@ -81,6 +82,18 @@ def _run(report: Report, run: TrainingRun) -> Object:
             "learning_rate": [step.learning_rate for step in steps],
         },
         "layers": _layers(report, run),
+        "looks": [_look(row, report) for row in run.looks],
+    }
+
+
+def _look(row: LookRow, report: Report) -> Object:
+    return {
+        "step": row.step,
+        "location": location_object(row.site, report),
+        "of": row.subject,
+        "loss": row.loss,
+        "nodes": row.nodes,
+        "tensors": row.tensors,
     }
 
 

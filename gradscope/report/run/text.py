@@ -20,6 +20,7 @@ from gradscope.report.run.words import (
     INCOMPLETE,
     heading,
     length_text,
+    looks_text,
     of_each_optimizer,
     optimizer_text,
     picture_text,
@@ -48,6 +49,7 @@ def run_header(report: Report, run: TrainingRun, page: Page) -> Iterator[Rendera
             *([("model", models)] if (models := _models(report, page)) else []),
             *(("optimizer", line) for line in _optimizers(run, page)),
             ("run", Text(page.signs.separator.join(word for word in words if word))),
+            *([("tensors", Text(looks))] if (looks := looks_text(run)) else []),
         ]
     )
     if not run.is_complete:

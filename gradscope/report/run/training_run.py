@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from gradscope.recording.norm_table import NormTable, norms_of
 from gradscope.recording.records import EventRecord, Recording
 from gradscope.report.norms import total_norm
+from gradscope.report.run.looks import LookRow, look_rows
 from gradscope.report.run.optimizers import OptimizerRow, Optimizers
 from gradscope.report.run.timeline import Picture, pictures
 from gradscope.report.run.windows import Window, windows
@@ -43,6 +44,8 @@ class TrainingRun:
     """Until the last event."""
     is_complete: bool
     """Whether the recording goes on to the end of the run."""
+    looks: tuple[LookRow, ...] = ()
+    """The backward passes of which every tensor was seen."""
 
 
 def training_run(recording: Recording) -> TrainingRun | None:
@@ -58,6 +61,7 @@ def training_run(recording: Recording) -> TrainingRun | None:
         pictures=pictures(found, optimizers, recording.sites),
         seconds=last,
         is_complete=recording.finished,
+        looks=look_rows(recording),
     )
 
 

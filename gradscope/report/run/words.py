@@ -8,6 +8,7 @@ from gradscope.report.page import Signs
 from gradscope.report.run.columns import Course
 from gradscope.report.run.curves import Curve, CurveKind
 from gradscope.report.run.layers import Layer
+from gradscope.report.run.looks import steps_text
 from gradscope.report.run.optimizers import OptimizerRow
 from gradscope.report.run.repeats import Fold, Folds
 from gradscope.report.run.timeline import Picture
@@ -147,3 +148,11 @@ def layer_ends(layer: Layer, signs: Signs) -> str:
 def _ends(values: Sequence[float], signs: Signs) -> str:
     first = figure(values[0], signs)
     return first if len(values) == 1 else f"{first} {signs.arrow} {figure(values[-1], signs)}"
+
+
+def looks_text(run: TrainingRun) -> str:
+    """Return which steps were looked at closely, and how to see them; empty if none was."""
+    if not run.looks:
+        return ""
+    steps = steps_text(row.step for row in run.looks)
+    return f"of {steps}: gradscope report RECORDING --step {run.looks[-1].step}"

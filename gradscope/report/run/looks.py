@@ -1,0 +1,93 @@
+"""The backward passes of a run that were looked at closely, as a report lists them."""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from gradscope.errors import GradscopeError
+from gradscope.recording.records import Look, Recording, Site
+from gradscope.rules.verdict import Verdict
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LookRow:
+    """A backward of which every tensor was seen."""
+
+    step: int
+    site: Site | None
+    """The line that ran it."""
+    subject: str
+    """What it started from, as it is written there; empty where that cannot be told."""
+    loss: float | None
+    nodes: int
+    """Of the graph."""
+    tensors: int
+    """Whose gradients were measured."""
+
+
+def look_rows(recording: Recording) -> tuple[LookRow, ...]:
+    """Return the looks of a run, in their order."""
+    if not recording.looks:
+        return ()
+    sites = {(event.step, event.order): event.site for event in recording.events}
+    return tuple(
+        LookRow(
+            step=look.step,
+            site=None
+            if (site := sites.get((look.step, look.order))) is None
+            else recording.sites[site],
+            subject=look.recording.target.loss,
+            loss=look.recording.steps[0].loss if look.recording.steps else None,
+            nodes=len(look.recording.nodes),
+            tensors=sum(stat.gradient is not None for stat in look.recording.tensor_stats),
+        )
+        for look in recording.looks
+    )
+
+
+def look_of(recording: Recording, step: int) -> tuple[Look, ...]:
+    """Return the looks at a step of a run.
+
+    Raises:
+        GradscopeError: There are none.
+    """
+    found = tuple(look for look in recording.looks if look.step == step)
+    if found:
+        return found
+    if not any(one.kind == "run" for one in recording.steps):
+        raise GradscopeError("the recording is of no training run, and has no steps to choose from")
+    if not recording.looks:
+        raise GradscopeError(
+            "no step of the run was looked at closely",
+            help="gradscope run looks at the first steps and every 100th: --tensor-every",
+        )
+    seen = steps_text(look.step for look in recording.looks)
+    raise GradscopeError(
+        f"step {step:,} was not looked at closely: {seen} were",
+        help=f"run it again with gradscope run --tensors-at {step}",
+    )
+
+
+def steps_text(steps: Iterable[int]) -> str:
+    """Return `steps 0-3, 100`."""
+    ranges = list(_ranges(sorted(set(steps))))
+    words = [f"{first:,}" if first == last else f"{first:,}-{last:,}" for first, last in ranges]
+    is_one = len(ranges) == 1 and ranges[0][0] == ranges[0][1]
+    return f"step{'' if is_one else 's'} {', '.join(words)}"
+
+
+def _ranges(steps: list[int]) -> Iterator[tuple[int, int]]:
+    """Yield the first and last of steps that follow each other."""
+    first = 0
+    for place, step in enumerate(steps):
+        if place + 1 == len(steps) or steps[place + 1] != step + 1:
+            yield steps[first], step
+            first = place + 1
+
+
+def verdict_on(look: Look, verdict: Verdict) -> Verdict:
+    """Return what the rules make of a run, as far as it is about one look.
+
+    What they make of the look alone is not asked for: later steps tell whether it holds.
+    """
+    findings = tuple(finding for finding in verdict.findings if finding.step == look.step)
+    return Verdict(findings=findings, ran=verdict.ran, skipped=verdict.skipped)
