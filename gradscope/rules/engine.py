@@ -44,7 +44,7 @@ def judge(recording: Recording, settings: Settings = DEFAULT_SETTINGS) -> Verdic
             skipped.append(SkippedRule(rule=kind.code, reason=reason))
     counted = [finding for finding in findings if not _is_ignored(finding, settings)]
     return Verdict(
-        findings=tuple(sorted(with_consequences(counted), key=rank_of)),
+        findings=tuple(sorted(with_consequences(counted, in_order=case.is_run), key=rank_of)),
         ran=tuple(ran),
         skipped=tuple(skipped),
         ignored=len(findings) - len(counted),
@@ -98,13 +98,19 @@ def check_settings(settings: Settings) -> None:
                 raise GradscopeError(f"rule {name} has no threshold `{threshold}`: it has {known}")
 
 
-def with_consequences(findings: Iterable[Finding]) -> list[Finding]:
-    """Return the root causes, with what they explain attached to them."""
+def with_consequences(findings: Iterable[Finding], *, in_order: bool = False) -> list[Finding]:
+    """Return the root causes, with what they explain attached to them.
+
+    Args:
+        findings: All that was found.
+        in_order: Whether nothing explains what begins at an earlier step, as in a run.
+    """
     remaining = list(findings)
     causes: dict[int, Finding] = {}
     for finding in remaining:
         for other in remaining:
             leads_back = any(one is finding for one in _chain(other, causes))
+            leads_back |= in_order and (other.step or 0) > (finding.step or 0)
             if not leads_back and _explains(other, finding) and _overlap(other, finding):
                 causes[id(finding)] = other
                 break

@@ -12,8 +12,9 @@ from gradscope.rules.fingerprint import fingerprint_of
 from gradscope.rules.measure import Measure
 
 Lasting = Literal["no", "on", "always"]
-"""`no`: in any; `on`: in all from the first one on that shows it, or it was chance; `always`: in
-all, as what training itself leads to is no mistake."""
+"""`no`: in any; `on`: in half at least of those from the first one on that shows it, and in two,
+or it was chance; `always`: likewise from the first look of all on, as what training leads to is no
+mistake."""
 
 Evidence = Mapping[str, float | str | bool | None]
 

@@ -37,7 +37,7 @@ def _clipped_step(clips: Clips, event: RunEvent, calls: Iterable[Clip]) -> Clipp
     cutting = [clip for clip in calls if not clip.only_measures and clip.event.count("fresh")]
     optimizers = clips.windows.optimizers
     held = () if event.optimizer is None else optimizers[event.optimizer].parameters
-    taken = clips.norms_in(event.step).keys() & held
+    taken = clips.norms.with_gradient(event.step).intersection(held)
     if any(clip.parameters is None for clip in cutting):
         return None
     inside = _union(cutting) & taken
@@ -52,4 +52,4 @@ def _clipped_step(clips: Clips, event: RunEvent, calls: Iterable[Clip]) -> Clipp
 
 
 def _union(clips: Iterable[Clip]) -> frozenset[int]:
-    return frozenset(index for clip in clips for index in clip.parameters or ())
+    return frozenset().union(*(clip.parameters or () for clip in clips))

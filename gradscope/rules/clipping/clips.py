@@ -94,11 +94,16 @@ class Clips:
                 found.setdefault((clip.event.site, clip.event.kind), []).append(clip)
         return tuple(map(tuple, found.values()))
 
+    @cached_property
+    def norms(self) -> NormTable:
+        """The norms of parameters as the optimizers found them."""
+        return norms_of(self.case.recording)
+
     def norms_in(self, step: int) -> Mapping[int, float]:
         """Return the norm of each gradient that the optimizer found in a step, by parameter."""
-        norms = self._norms
-        rows = ((norms.parameters[row], norms.gradients[row]) for row in norms.rows_of(step))
-        return {parameter: norm for parameter, norm in rows if not norm < 0}
+        rows = self.norms.rows_of(step)
+        found = ((self.norms.parameters[row], self.norms.gradients[row]) for row in rows)
+        return {parameter: norm for parameter, norm in found if not norm < 0}
 
     def is_ahead(self, calls: Sequence[Clip]) -> bool:
         """Return whether the loop comes by a line before its first backward."""
@@ -117,10 +122,6 @@ class Clips:
             steps=tuple(after),
             later=self.windows.events[event.place + 1 : None if end is None else end.place],
         )
-
-    @cached_property
-    def _norms(self) -> NormTable:
-        return norms_of(self.case.recording)
 
     @cached_property
     def _scopes(self) -> tuple[frozenset[int], ...]:

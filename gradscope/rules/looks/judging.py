@@ -1,11 +1,11 @@
 """One-step rules over the looks of a run: one finding a cause, and none of what does not last."""
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-from gradscope.recording.finding import SEVERITIES, Finding, Severity
+from gradscope.recording.finding import SEVERITIES, Finding
 from gradscope.rules.case import Case
 from gradscope.rules.looks.series import JudgedLook, Series, series_of
 from gradscope.rules.looks.training import Training
@@ -58,22 +58,25 @@ def _shown(rule: Rule, series: Series) -> list[_Shown]:
     looks = series.judged
     able = [look for look in looks if rule.obstacle(look.case) is None]
     found = [[_of_run(one, look) for one in rule.check(look.case)] for look in able]
-    return [
-        _Shown(_lasting(cause) if rule.lasts else _united([one for _, one in cause]), count)
-        for cause in by_cause(found)
-        if not rule.lasts or _is_lasting(rule, [place for place, _ in cause], able)
-        for count in [sum(able[place].stands_for for place, _ in cause)]
-    ]
+    shown = []
+    for cause in by_cause(found):
+        places = [place for place, _ in cause]
+        findings = [finding for _, finding in cause]
+        if rule.lasts != "no" and not _is_lasting(rule, places, len(able)):
+            continue
+        together = _united(findings) if rule.lasts == "no" else _usual(findings)
+        shown.append(_Shown(together, sum(able[place].stands_for for place in places)))
+    return shown
 
 
 def _of_run(finding: Finding, look: JudgedLook) -> Finding:
     return replace(finding, step=look.step)
 
 
-def _is_lasting(rule: Rule, places: Sequence[int], looks: Sequence[JudgedLook]) -> bool:
-    """Return whether all looks show a cause, from the first one that does to the last."""
+def _is_lasting(rule: Rule, places: Sequence[int], looks: int) -> bool:
+    """Return whether looks show a cause again and again, from the first one that does on."""
     is_first = places[0] == 0 or rule.lasts != "always"
-    return is_first and len(places) > 1 and len(places) == len(looks) - places[0]
+    return is_first and len(places) > 1 and 2 * len(places) >= looks - places[0]
 
 
 def _united(findings: Sequence[Finding]) -> Finding:
@@ -81,12 +84,10 @@ def _united(findings: Sequence[Finding]) -> Finding:
     return _with_all(min(findings, key=_badness), findings)
 
 
-def _lasting(cause: Iterable[tuple[int, Finding]]) -> Finding:
-    """Return the findings of one cause as the first one, as bad as in the mildest of all."""
-    findings = [finding for _, finding in cause]
-    # The last look has none after it that could tell whether it lasts.
-    mildest: Severity = max(findings[:-1] or findings, key=_badness).severity
-    return replace(_with_all(findings[0], findings), severity=mildest)
+def _usual(findings: Sequence[Finding]) -> Finding:
+    """Return the findings of one cause as the first one, as bad as half of them are at least."""
+    usual = sorted(findings, key=_badness)[len(findings) // 2]
+    return replace(_with_all(findings[0], findings), severity=usual.severity)
 
 
 def _badness(finding: Finding) -> int:

@@ -14,6 +14,7 @@ from gradscope.rules.accumulation.windows import RunEvent, Windows
 from gradscope.rules.case import Case
 from gradscope.rules.surroundings import Surroundings
 
+_PASSES = ("backward", "backward-error")
 _LOSSES = 20
 """So many losses after a backward tell how training went on from it."""
 
@@ -132,10 +133,10 @@ class Training:
         return sorted((record.step, record.order) for record in self.recording.events)
 
     def _place(self, look: Look) -> int | None:
-        """Return the place of a backward among all events, None of one that raised."""
+        """Return the place of a backward among all events, None where it is not there."""
         place = bisect_left(self._keys, (look.step, look.order))
         is_there = place < len(self._keys) and self._keys[place] == (look.step, look.order)
-        return place if is_there and self._events[place].kind == "backward" else None
+        return place if is_there and self._events[place].kind in _PASSES else None
 
     @cached_property
     def _known_uses(self) -> dict[tuple[int, int], _Uses]:

@@ -9,6 +9,7 @@ from gradscope.recording.finding import Finding, Severity
 from gradscope.recording.records import ModuleCallRecord, ParameterRecord, Site
 from gradscope.rules.case import Case
 from gradscope.rules.rule import Rule
+from gradscope.rules.subtrees import Subtrees
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,17 +61,16 @@ class FrozenHead(Rule):
         head = next(iter(_calls(case, layers)), None)
         if head is None or not _is_frozen(layers[head.module]) or _is_tied(layers[head.module]):
             return
-        if _is_of_frozen_network(case, layers, head) or _learns_elsewhere(
-            case, layers[head.module]
-        ):
+        replaced = _replacement(case, layers, head.module)
+        if replaced is not None and not _learns_around(case, head.module):
+            replaced = None
+        is_other = replaced is None and _is_of_frozen_network(case, layers, head)
+        if is_other or _learns_elsewhere(case, layers[head.module]):
             return
         others = [owned for module, owned in layers.items() if module != head.module]
         frozen = sum(_is_frozen(owned) for owned in others)
-        replaced = _replacement(case, layers, head.module)
-        if not others or frozen == len(others):
-            learning = any(p.requires_grad for p in case.recording.parameters)
-            if replaced is None or not learning:
-                return
+        if replaced is None and frozen == len(others):
+            return
         if replaced is not None or frozen <= self.most_frozen * len(others):
             yield self._finding(case, head, layers, frozen, replaced)
 
@@ -154,6 +154,12 @@ def _learns_elsewhere(case: Case, owned: list[ParameterRecord]) -> bool:
 
 def _is_frozen(owned: list[ParameterRecord]) -> bool:
     return not any(parameter.requires_grad for parameter in owned)
+
+
+def _learns_around(case: Case, head: int) -> bool:
+    """Return whether something learns in the module that a layer is part of."""
+    around = case.recording.modules[head].parent
+    return around is not None and around in Subtrees(case.recording).trainable
 
 
 def _is_tied(owned: list[ParameterRecord]) -> bool:
