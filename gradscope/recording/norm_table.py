@@ -73,6 +73,15 @@ class NormTable(Sequence[ParameterStat]):
         """Return the rows of a step."""
         return range(bisect_left(self.steps, step), bisect_right(self.steps, step))
 
+    def with_gradient(self, step: int) -> frozenset[int]:
+        """Return the parameters that had a gradient in a step."""
+        rows = self.rows_of(step)
+        parameters = self.parameters[rows.start : rows.stop]
+        norms = self.gradients[rows.start : rows.stop]
+        if min(norms, default=0.0) >= 0:  # nearly always: much faster than to look at each
+            return frozenset(parameters)
+        return frozenset(p for p, norm in zip(parameters, norms, strict=True) if not norm < 0)
+
     def __len__(self) -> int:
         """Return how many rows there are."""
         return len(self.steps)
