@@ -17,8 +17,10 @@ from torch.optim import Optimizer
 from gradscope.capture.training.given import Given, given_by
 from gradscope.capture.training.watch import TrainingWatch
 from gradscope.errors import GradscopeError
+from gradscope.launch.endings import ending_by
 from gradscope.looks.close_looks import script_looks
 from gradscope.looks.schedule import Schedule
+from gradscope.recording.evidence.run_ending import RunEnding
 from gradscope.recording.finding import Finding
 from gradscope.recording.records import Recording
 from gradscope.recording.store import load_recording
@@ -163,8 +165,11 @@ class Watch:
 
     def stop(self) -> None:
         """End the watching, and leave torch as it was found; `with` does it."""
+        self._stop(None)
+
+    def _stop(self, ending: RunEnding | None) -> None:
         if self._state == "watching":
-            self._training.stop()
+            self._training.stop(ending)
             self._state = "stopped"
 
     def report(self) -> Report:
@@ -206,7 +211,7 @@ class Watch:
     ) -> None:
         if error is not None and self._state == "watching":
             self._training.see_end(error)
-        self.stop()
+        self._stop(None if error is None else ending_by(error))
 
     def __repr__(self) -> str:
         return f"<gradscope.watch: {self._state}, steps: {self.steps}>"

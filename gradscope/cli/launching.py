@@ -14,6 +14,7 @@ from gradscope.cli.run import PlannedRun
 # Before the script runs, which may put modules of the same names in the way, or go elsewhere.
 from gradscope.cli.run_report import failing, report_run
 from gradscope.errors import ExitCode, GradscopeError
+from gradscope.launch.endings import stopping
 from gradscope.launch.execution import Ending, leave
 from gradscope.launch.program import CannotRunError
 from gradscope.launch.session import Outcome, Watch, run_watched
@@ -74,11 +75,15 @@ class WatchedRun:
         if self.live is not None:
             self.live.update(is_last=count == self.planned.watch.max_steps)
         stop_after = self.planned.watch.stop_after
-        is_over = stop_after is not None and count >= stop_after
-        if is_over or (self.planned.fails_fast and self._is_failing(count)):
-            self.stopped_after = count
-            # A thread ends silently by it, and what wraps a `main` lets it pass.
-            raise SystemExit(0)
+        if stop_after is not None and count >= stop_after:
+            self._stop(count, f"--stop-after {stop_after}")
+        if self.planned.fails_fast and self._is_failing(count):
+            self._stop(count, "--fail-fast")
+
+    def _stop(self, count: int, option: str) -> None:
+        self.stopped_after = count
+        # A thread ends silently by it, and what wraps a `main` lets it pass.
+        raise stopping(option)
 
     def close_live(self) -> None:
         """Show nothing more."""

@@ -4,11 +4,13 @@ import sys
 import threading
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NoReturn
 
+from gradscope.launch.endings import RETURNED, ending_by
 from gradscope.launch.program import CannotRunError, Program, enter
 from gradscope.launch.tracebacks import drop_own_frames
+from gradscope.recording.evidence.run_ending import RunEnding
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -19,6 +21,8 @@ class Ending:
     """Its exit code."""
     is_interrupted: bool = False
     """Whether Ctrl-C ended it."""
+    how: RunEnding = RETURNED
+    """For the record."""
 
 
 def execute(program: Program, see_end: Callable[[BaseException], None]) -> Ending:
@@ -53,29 +57,30 @@ def execute(program: Program, see_end: Callable[[BaseException], None]) -> Endin
 
 
 def _ended_by(error: BaseException) -> Ending:
+    how = ending_by(error)
     if isinstance(error, SystemExit):
-        return _left(error.code)
+        return Ending(code=_left(error.code), how=how)
     drop_own_frames(error)
-    replaced = _show(error)
-    if replaced is not None:
-        return replaced
-    return Ending(code=1, is_interrupted=isinstance(error, KeyboardInterrupt))
+    code = _show(error)
+    if code is not None:
+        return Ending(code=code, how=replace(how, code=code))
+    return Ending(code=1, is_interrupted=isinstance(error, KeyboardInterrupt), how=how)
 
 
-def _left(code: object) -> Ending:
-    """Return the ending that `sys.exit` of a code is; a text is told on stderr."""
+def _left(code: object) -> int:
+    """Return the exit code that `sys.exit` makes of something; a text is told on stderr."""
     if code is None:
-        return Ending()
+        return 0
     if isinstance(code, int):
-        return Ending(code=int(code))
+        return int(code)
     if sys.stderr is not None:
         with suppress(OSError, ValueError):
             sys.stderr.write(f"{code}\n")
-    return Ending(code=1)
+    return 1
 
 
-def _show(error: BaseException) -> Ending | None:
-    """Tell of an exception as python does; return the ending where the hook for it made one."""
+def _show(error: BaseException) -> int | None:
+    """Tell of an exception as python does; return the exit code where the hook for it left one."""
     kind, traceback = type(error), error.__traceback__
     sys.last_type, sys.last_value, sys.last_traceback = kind, error, traceback
     if sys.version_info >= (3, 12):

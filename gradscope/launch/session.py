@@ -10,6 +10,7 @@ from gradscope.launch.execution import Ending, execute
 from gradscope.launch.program import Program
 from gradscope.launch.shadows import Shadows
 from gradscope.launch.torch_import import after_torch_import
+from gradscope.recording.evidence.run_ending import RunEnding
 
 
 class Watch(Protocol):
@@ -25,8 +26,8 @@ class Watch(Protocol):
     def see_end(self, error: BaseException) -> None:
         """Take in the exception that has ended the program."""
 
-    def stop(self) -> None:
-        """End, and leave nothing behind; a second time does nothing."""
+    def stop(self, ending: RunEnding) -> None:
+        """End, as the training did, and leave nothing behind; a second time does nothing."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,7 +63,7 @@ def run_watched(
         session.shadows.hide(program.folder)
     with after_torch_import(session.begin):
         ending = execute(program, session.see_end)
-    session.end()
+    session.end(ending.how)
     return Outcome(
         ending=ending,
         shadows=session.shadows,
@@ -107,12 +108,12 @@ class _Session:
         except Exception as failure:  # noqa: BLE001 - as above
             self._tell(failure)
 
-    def end(self) -> None:
+    def end(self, ending: RunEnding) -> None:
         """End the watching, where it has begun in this process."""
         if self.watch is None or self.is_copy:
             return
         try:
             with self.shadows.lifted():
-                self.watch.stop()
+                self.watch.stop(ending)
         except Exception as error:  # noqa: BLE001 - as above
             self._tell(error)

@@ -9,6 +9,7 @@ from typing import Any
 from gradscope.errors import GradscopeError
 from gradscope.recording.evidence.clip_scope import ClipScope
 from gradscope.recording.evidence.rounded_update import RoundedUpdate
+from gradscope.recording.evidence.run_ending import RunEnding
 from gradscope.recording.evidence.source import SourceRecord
 from gradscope.recording.evidence.statement import StatementRecord
 from gradscope.recording.evidence.trained_optimizer import TrainedOptimizer
@@ -107,20 +108,25 @@ class RunRecorder:
         )
         self._write(dataclasses.replace(self._header, target=target))
 
-    def close(self) -> None:
-        """Finish the file."""
+    def close(self, ending: RunEnding | None = None) -> None:
+        """Finish the file, and say how the run ended, if that is known."""
+        self._end(dataclasses.replace(self._header, finished=True), ending)
+
+    def abandon(self, ending: RunEnding | None = None) -> None:
+        """Close the file as that of a run whose end it does not hold, and say why, if known."""
+        self._end(self._header, ending)
+
+    def _end(self, header: Header, ending: RunEnding | None) -> None:
         try:
-            self._write(dataclasses.replace(self._header, finished=True))
+            self._write(header, ending)
         except GradscopeError:
             pass  # the disk is full: the recording stays one of an unfinished run
         finally:
             self._writer.close()
 
-    def abandon(self) -> None:
-        """Close the file as that of a run whose end it does not hold."""
-        self._writer.close()
-
-    def _write(self, header: Header) -> None:
+    def _write(self, header: Header, ending: RunEnding | None = None) -> None:
         with self._writer.transaction():
             self._writer.describe(header)
+            if ending is not None:
+                self._writer.add(evidence_tables()[RunEnding], [ending])
         self._header = header

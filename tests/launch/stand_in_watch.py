@@ -44,7 +44,10 @@ class TrainingWatch:
         if self.on_step is not None:
             self.on_step(self.steps)
 
-    def stop(self):
+    def see_end(self, error):
+        pass
+
+    def stop(self, ending):
         self._save()
 
     def _save(self):

@@ -9,6 +9,7 @@ from gradscope.capture.training.ledger import Entry
 from gradscope.capture.training.rounding import Rounded
 from gradscope.capture.training.scene import Scene
 from gradscope.recording.evidence.rounded_update import RoundedUpdate
+from gradscope.recording.evidence.run_ending import RunEnding
 from gradscope.recording.evidence.trained_optimizer import TrainedOptimizer
 from gradscope.recording.records import (
     EventRecord,
@@ -101,15 +102,15 @@ class StepWriter:
         if is_new:
             self._describe()
 
-    def finish(self) -> None:
+    def finish(self, ending: RunEnding | None) -> None:
         """Write what led to no step, and close the recording."""
         if self._scene.journal.events or self._skipped or self._scene.has_look:
             self.write(Finished(None, []))
-        self._recorder.close()
+        self._recorder.close(ending)
 
-    def abandon(self) -> None:
+    def abandon(self, reason: str) -> None:
         """Close the recording as one of a run that went on."""
-        self._recorder.abandon()
+        self._recorder.abandon(RunEnding(kind="lost", message=reason))
 
     def _optimizers(self) -> tuple[tuple[int, TrainedOptimizer], ...]:
         site = self._scene.journal.sites.index

@@ -28,6 +28,7 @@ from gradscope.capture.training.step_writer import StepWriter
 from gradscope.capture.training.steps import Steps
 from gradscope.capture.training.zeroing import Zeroing
 from gradscope.errors import GradscopeError
+from gradscope.recording.evidence.run_ending import RunEnding
 from gradscope.recording.meta import Header
 from gradscope.recording.records import Environment, TargetRecord
 from gradscope.recording.run_recorder import RunRecorder
@@ -86,12 +87,16 @@ class TrainingWatch:
         self._running.start(self._given, self._make_looks, header)
         TrainingWatch._current = self
 
-    def stop(self) -> None:
-        """Finish the recording and leave torch as it was found; once is enough."""
+    def stop(self, ending: RunEnding | None = None) -> None:
+        """Finish the recording and leave torch as it was found; once is enough.
+
+        Args:
+            ending: How what is watched has ended, if that is known.
+        """
         running, self._running = self._running, None
         if running is not None and os.getpid() == self._process:
             TrainingWatch._current = None
-            running.stop()
+            running.stop(ending)
 
     def see_end(self, error: BaseException) -> None:
         """Take in the exception that has ended the training, with its traceback."""
@@ -122,7 +127,7 @@ class TrainingWatch:
         if self._running is None:  # it is being stopped, which has shown a last step
             return
         if self.steps == self._max_steps:
-            self.stop()
+            self.stop(RunEnding(kind="limited", message=f"--max-steps {self.steps}"))
         if self._on_step is not None:
             self._on_step(self.steps)
 
@@ -172,10 +177,10 @@ class _Running:
         if self._scene.looks is not None:
             self._guard.run(self._scene.looks.see_end, error)
 
-    def stop(self) -> None:
+    def stop(self, ending: RunEnding | None) -> None:
         """Put everything back and finish the recording."""
         self._guard.run(self._by_hand.finish)
-        self._guard.run(self._writer.finish)
+        self._guard.run(self._writer.finish, ending)
         self._guard.active = False
         self._remove()
 
@@ -228,10 +233,10 @@ class _Running:
 
     def _fail(self, error: Exception) -> None:
         self._remove()
-        self._writer.abandon()
         told = (
             error.what if isinstance(error, GradscopeError) else f"{type(error).__name__}: {error}"
         )
+        self._writer.abandon(told)
         print(f"gradscope: watching ended: {told}; the script goes on", file=sys.stderr)  # noqa: T201
 
 

@@ -29,6 +29,7 @@ from gradscope.recording.evidence.nonfinite import NonfiniteRecord
 from gradscope.recording.evidence.optimizer import OptimizerRecord
 from gradscope.recording.evidence.redraw import RedrawRecord
 from gradscope.recording.evidence.rounded_update import RoundedUpdate
+from gradscope.recording.evidence.run_ending import RunEnding
 from gradscope.recording.evidence.saturation import SaturationRecord
 from gradscope.recording.evidence.softmax import SoftmaxRecord
 from gradscope.recording.evidence.source import SourceRecord
@@ -63,6 +64,7 @@ EVIDENCE: tuple[type, ...] = (
     RedrawRecord,
     ReplacementRecord,
     RoundedUpdate,
+    RunEnding,
     SaturationRecord,
     SoftmaxRecord,
     SourceRecord,
