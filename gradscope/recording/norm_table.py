@@ -13,15 +13,16 @@ REACHES: tuple[Reach, ...] = get_args(Reach)
 NO_GRADIENT = "it had no gradient"
 """Why a run's parameter has none: nothing is known beside."""
 _CODES = {reach: code for code, reach in enumerate(REACHES)}
-_NOT_MEASURED = -1.0
+NOT_MEASURED = -1.0
+"""Stands for a norm that was not measured: none is negative."""
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class NormTable(Sequence[ParameterStat]):
     """Statistics of a run's parameters; their records are made when they are asked for.
 
-    A row is of one parameter in one step; steps ascend. Norms that were not measured are negative
-    in the columns.
+    A row is of one parameter in one step; steps ascend. In the columns, norms that were not
+    measured are `NOT_MEASURED`.
     """
 
     steps: Sequence[int]
@@ -29,11 +30,10 @@ class NormTable(Sequence[ParameterStat]):
     reaches: bytes
     """Places in `REACHES`."""
     gradients: Sequence[float]
-    """Norms, as the optimizer saw them; negative where there was no gradient."""
+    """Norms, as the optimizer saw them; not measured where there was none."""
     weights: Sequence[float]
     """Norms as they were measured last."""
     updates: Sequence[float]
-    """Norms; negative where they were not measured."""
     numels: Mapping[int, int]
     """By parameter: how many elements it has."""
 
@@ -46,8 +46,7 @@ class NormTable(Sequence[ParameterStat]):
         """Return the table of rows that come in batches.
 
         Args:
-            rows: Step, parameter, reach, and the norms of gradient, weight and update, negative
-                where not measured.
+            rows: Step, parameter, reach, and the norms of gradient, weight and update.
             numels: By parameter: how many elements it has.
         """
         steps, parameters, reaches = array("q"), array("q"), bytearray()
@@ -133,9 +132,9 @@ def norms_of(recording: Recording) -> NormTable:
             stat.step,
             stat.parameter,
             stat.reach,
-            _NOT_MEASURED if stat.gradient is None else stat.gradient.norm,
+            NOT_MEASURED if stat.gradient is None else stat.gradient.norm,
             stat.weight_norm,
-            _NOT_MEASURED if stat.update_norm is None else stat.update_norm,
+            NOT_MEASURED if stat.update_norm is None else stat.update_norm,
         )
         for stat in sorted(stats, key=lambda stat: stat.step)
     ]

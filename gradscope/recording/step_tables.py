@@ -15,7 +15,7 @@ from gradscope.recording.encoding import (
     write_numbers,
     write_text,
 )
-from gradscope.recording.norm_table import NO_GRADIENT, NormTable
+from gradscope.recording.norm_table import NO_GRADIENT, NOT_MEASURED, NormTable
 from gradscope.recording.records import (
     EventRecord,
     InputStat,
@@ -175,8 +175,10 @@ def read_parameter_stats(base: sqlite3.Connection) -> Sequence[ParameterStat]:
 
 def _read_norms(base: sqlite3.Connection) -> NormTable:
     rows = base.execute(
-        f"""SELECT step, parameter, reach, ifnull(norm, -1), weight_norm, ifnull(update_norm, -1)
-            FROM {PARAMETER_STATS.name} ORDER BY id"""
+        f"""SELECT step, parameter, reach, ifnull(norm, :lacking), weight_norm,
+                ifnull(update_norm, :lacking)
+            FROM {PARAMETER_STATS.name} ORDER BY id""",
+        {"lacking": NOT_MEASURED},
     )
     numels = dict(base.execute("SELECT id, numel FROM parameter"))
     return NormTable.of_rows(iter(lambda: rows.fetchmany(BATCH), []), numels)

@@ -3,9 +3,11 @@
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from gradscope.recording.norm_table import NormTable, norms_of
+from gradscope.recording.evidence.run_ending import RunEnding
+from gradscope.recording.norm_table import NOT_MEASURED, NormTable, norms_of
 from gradscope.recording.records import EventRecord, Recording
 from gradscope.report.norms import total_norm
+from gradscope.report.run.endings import EndingText, ending_text
 from gradscope.report.run.looks import LookRow, look_rows
 from gradscope.report.run.optimizers import OptimizerRow, Optimizers
 from gradscope.report.run.timeline import Picture, pictures
@@ -44,6 +46,9 @@ class TrainingRun:
     """Until the last event."""
     is_complete: bool
     """Whether the recording goes on to the end of the run."""
+    ending: EndingText | None = None
+    """How it ended; None where that was the usual way, or is not known."""
+    recorded_ending: RunEnding | None = None
     looks: tuple[LookRow, ...] = ()
     """The backward passes of which every tensor was seen."""
 
@@ -54,6 +59,7 @@ def training_run(recording: Recording) -> TrainingRun | None:
     if not any(step.kind == "run" for step in recording.steps):
         return None
     optimizers = Optimizers(recording, found)
+    ending = next(iter(recording.evidence_of(RunEnding)), None)
     last = max((event.seconds for event in recording.events), default=0.0)
     return TrainingRun(
         optimizers=optimizers.rows,
@@ -61,6 +67,8 @@ def training_run(recording: Recording) -> TrainingRun | None:
         pictures=pictures(found, optimizers, recording.sites),
         seconds=last,
         is_complete=recording.finished,
+        ending=ending_text(ending, recording.target.root, is_complete=recording.finished),
+        recorded_ending=ending,
         looks=look_rows(recording),
     )
 
@@ -106,7 +114,10 @@ def _grad_norm(norms: NormTable, step: int) -> float | None:
 
 def _update_ratio(norms: NormTable, step: int) -> float | None:
     """Return the norm of all updates over that of these parameters; None where not measured."""
-    rows = [row for row in norms.rows_of(step) if not norms.updates[row] < 0]
-    updates = total_norm(norms.updates[row] for row in rows)
-    weights = total_norm(norms.weights[row] for row in rows)
+    rows = norms.rows_of(step)
+    if norms.updates[rows.start : rows.stop].count(NOT_MEASURED) == len(rows):
+        return None  # as in nine steps of ten
+    measured = [row for row in rows if not norms.updates[row] < 0]
+    updates = total_norm(norms.updates[row] for row in measured)
+    weights = total_norm(norms.weights[row] for row in measured)
     return updates / weights if updates is not None and weights else None

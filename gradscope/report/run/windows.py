@@ -97,9 +97,9 @@ def _in_loop_order(found: Iterable[Window]) -> tuple[Window, ...]:
         )
         if behind:
             ordered[-1] = replace(before, events=before.events + lead[:behind])
-        events = window.events[behind:]
-        if window.is_finished or events:
-            ordered.append(replace(window, events=events))
+            window = replace(window, events=window.events[behind:])
+        if window.is_finished or window.events:
+            ordered.append(window)
     return tuple(ordered)
 
 
