@@ -110,8 +110,10 @@ def with_consequences(findings: Iterable[Finding], *, in_order: bool = False) ->
     for finding in remaining:
         for other in remaining:
             leads_back = any(one is finding for one in _chain(other, causes))
-            leads_back |= in_order and (other.step or 0) > (finding.step or 0)
-            if not leads_back and _explains(other, finding) and _overlap(other, finding):
+            later = (other.step or 0) - (finding.step or 0) if in_order else 0
+            if leads_back or later > 0 or not _overlap(other, finding):
+                continue
+            if _explains(other, finding) or (later < 0 and _may_explain(other, finding)):
                 causes[id(finding)] = other
                 break
     explained: dict[int, list[Finding]] = {}
@@ -139,6 +141,12 @@ def _explains(cause: Finding, finding: Finding) -> bool:
     return finding.rule.startswith(explains.get(cause.rule) or ("-",)) and not (
         cause.rule.startswith(explains.get(finding.rule) or ("-",))
     )
+
+
+def _may_explain(cause: Finding, finding: Finding) -> bool:
+    """Return whether a finding explains the other where that cannot explain it."""
+    explains = {rule.code: rule.explains for rule in RULES}.get(cause.rule, ())
+    return finding.rule.startswith((*cause.explains, *explains) or ("-",))
 
 
 def _attach(root: Finding, explained: dict[int, list[Finding]]) -> Finding:

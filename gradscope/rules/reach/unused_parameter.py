@@ -68,7 +68,7 @@ class UnusedParameter(Rule):
         """Yield a finding for the unused parts of every module, those that run and the others."""
         reach = case.shared(Reach)
         stopped = {parameter for stop in reach.stops for parameter in stop.parameters}
-        unused = reach.lost - stopped - case.parameter_nodes.keys()
+        unused = reach.lost - stopped - case.parameter_nodes.keys() - _without_model(case)
         groups: dict[tuple[int | None, bool], list[Part]] = {}
         for part in reach.subtrees.parts(unused):
             key = (_parent(case, part), bool(_calls(reach, part)))
@@ -110,6 +110,13 @@ class UnusedParameter(Rule):
             },
             count=len(parameters),
         )
+
+
+def _without_model(case: Case) -> frozenset[int]:
+    """Return what the optimizers of a run hold beside the models: replaced parameters, mostly."""
+    if case.run is None:
+        return frozenset()
+    return frozenset(p.index for p in case.recording.parameters if not case.owner(p.index))
 
 
 def _remedy(*, runs: bool, dropped: bool) -> str:
