@@ -52,8 +52,31 @@ def exact(flat: Tensor) -> Exact:
     return Exact(total, maximum, 0)
 
 
+def short_norms(tensors: list[Tensor]) -> list[float]:
+    """Euclidean norms of some thousand elements each, all of one type among `SAFE_NORMS`."""
+    found: list[float] = torch.stack(torch._foreach_norm(tensors)).tolist()
+    low, high = SAFE_NORMS[tensors[0].dtype]
+    return [
+        norm if low < norm < high else norm_in_double(tensor.reshape(-1))
+        for norm, tensor in zip(found, tensors, strict=True)
+    ]
+
+
+def long_norm(flat: Tensor) -> float:
+    """Euclidean norm of many elements, of a type among `SAFE_NORMS`."""
+    rows = flat.numel() // CHUNK
+    chunks = flat[: rows * CHUNK].view(rows, CHUNK)
+    by_chunk = torch.linalg.vector_norm(chunks, dim=1)
+    rest = torch.linalg.vector_norm(flat[rows * CHUNK :])
+    total = math.hypot(float(torch.linalg.vector_norm(by_chunk, dtype=torch.float64)), float(rest))
+    low, high = SAFE_NORMS[flat.dtype]
+    return total if low < total < high else norm_in_double(flat)
+
+
 def norm_in_double(flat: Tensor) -> float:
     """Euclidean norm by float64 sums of blocks scaled to a largest magnitude of 1."""
+    if not flat.numel():
+        return 0.0
     least, greatest = torch.aminmax(flat)
     maximum = max(abs(float(least)), abs(float(greatest)))
     if maximum == 0 or not math.isfinite(maximum):

@@ -20,9 +20,11 @@ from gradscope.capture.arithmetic import (
     count_nonfinite,
     exact,
     exact_on_device,
+    long_norm,
     row_nonzeros,
     row_norms,
     row_octaves,
+    short_norms,
     to_host,
 )
 from gradscope.capture.elements import NotMeasurable, elements, has_own_elements, in_memory_order
@@ -219,18 +221,22 @@ class Measurer:
 def norms(tensors: list[Tensor]) -> list[float]:
     """Return the Euclidean norm of each tensor, NaN where its elements cannot be reached."""
     result = [math.nan] * len(tensors)
-    alike: dict[tuple[torch.dtype, torch.Size], list[int]] = {}
+    short: dict[torch.dtype, list[tuple[int, Tensor]]] = {}
     measurer = Measurer()
-    for place, tensor in enumerate(tensors):
-        if _is_plain(tensor) and tensor.numel() <= HELD_ELEMENTS and tensor.dtype in SAFE_NORMS:
-            alike.setdefault((tensor.dtype, tensor.shape), []).append(place)
-        else:
-            # Of tensors made in inference mode, nobody counts how often they are written to.
-            measurer.add((place, 0), tensor.clone() if tensor.is_inference() else tensor.detach())
     with torch.no_grad():
-        for places in alike.values():
-            matrix = as_matrix([tensors[place] for place in places])
-            for place, norm in zip(places, row_norms(matrix), strict=True):
+        for place, tensor in enumerate(tensors):
+            if tensor.dtype not in SAFE_NORMS or not _is_plain(tensor):
+                # Of tensors made in inference mode, nobody counts how often they are written to.
+                part = tensor.clone() if tensor.is_inference() else tensor.detach()
+                measurer.add((place, 0), part)
+            elif tensor.numel() <= HELD_ELEMENTS:
+                dense = tensor if tensor.is_contiguous() else in_memory_order(tensor)
+                short.setdefault(tensor.dtype, []).append((place, dense))
+            else:
+                result[place] = long_norm(in_memory_order(tensor))
+        for group in short.values():
+            found = short_norms([tensor for _, tensor in group])
+            for (place, _), norm in zip(group, found, strict=True):
                 result[place] = norm
     for (place, _), stat in measurer.results().items():
         result[place] = stat.norm

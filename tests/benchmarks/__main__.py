@@ -18,13 +18,24 @@ import torch
 sys.path.insert(0, str(Path(__file__).parent))
 
 import peers
-from models import Step, deep_transformer, gpt2_shape, small_mlp, unrolled_rnn
+from models import (
+    Step,
+    deep_transformer,
+    gpt2_shape,
+    small_mlp,
+    small_mlp_of_adam,
+    unrolled_rnn,
+)
 
 import gradscope
 from gradscope.capture.assemble import Assembler
 from gradscope.capture.naming import name_model
 from gradscope.capture.session import StepCapture
+from gradscope.capture.training.watch import TrainingWatch
+from gradscope.looks.close_looks import script_looks
+from gradscope.looks.schedule import Schedule
 from gradscope.recording.records import Environment
+from gradscope.recording.store import load_recording
 from gradscope.report.model import Report
 from gradscope.rules.case import Case
 from gradscope.rules.catalogue import RULES
@@ -95,6 +106,47 @@ def steps() -> None:
         for name, run in peers.installed(step):
             medians = interleaved({"bare": step.bare, name: run}, seconds / 2)
             print(f"  {name:<28} {medians[name] / medians['bare']:6.3f}")
+
+
+def watched(step: Step, schedule: Callable[[], Schedule], steps: int, turns: int) -> float:
+    """Return how often as long as a bare step a step in a run under watch takes.
+
+    By turns there are some steps under a watch of their own, without its first, and as many bare
+    ones.
+    """
+    bare, under_watch = [], []
+    for _ in range(turns):
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder) / "run.gradscope"
+            watch = TrainingWatch(path, "benchmark", make_looks=script_looks(schedule()))
+            watch.start()
+            in_seconds(step.bare, 11)  # what is done once, or more often at first
+            under_watch.append(in_seconds(step.bare, steps))
+            watch.stop()
+            bare.append(in_seconds(step.bare, steps))
+            assert len(load_recording(path).steps) == 11 + steps
+    return statistics.median(under_watch) / statistics.median(bare)
+
+
+def in_seconds(run: Callable[[], None], times: int) -> float:
+    """Return how long running takes on average."""
+    start = time.perf_counter()
+    for _ in range(times):
+        run()
+    return (time.perf_counter() - start) / times
+
+
+def run() -> None:
+    """Print the ratio to the bare step of the steps that `gradscope run` watches."""
+    for make in (gpt2_shape, small_mlp, small_mlp_of_adam):
+        step = make()
+        is_large = make is gpt2_shape
+        print(f"\n{step.name}, under gradscope run")
+        plain = watched(step, partial(Schedule, 0), 20 if is_large else 200, 3 if is_large else 9)
+        close = watched(step, partial(Schedule, 1), 4 if is_large else 20, 3)
+        print(f"  {'events and norms':<28} {plain:6.3f}")
+        print(f"  {'and a close look':<28} {close:6.3f}")
+        print(f"  {'a close look at every 100th':<28} {plain + (close - plain) / 100:6.3f}")
 
 
 def growth() -> None:
@@ -199,6 +251,7 @@ if __name__ == "__main__":
     torch.set_num_threads(1)
     tables = {
         "steps": steps,
+        "run": run,
         "growth": growth,
         "memory": memory,
         "startup": startup,

@@ -1,7 +1,7 @@
 """The two training steps that everything is measured on, and the unrolled network for growth."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import nn
@@ -98,6 +98,13 @@ def small_mlp() -> Step:
     x, y = torch.randn(16, 64), torch.randn(16, 64)
     optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
     return Step("24 x 64 MLP", model, optimizer, lambda: functional.mse_loss(model(x), y), x)
+
+
+def small_mlp_of_adam() -> Step:
+    """The same, trained by AdamW."""
+    step = small_mlp()
+    optimizer = torch.optim.AdamW(step.model.parameters(), lr=1e-3)
+    return replace(step, name=f"{step.name}, AdamW", optimizer=optimizer)
 
 
 def unrolled_rnn(nodes: int) -> Step:
