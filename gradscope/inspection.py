@@ -16,6 +16,7 @@ from gradscope.capture.written_definitions import written_definitions
 from gradscope.description import environment_of, target_record
 from gradscope.errors import GradscopeError, UserCodeError
 from gradscope.probes.batch_division import divide
+from gradscope.probes.clipping import ClipProbe
 from gradscope.probes.examinations import examine, examine_making, make_none
 from gradscope.probes.optimizer_steps import OptimizerProbe
 from gradscope.probes.scene import Scene
@@ -69,6 +70,7 @@ def record(
         definitions=definitions,
         opaque=is_compiled(target.model) and not eager,
         tell=tell or (lambda error: None),
+        clipping=None if trial.clipping is None else ClipProbe(named.parameters, trial.clipping),
     )
     with preserved(target.model, target.optimizer, target.batch, target.forward):
         try:
@@ -92,15 +94,17 @@ class _Watch:
         definitions: Definitions,
         opaque: bool,
         tell: Callable[[GradscopeError], None],
+        clipping: ClipProbe | None,
     ) -> None:
         self._tell = tell
+        self._clipping = clipping
         self._named = named
         self._assembler = assembler
         self._definitions = definitions
         self._opaque = opaque
         self._stepper = Stepper(named, opaque=opaque)
         self._probe = OptimizerProbe(named.parameters, target.optimizer)
-        self._training = Training(target, self._stepper, self._probe, assembler)
+        self._training = Training(target, self._stepper, self._probe, assembler, clipping)
         if not NUMBERED:
             assembler.skip("lines and module calls", "this torch does not number its nodes")
         if any(isinstance(module, torch.jit.ScriptModule) for module in named.modules):
@@ -116,12 +120,16 @@ class _Watch:
         training = self._training
         try:
             step = training.judged_step(
-                trial.steps, lambda first: examine_making(self._scene(first, trial))
+                trial.steps,
+                1 if trial.clipping is None else trial.clipping.batches,
+                lambda first: examine_making(self._scene(first, trial)),
             )
         except StepFailedError as failed:
             ending = self._end(failed)
         else:
             ending = step.ending
+            if self._clipping is not None:
+                self._assembler.note(*self._clipping.records(trial.steps))
             self._judge(step, trial)
         return target_record(
             training.target, loss=ending.description, synthetic_loss=ending.synthetic

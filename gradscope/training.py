@@ -6,6 +6,7 @@ from contextlib import contextmanager
 from gradscope.capture.assemble import Assembler
 from gradscope.capture.errors import StepFailedError
 from gradscope.errors import GradscopeError, UserCodeError
+from gradscope.probes.clipping import ClipProbe
 from gradscope.probes.optimizer_steps import OptimizerProbe
 from gradscope.recording.records import GradientStat
 from gradscope.steps import Stepper, WatchedStep
@@ -26,6 +27,7 @@ class Training:
         stepper: Makes the steps.
         probe: Makes the optimizer's part of them.
         assembler: Takes what is kept.
+        clipping: Measures what clipping does to the gradients of each step; None for nothing.
     """
 
     def __init__(
@@ -34,33 +36,39 @@ class Training:
         stepper: Stepper,
         probe: OptimizerProbe,
         assembler: Assembler,
+        clipping: ClipProbe | None = None,
     ) -> None:
         self._first = target
         self._stepper, self._probe = stepper, probe
         self._assembler = assembler
+        self._clipping = clipping
+        self._read = 0
         self.target = target
         """On the batch of the step that was made last."""
         self.made = 0
         """How many optimizer steps were made."""
 
-    def judged_step(self, steps: int, examine_making: Callable[[WatchedStep], None]) -> WatchedStep:
+    def judged_step(
+        self, steps: int, batches: int, examine_making: Callable[[WatchedStep], None]
+    ) -> WatchedStep:
         """Make optimizer steps, and return the watched step after them.
 
         Args:
             steps: How many.
+            batches: How many are read afterwards; the last one's step is judged.
             examine_making: Is given the first step, before any of them.
 
         Raises:
             StepFailedError: Autograd ended a step, which is the one to be judged.
             GradscopeError: There is no way to a loss, or the user's code raised.
         """
-        if not steps:
-            return self._stepper.make(self._first)
-        batches = iter(self._first.batches)
+        if not steps and batches == 1:
+            return self._measured(self._stepper.make(self._first))
+        given = iter(self._first.batches)
         while True:
-            step = self._next_step(batches)
+            step = self._next_step(given)
             if self.made == steps:
-                return step
+                break
             gradients = step.measured.brief_parameters()
             ending = step.trouble(gradients) or self._obstacle()
             if ending is not None:
@@ -70,15 +78,27 @@ class Training:
                 examine_making(step)
             self._keep(step, gradients)
             with said_after(self.made):
+                if self._clipping is not None:
+                    self._clipping.clip()
                 self._probe.move()
             self.made += 1
+        for _ in range(batches - 1):
+            step.capture.close()
+            step = self._next_step(given)
+        return step
 
     def _next_step(self, batches: Iterator[object]) -> WatchedStep:
         with said_after(self.made):
             batch = next(batches)
-            if self.made:
-                self.target = self._first.at(self.made, batch)
-            return self._stepper.make(self.target)
+            if self._read:
+                self.target = self._first.at(self._read, batch)
+            self._read += 1
+            return self._measured(self._stepper.make(self.target))
+
+    def _measured(self, step: WatchedStep) -> WatchedStep:
+        if self._clipping is not None:
+            self._clipping.measure(made=self.made, loss=step.ending.loss)
+        return step
 
     def _obstacle(self) -> str | None:
         """Return why the optimizer cannot make a step.

@@ -39,6 +39,23 @@ class TargetOptions:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ClipOptions:
+    """What to clip gradients to, to see what that does to them."""
+
+    max_norm: float | None = None
+    """The largest norm; None to find one."""
+    norm_type: float = 2.0
+    value: float | None = None
+    """The largest element; None to choose one by the first batch."""
+    per_tensor: bool = False
+    """Whether the largest norm holds for each parameter by itself."""
+    adaptive_ratio: float | None = None
+    """The largest ratio of gradient to weight norm of a unit; None for the usual one."""
+    batches: int = 1
+    """Batches to measure with the weights that the optimizer steps have led to."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Trial:
     """How a target is run before it is judged."""
 
@@ -53,3 +70,5 @@ class Trial:
     micro_batches: int | None = None
     """Into so many parts the judged step's batch is divided, to see what accumulating their
     gradients gives."""
+    clipping: ClipOptions | None = None
+    """What clipping does to the gradients is measured; None for not."""

@@ -8,6 +8,7 @@ from gradscope.recording.evidence.attribute import AttributeRecord
 from gradscope.recording.evidence.autograd_error import AutogradErrorRecord
 from gradscope.recording.evidence.batch import BatchRecord
 from gradscope.recording.evidence.clip_scope import ClipScope
+from gradscope.recording.evidence.clip_trial import ClipPass, ClipTrial
 from gradscope.recording.evidence.comparison import ComparisonRecord
 from gradscope.recording.evidence.custom_function import CustomFunctionRecord
 from gradscope.recording.evidence.dropped import DroppedRecord
@@ -45,7 +46,9 @@ EVIDENCE: tuple[type, ...] = (
     AttributeRecord,
     AutogradErrorRecord,
     BatchRecord,
+    ClipPass,
     ClipScope,
+    ClipTrial,
     ComparisonRecord,
     CustomFunctionRecord,
     DroppedRecord,
