@@ -4,6 +4,7 @@ import json
 import math
 import re
 from collections.abc import Iterable, Sequence
+from functools import lru_cache
 
 from gradscope.recording.records import GradientStat, Shape, TensorRef
 
@@ -12,6 +13,9 @@ _SHAPE = re.compile(r"(\w+)\[([\d, ]*)\]")
 _UNKNOWN = "?"
 
 Cell = str | float | None
+
+_remembered = lru_cache(maxsize=4_096)
+"""For what is read from cells of which many hold the same text, as the looks of a run do."""
 
 
 def write_text(text: str) -> str:
@@ -50,6 +54,7 @@ def write_shape(shape: Shape | None) -> str:
     return f"{shape.dtype}[{', '.join(map(str, shape.dims))}]"
 
 
+@_remembered
 def read_shape(cell: str) -> Shape:
     """Return the shape that a cell holds.
 
@@ -68,6 +73,7 @@ def write_shapes(shapes: Iterable[Shape | None]) -> str:
     return "; ".join(map(write_shape, shapes))
 
 
+@_remembered
 def read_shapes(cell: str) -> tuple[Shape | None, ...]:
     """Return the shapes that a cell holds."""
     return tuple(
@@ -91,6 +97,7 @@ def write_refs(refs: Iterable[TensorRef]) -> str:
     return " ".join(f"{ref.node}:{ref.slot}" for ref in refs)
 
 
+@_remembered
 def read_refs(cell: str) -> tuple[TensorRef, ...]:
     """Return the tensors that a cell names."""
     return tuple(map(read_ref, cell.split()))
@@ -111,6 +118,7 @@ def write_names(names: Iterable[str]) -> str:
     return json.dumps(list(names))
 
 
+@_remembered
 def read_names(cell: str) -> tuple[str, ...]:
     """Return the names that a cell lists."""
     return tuple(json.loads(cell))

@@ -4,7 +4,7 @@ import dataclasses
 import json
 import types
 from collections.abc import Callable
-from functools import cache
+from functools import cache, lru_cache
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from gradscope.recording.encoding import (
@@ -90,7 +90,8 @@ def _reader(hint: Any) -> Callable[[Any], object]:  # noqa: ANN401
     elif plain is TensorRef:
         read = read_ref
     else:
-        read = lambda cell: _revived(json.loads(cell), plain)  # noqa: E731
+        # Looks of a run say the same again and again.
+        read = lru_cache(maxsize=1_024)(lambda cell: _revived(json.loads(cell), plain))
     return lambda cell: None if cell is None else read(cell)
 
 

@@ -1,8 +1,11 @@
 """Tables of the close looks at a run: each table of a recording has a twin for all of them."""
 
 import sqlite3
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cache
+from itertools import groupby
+from operator import itemgetter
 from typing import Any
 
 from gradscope.recording.contents import all_tables, recording_of
@@ -87,7 +90,7 @@ def read_looks(base: sqlite3.Connection) -> tuple[Look, ...]:
 
     def look(place: int, row: LookRow) -> Look:
         def records(table: Table[Any]) -> tuple[Any, ...]:
-            return tuple(parts[table.name].get(place, ()))
+            return parts[table.name].get(place, ())
 
         recording = recording_of(row.header, records, stats=records(PARAMETER_STATS))
         return Look(step=row.step, order=row.order, recording=recording)
@@ -95,8 +98,16 @@ def read_looks(base: sqlite3.Connection) -> tuple[Look, ...]:
     return tuple(look(place, row) for place, row in enumerate(rows))
 
 
-def _by_look(table: Table[Record], base: sqlite3.Connection) -> dict[int, list[Record]]:
-    found: dict[int, list[Record]] = {}
-    for look, *row in table.rows(base):
-        found.setdefault(look, []).append(table.read(tuple(row)))
-    return found
+def _by_look(table: Table[Record], base: sqlite3.Connection) -> dict[int, tuple[Record, ...]]:
+    read = _sharing(table)
+    return {
+        look: tuple(read(row[1:]) for row in rows)
+        for look, rows in groupby(table.rows(base), key=itemgetter(0))
+    }
+
+
+def _sharing(table: Table[Record]) -> Callable[[Row], Record]:
+    """Return how rows are read: looks at one line of a loop have the same modules, edges, sites."""
+    if any(column.endswith(" REAL") for column in table.columns):
+        return table.read  # what is measured is different each time, and 0.0 equals -0.0
+    return cache(table.read)
