@@ -77,7 +77,7 @@ class ModuleTracker:
         self._open.clear()
 
     def _enter(self, module: nn.Module, args: tuple[object, ...]) -> None:
-        if threading.get_ident() != self._thread:
+        if torch.compiler.is_compiling() or threading.get_ident() != self._thread:
             return
         if type(module).__name__ == _WRAPPER:
             wrapped_line = self._caller.line_of_module_call(sys._getframe(1))
@@ -102,7 +102,9 @@ class ModuleTracker:
         args: tuple[object, ...],
         *kwargs_and_output: Any,  # noqa: ANN401
     ) -> None:
-        if threading.get_ident() != self._thread or type(module).__name__ == _WRAPPER:
+        if torch.compiler.is_compiling() or threading.get_ident() != self._thread:
+            return
+        if type(module).__name__ == _WRAPPER:
             return
         # A forward that was left by an exception may not have come here: its call is closed with
         # the next outer one.

@@ -1,39 +1,36 @@
 """Looks closely at backward passes of a script, and makes recordings of them."""
 
+import functools
+from collections.abc import Callable
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
-from typing import Self
+from typing import Concatenate, ParamSpec
 
 import torch
 from torch import Tensor
 from torch._C import DisableTorchFunction
 
-from gradscope.capture.assemble import Assembler
-from gradscope.capture.definitions import Definitions, watch_definitions
+from gradscope.capture.definitions import watch_definitions
 from gradscope.capture.errors import backward_call, is_autograds
 from gradscope.capture.garbage import no_garbage_collection
 from gradscope.capture.lines import NUMBERED
-from gradscope.capture.naming import NamedModel, name_model
-from gradscope.capture.session import BackwardWatch, StepCapture
+from gradscope.capture.naming import name_model
+from gradscope.capture.session import StepCapture
 from gradscope.capture.training.backwards import subject_of
 from gradscope.capture.training.close_looks import MakeLooks
 from gradscope.capture.training.journal import Number
 from gradscope.capture.training.places import Place
 from gradscope.capture.training.scene import Scene as Training
 from gradscope.errors import GradscopeError
-from gradscope.looks.examination import examine_look
 from gradscope.looks.failed_look import failed_look
 from gradscope.looks.half_precision import HalfPrecision
+from gradscope.looks.look_records import CurrentLook, LookRecords
 from gradscope.looks.mode import LookMode
 from gradscope.looks.schedule import FIRST, Schedule
-from gradscope.looks.script_models import Script, script_of
+from gradscope.looks.script_models import script_of
 from gradscope.looks.unscaling import unscaled
 from gradscope.looks.window import Window
-from gradscope.probes.scene import Scene
 from gradscope.recording.meta import Header
-from gradscope.recording.records import Look, Recording, TargetRecord
-from gradscope.target.loader import Batches
-from gradscope.target.target import Outcome, Target
+from gradscope.recording.records import Look, Recording
 
 _MOST_NODES = 50_000
 """Of a graph: a larger one would take too long to look at."""
@@ -41,20 +38,24 @@ _MOST_NODES = 50_000
 _MOST_NODES_OF_ALL = 400_000
 """Of all looks together; afterwards only first steps and trouble are looked at."""
 
+_Arguments = ParamSpec("_Arguments")
 
-@dataclass(slots=True)
-class _Current:
-    """A backward that is being looked at."""
 
-    window: Window
-    script: Script
-    named: NamedModel
-    capture: StepCapture
-    watch: BackwardWatch
-    half: HalfPrecision
-    root: Tensor
-    subject: str
-    scale: float
+def _alone(
+    part: Callable[Concatenate["ScriptLooks", _Arguments], None],
+) -> Callable[Concatenate["ScriptLooks", _Arguments], None]:
+    """Let a fault of gradscope's end the looks, and nothing else that is watched."""
+
+    @functools.wraps(part)
+    def guarded(
+        looks: "ScriptLooks", /, *args: _Arguments.args, **kwargs: _Arguments.kwargs
+    ) -> None:
+        try:
+            part(looks, *args, **kwargs)
+        except Exception as error:  # noqa: BLE001 - whatever it is, it is told in the recording
+            looks.fail(error)
+
+    return guarded
 
 
 class ScriptLooks:
@@ -67,13 +68,13 @@ class ScriptLooks:
     """
 
     def __init__(self, training: Training, header: Header, schedule: Schedule) -> None:
-        self._training, self._header, self._schedule = training, header, schedule
-        self._mode = LookMode(self._fail)
-        self._definitions = Definitions()
+        self._training, self._schedule = training, schedule
+        self._mode = LookMode(self.fail)
+        self._records = LookRecords(training, header)
         self._stack = ExitStack()
         self._window: Window | None = None
         self._last: Window | None = None
-        self._current: _Current | None = None
+        self._current: CurrentLook | None = None
         self._failed: StepCapture | None = None
         """Of a backward that has raised an exception: it may be what ends the script."""
         self._found: list[tuple[int, Recording]] = []
@@ -84,7 +85,7 @@ class ScriptLooks:
 
     def start(self) -> None:
         """Begin: the first step is looked at."""
-        self._definitions = self._stack.enter_context(watch_definitions())
+        self._records.definitions = self._stack.enter_context(watch_definitions())
         self._open_if_due()
 
     def stop(self) -> None:
@@ -103,13 +104,16 @@ class ScriptLooks:
             self._close()
             self._mode.remove()
 
-    def _fail(self, error: Exception) -> None:
+    def fail(self, error: Exception) -> None:
+        """Take in a fault of gradscope's own: look at nothing more."""
         self.give_up(f"{type(error).__name__}: {error}")
 
+    @_alone
     def optimizer_made(self, index: int) -> None:
         """Take in an optimizer, by its place among those that are known."""
         self._schedule.made(index)
 
+    @_alone
     def step_ended(self, index: int, parameters: list[Tensor], place: Place) -> None:
         """Take in that an optimizer has made a step."""
         if self._window is not None:
@@ -118,6 +122,7 @@ class ScriptLooks:
         self._close()
         self._open_if_due()
 
+    @_alone
     def step_skipped(self) -> None:
         """Take in that a gradient scaler has left a step out."""
         if self._window is not None and self._schedule.skipped():
@@ -133,6 +138,7 @@ class ScriptLooks:
         """Whether there is a look that nobody has taken."""
         return bool(self._found)
 
+    @_alone
     def see_end(self, error: BaseException) -> None:
         """Take in the exception that has ended the script, with its traceback."""
         if not isinstance(error, Exception) or isinstance(error, torch.OutOfMemoryError):
@@ -153,10 +159,10 @@ class ScriptLooks:
                 error,
                 capture,
                 named,
-                self._assembler(named),
+                self._records.assembler(named),
                 [window.capture.sites for window in windows[1:]],
                 passed=frozenset[int]().union(*(window.passed for window in windows)),
-                target=self._described(subject),
+                target=self._records.described(subject),
             )
         capture.let_go_of_graph()
         events = self._training.journal.events
@@ -190,6 +196,7 @@ class ScriptLooks:
             window.close()
             self._last = window
 
+    @_alone
     @no_garbage_collection()
     def before_backward(
         self, root: Tensor, place: Place, subject: str, scale: Number | None
@@ -222,8 +229,11 @@ class ScriptLooks:
             half.run(root, capture, is_scaled=scale is not None, is_first=is_early)
             watch = capture.watch_backward(root, alone=True)
         factor = 1.0 if scale is None else float(scale)
-        self._current = _Current(window, script, named, capture, watch, half, root, subject, factor)
+        self._current = CurrentLook(
+            window, script, named, capture, watch, half, root, subject, factor
+        )
 
+    @_alone
     def failed_backward(self) -> None:
         """Take in that it raised an exception, by which the script may end."""
         current, self._current = self._current, None
@@ -237,6 +247,7 @@ class ScriptLooks:
             current.watch.remove()
             current.capture.let_go_of_graph()
 
+    @_alone
     @no_garbage_collection()
     def after_backward(self, order: int) -> None:
         """Take in what it left; its event has a place among those of the step."""
@@ -246,74 +257,9 @@ class ScriptLooks:
         current.watch.remove()
         current.window.passed.update(current.capture.nodes_by_number())
         with DisableTorchFunction(), torch.no_grad():
-            recording = self._recording(current)
+            recording = self._records.made(current)
         current.capture.let_go_of_graph()
         self._found.append((order, unscaled(recording, current.scale)))
-
-    def _recording(self, current: _Current) -> Recording:
-        loss = _number(current.root, current.scale)
-        assembler = self._assembler(current.named)
-        scene = Scene(
-            target=_target(self._header, current.script),
-            named=current.named,
-            assembler=assembler,
-            definitions=self._definitions,
-            capture=current.capture,
-            measured=current.watch.measurements(),
-            loss=loss,
-            terms=0,
-            opaque=False,
-            reruns=False,
-            random_states=None,
-            of_run=True,
-        )
-        examine_look(scene, current.window.values, current.root, current.half)
-        assembler.add_step("step", current.capture, scene.measured, loss=loss)
-        return assembler.finish(self._described(current.subject))
-
-    def _assembler(self, named: NamedModel) -> Assembler:
-        header = self._header
-        return Assembler(
-            named,
-            version=header.version,
-            command=header.command,
-            environment=header.environment,
-            definitions=self._definitions,
-        )
-
-    def _described(self, subject: str) -> TargetRecord:
-        return replace(
-            self._header.target,
-            model=self._training.models.described,
-            batch=self._training.batch,
-            loss=subject,
-        )
-
-
-class _NotRunAgain:
-    """Stands for the forward of a script."""
-
-    def __call__(self) -> Outcome:
-        raise GradscopeError("a script's forward is not run again")
-
-    def at(self, batch: object, seed: int | None) -> Self:
-        return self
-
-
-def _target(header: Header, script: Script) -> Target:
-    return Target(
-        name=header.target.name,
-        model=script,
-        batch=(),
-        batches=Batches(()),
-        forward=_NotRunAgain(),
-        optimizer=None,
-        seed=None,
-    )
-
-
-def _number(loss: Tensor, scale: float) -> float | None:
-    return float(loss) / scale if loss.numel() == 1 else None
 
 
 def script_looks(schedule: Schedule) -> MakeLooks:

@@ -19,6 +19,13 @@ MOST_CALLS = 300_000
 """A look ends after so many: what takes longer is an evaluation, or preparations."""
 
 
+class _OfThread(threading.local):
+    """What every thread has of its own, as it has its stack of modes."""
+
+    depth = 0
+    """Calls that go through the mode, one within the other: meanwhile torch takes it off."""
+
+
 class LookMode(TorchFunctionMode):
     """Hands what the script calls to whoever looks at the moment, and else stays out of the way.
 
@@ -35,7 +42,7 @@ class LookMode(TorchFunctionMode):
         self._values: ForwardWatch | None = None
         self._thread = 0
         self._process = os.getpid()
-        self._depth = 0
+        self._own = _OfThread()
         self._calls = 0
         self._is_own: dict[str, bool] = {}
 
@@ -46,10 +53,7 @@ class LookMode(TorchFunctionMode):
 
     def look(self, sites: SiteMode, values: ForwardWatch) -> None:
         """Begin to look at the calls of this thread."""
-        if self._thread != threading.get_ident():
-            if self._thread and self._is_in_stack():
-                return  # that of another thread's modes, out of reach from here
-            self._thread = threading.get_ident()
+        self._thread = threading.get_ident()
         if not self._is_in_stack():
             self._put_below()
         self._sites, self._values, self._calls = sites, values, 0
@@ -61,8 +65,8 @@ class LookMode(TorchFunctionMode):
     def remove(self) -> None:
         """Leave the stack of modes, as far as it is within reach."""
         self.look_away()
-        if self._depth or not self._is_here() or not self._is_in_stack():
-            return  # there it does nothing any more
+        if self._own.depth or not self._is_in_stack():
+            return  # in the stack of another thread it does nothing any more
         above = [_pop_mode() for _ in range(_len_torch_function_stack())]
         for mode in reversed(above):
             if mode is not self:
@@ -74,7 +78,7 @@ class LookMode(TorchFunctionMode):
             _push_mode(mode)
 
     def _is_in_stack(self) -> bool:
-        if self._depth:
+        if self._own.depth:
             return True
         get = torch._C._get_function_stack_at
         return any(get(place) is self for place in range(_len_torch_function_stack()))
@@ -90,12 +94,15 @@ class LookMode(TorchFunctionMode):
         kwargs: Mapping[str, object] | None = None,
     ) -> object:
         """Call the function, and look at the call."""
+        if torch.compiler.is_compiling():
+            return func(*args, **kwargs) if kwargs else func(*args)
         sites, values = self._sites, self._values
         frame = sys._getframe(1)
         if sites is None or values is None or self._is_gradscopes(frame.f_code.co_filename):
             return func(*args, **kwargs) if kwargs else func(*args)
         start = 0
-        self._depth += 1
+        own = self._own
+        own.depth += 1
         try:
             if not self._is_here():
                 sites = None
@@ -116,7 +123,7 @@ class LookMode(TorchFunctionMode):
                 except Exception as error:  # noqa: BLE001 - as above
                     self._end(error)
         finally:
-            self._depth -= 1
+            own.depth -= 1
         return result
 
     def _count(self) -> None:

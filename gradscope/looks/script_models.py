@@ -1,6 +1,7 @@
 """All models of a script as one, with the names that the run gives them."""
 
 from torch import Tensor, nn
+from torch._subclasses.fake_tensor import FakeTensor
 
 from gradscope.capture.training.scene import Scene
 
@@ -18,7 +19,9 @@ class Script(nn.Module):
 
 def script_of(scene: Scene) -> Script:
     """Return the models that the script has called by now, and what its optimizers hold beside."""
-    models = {name: _unwrapped(module) for name, module in scene.models.roots()}
+    models = {
+        name: _unwrapped(module) for name, module in scene.models.roots() if not _is_fake(module)
+    }
     owned = {id(p) for module in models.values() for p in module.parameters()}
     loose: dict[str, Tensor] = {}
     for entry in scene.ledger.entries:
@@ -26,6 +29,11 @@ def script_of(scene: Scene) -> Script:
         if parameter is not None and id(parameter) not in owned and entry.index is not None:
             loose[f"parameter{entry.index}"] = parameter
     return Script(models, loose)
+
+
+def _is_fake(module: nn.Module) -> bool:
+    """Return whether a model has no numbers: a copy that was made to be traced."""
+    return any(isinstance(parameter, FakeTensor) for parameter in module.parameters())
 
 
 def _unwrapped(module: nn.Module) -> nn.Module:

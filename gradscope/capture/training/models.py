@@ -152,7 +152,9 @@ class Models:
     def described(self) -> str:
         """The classes of the models."""
         modules = (root.module() for root in self._roots.values())
-        return ", ".join(dict.fromkeys(type(_plain(one)).__name__ for one in modules if one))
+        return ", ".join(
+            dict.fromkeys(type(_plain(one)).__name__ for one in modules if one is not None)
+        )
 
     @property
     def modules(self) -> list[nn.Module]:
@@ -160,6 +162,8 @@ class Models:
         return [module for one in list(self._known.values()) if (module := one()) is not None]
 
     def _enter(self, module: nn.Module, args: tuple[object, ...]) -> None:
+        if torch.compiler.is_compiling():
+            return  # as for an export; what is compiled must not meet the rest
         key = id(module)
         if key in self._known and key not in self._roots:
             return
@@ -231,7 +235,9 @@ class Models:
             self._pause()
 
     def _mode(self, root: Root, frame: FrameType) -> Mode:
-        in_eval = [one for r in root.mode_dependent if (one := r()) and not one.training]
+        in_eval = [
+            one for r in root.mode_dependent if (one := r()) is not None and not one.training
+        ]
         dropout = sum(not isinstance(one, _BatchNorm) for one in in_eval)
         module = root.module()
         line = None if module is None else self.eval_modes.line_of(module)

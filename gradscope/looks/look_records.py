@@ -1,0 +1,120 @@
+"""Makes the recording of a backward that was looked at."""
+
+from dataclasses import dataclass, replace
+from typing import Self
+
+from torch import Tensor
+
+from gradscope.capture.assemble import Assembler
+from gradscope.capture.definitions import Definitions
+from gradscope.capture.naming import NamedModel
+from gradscope.capture.session import BackwardWatch, StepCapture
+from gradscope.capture.training.scene import Scene as Training
+from gradscope.errors import GradscopeError
+from gradscope.looks.examination import examine_look
+from gradscope.looks.half_precision import HalfPrecision
+from gradscope.looks.script_models import Script
+from gradscope.looks.window import Window
+from gradscope.probes.scene import Scene
+from gradscope.recording.meta import Header
+from gradscope.recording.records import Recording, TargetRecord
+from gradscope.target.loader import Batches
+from gradscope.target.target import Outcome, Target
+
+
+@dataclass(slots=True)
+class CurrentLook:
+    """A backward that is being looked at."""
+
+    window: Window
+    script: Script
+    named: NamedModel
+    capture: StepCapture
+    watch: BackwardWatch
+    half: HalfPrecision
+    root: Tensor
+    subject: str
+    scale: float
+    """By which the root was multiplied."""
+
+
+class LookRecords:
+    """Makes recordings of single backward passes.
+
+    Args:
+        training: What is known of the script.
+        header: Of the run's recording.
+    """
+
+    def __init__(self, training: Training, header: Header) -> None:
+        self._training, self._header = training, header
+        self.definitions = Definitions()
+        """Where the script has given its modules their parts."""
+
+    def made(self, look: CurrentLook) -> Recording:
+        """Return the recording of a backward that is over."""
+        loss = _number(look.root, look.scale)
+        assembler = self.assembler(look.named)
+        scene = Scene(
+            target=_target(self._header, look.script),
+            named=look.named,
+            assembler=assembler,
+            definitions=self.definitions,
+            capture=look.capture,
+            measured=look.watch.measurements(),
+            loss=loss,
+            terms=0,
+            opaque=False,
+            reruns=False,
+            random_states=None,
+            of_run=True,
+        )
+        examine_look(scene, look.window.values, look.root, look.half)
+        assembler.add_step("step", look.capture, scene.measured, loss=loss)
+        return assembler.finish(self.described(look.subject))
+
+    def assembler(self, named: NamedModel) -> Assembler:
+        """Return what makes the records of a look at these models."""
+        header = self._header
+        return Assembler(
+            named,
+            version=header.version,
+            command=header.command,
+            environment=header.environment,
+            definitions=self.definitions,
+        )
+
+    def described(self, subject: str) -> TargetRecord:
+        """Return what is looked at: the script, and where this backward started."""
+        return replace(
+            self._header.target,
+            model=self._training.models.described,
+            batch=self._training.batch,
+            loss=subject,
+        )
+
+
+class _NotRunAgain:
+    """Stands for the forward of a script."""
+
+    def __call__(self) -> Outcome:
+        raise GradscopeError("a script's forward is not run again")
+
+    def at(self, batch: object, seed: int | None) -> Self:
+        return self
+
+
+def _target(header: Header, script: Script) -> Target:
+    return Target(
+        name=header.target.name,
+        model=script,
+        batch=(),
+        batches=Batches(()),
+        forward=_NotRunAgain(),
+        optimizer=None,
+        seed=None,
+    )
+
+
+def _number(loss: Tensor, scale: float) -> float | None:
+    return float(loss) / scale if loss.numel() == 1 and not loss.is_complex() else None
