@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from operator import attrgetter
 
 from gradscope.recording.evidence.optimizer import OptimizerFamily
 from gradscope.recording.evidence.trained_optimizer import TrainedOptimizer
@@ -168,7 +169,7 @@ class Windows:
     @cached_property
     def events(self) -> tuple[RunEvent, ...]:
         """All that the script did, in order."""
-        records = sorted(self.case.recording.events, key=lambda one: (one.step, one.order))
+        records = sorted(self.case.recording.events, key=attrgetter("step", "order"))
         return tuple(_event(place, record) for place, record in enumerate(records))
 
     @cached_property
