@@ -48,7 +48,11 @@ class TrainingWatch:
         pass
 
     def stop(self, ending):
-        self._save()
+        self._save(ending)
 
-    def _save(self):
-        save_recording(replace(self.run.recording(), command=self.command), self.path, force=True)
+    def _save(self, *further):
+        recording = self.run.recording()
+        recording = replace(
+            recording, command=self.command, evidence=(*recording.evidence, *further)
+        )
+        save_recording(recording, self.path, force=True)

@@ -16,7 +16,6 @@ from gradscope.report.run.strips import Scale, scale_of, strip
 from gradscope.report.run.training_run import TrainingRun
 from gradscope.report.run.words import (
     CURVE_NAMES,
-    INCOMPLETE,
     course_text,
     extreme_text,
     heading,
@@ -49,7 +48,10 @@ def run_summary(report: Report, run: TrainingRun) -> str:
     text = f"**{length_text(run)}**{by}. {size}."
     if run.looks:
         text += f" Every tensor was seen {escape(looks_text(run))}."
-    return text if run.is_complete else f"{text}\n\n**{escape(INCOMPLETE)}**"
+    if run.ending is None:
+        return text
+    details = f": {escape(run.ending.details)}" if run.ending.details else ""
+    return f"{text}\n\n**{escape(run.ending.title)}**{details}"
 
 
 def run_blocks(report: Report, run: TrainingRun, view: ViewOptions) -> Iterator[str]:

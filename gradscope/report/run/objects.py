@@ -2,9 +2,11 @@
 
 from collections.abc import Iterator
 
+from gradscope.recording.evidence.run_ending import RunEnding
 from gradscope.report.model import Report
 from gradscope.report.objects import Json, Object, location_object
 from gradscope.report.page import UNICODE
+from gradscope.report.paths import shown_path
 from gradscope.report.run.columns import Columns
 from gradscope.report.run.layers import module_norms
 from gradscope.report.run.looks import LookRow
@@ -71,6 +73,7 @@ def _run(report: Report, run: TrainingRun) -> Object:
         "steps": len(steps),
         "seconds": run.seconds,
         "is_complete": run.is_complete,
+        "ending": _ending(run.recorded_ending, report),
         "optimizers": [_optimizer(row, report) for row in run.optimizers],
         "curves": {
             "step": [step.step for step in steps],
@@ -83,6 +86,19 @@ def _run(report: Report, run: TrainingRun) -> Object:
         },
         "layers": _layers(report, run),
         "looks": [_look(row, report) for row in run.looks],
+    }
+
+
+def _ending(ending: RunEnding | None, report: Report) -> Json:
+    if ending is None:
+        return None
+    place = {"file": shown_path(ending.file, report.target.root), "line": ending.line}
+    return {
+        "kind": ending.kind,
+        "exit_code": ending.code,
+        "exception": ending.exception or None,
+        "message": ending.message or None,
+        "location": place if ending.file else None,
     }
 
 

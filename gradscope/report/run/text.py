@@ -17,7 +17,6 @@ from gradscope.report.run.optimizers import OptimizerRow
 from gradscope.report.run.timeline import Picture
 from gradscope.report.run.training_run import TrainingRun
 from gradscope.report.run.words import (
-    INCOMPLETE,
     heading,
     length_text,
     looks_text,
@@ -52,9 +51,10 @@ def run_header(report: Report, run: TrainingRun, page: Page) -> Iterator[Rendera
             *([("tensors", Text(looks))] if (looks := looks_text(run)) else []),
         ]
     )
-    if not run.is_complete:
-        text = hanging(INCOMPLETE, page)
-        text.stylize("bold red", 0, INCOMPLETE.index(":"))
+    if run.ending is not None:
+        text = hanging(page.spell(run.ending.line), page)
+        style = "bold red" if run.ending.is_trouble else "bold"
+        text.stylize(style, 0, len(page.spell(run.ending.title)))
         yield text
 
 

@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 from gradscope.counting import counted
 from gradscope.report.figures import figure
+from gradscope.report.names import printable
 from gradscope.report.page import Signs
 from gradscope.report.run.columns import Course
 from gradscope.report.run.curves import Curve, CurveKind
@@ -14,7 +15,6 @@ from gradscope.report.run.repeats import Fold, Folds
 from gradscope.report.run.timeline import Picture
 from gradscope.report.run.training_run import TrainingRun
 
-INCOMPLETE = "run incomplete: the process was killed, or is still running; this is what it recorded"
 CURVE_NAMES: dict[CurveKind, str] = {
     "loss": "loss",
     "norm": "gradient norm",
@@ -103,8 +103,8 @@ def run_words(run: TrainingRun, signs: Signs) -> Iterator[str]:
     ):
         if values:
             yield f"{name} {_ends(values, signs)}"
-    if not run.is_complete:
-        yield INCOMPLETE.partition(":")[0]
+    if run.ending is not None:
+        yield printable(run.ending.title)
 
 
 def course_text(course: Course, signs: Signs) -> str:
