@@ -55,7 +55,7 @@ def power_norm(gradient: Tensor, norm_type: float) -> float:
         return float(values.abs().max())
     found = [float(torch.linalg.vector_norm(block, norm_type)) for block in _blocks(values)]
     total = float(torch.linalg.vector_norm(torch.tensor(found, dtype=torch.float64), norm_type))
-    return total * repeats ** (1 / norm_type)
+    return float(total * repeats ** (1 / norm_type))
 
 
 def clipped_by_value(gradient: Tensor, value: float) -> Left:
@@ -128,7 +128,8 @@ def _units(weight: Tensor) -> int:
 
 def _row_norms(rows: Tensor) -> Tensor:
     wide = torch.complex128 if rows.is_complex() else torch.float64
-    return torch.linalg.vector_norm(rows, dim=1, dtype=wide).to(torch.float64)
+    found: Tensor = torch.linalg.vector_norm(rows, dim=1, dtype=wide).to(torch.float64)
+    return found
 
 
 def _blocks(values: Tensor) -> Iterator[Tensor]:

@@ -15,6 +15,7 @@ from gradscope.capture.training.ledger import EMPTY, SPENT, UNSPENT, Entry
 from gradscope.capture.training.patches import Function, Patches
 from gradscope.capture.training.places import Place
 from gradscope.capture.training.scene import Scene
+from gradscope.capture.training.value_clips import value_numbers
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,9 +122,12 @@ class Clips:
         return self._clip("clip-norm", _name(frame), parameters, numbers, frame)
 
     def _before_value(self, parameters: Given, clip_value: float, frame: FrameType) -> _Clip:
-        return self._clip(
-            "clip-value", "clip_grad_value_", parameters, {"clip_value": clip_value}, frame
-        )
+        given = [parameters] if isinstance(parameters, Tensor) else list(parameters)
+        numbers: dict[str, object] = {
+            "clip_value": clip_value,
+            **value_numbers(given, float(clip_value)),
+        }
+        return self._clip("clip-value", "clip_grad_value_", given, numbers, frame)
 
     def _clip(
         self,

@@ -46,7 +46,12 @@ class Clip:
 
     @property
     def norm(self) -> float | None:
-        """The norm before the call; None of a clip by value."""
+        """The norm that the function returns; None of a clip by value."""
+        return None if self.event.kind == "clip-value" else self.norm_before
+
+    @property
+    def norm_before(self) -> float | None:
+        """The norm of the gradients before the call; None where it was not measured."""
         return self.event.number("norm")
 
     @property
@@ -57,6 +62,9 @@ class Clip:
     @property
     def cuts(self) -> bool | None:
         """Whether there is something beyond the limit; None where that is not known."""
+        before, after = self.norm_before, self.event.number("norm_after")
+        if before is not None and after is not None:
+            return not before <= after  # so is NaN
         if self.limit is None or self.norm is None:
             return None
         return not self.norm <= self.limit  # so is NaN

@@ -146,16 +146,17 @@ class GradientSpike(Rule):
 def _raw_norms(case: Case) -> dict[int, float]:
     """Return the norm of a step's gradient before clips, by the step's place in the run.
 
-    It is the largest that a clip function returned of unscaled gradients.
+    It is the largest that a clip function found of unscaled gradients.
     """
     clips = case.shared(Clips)
     found: dict[int, float] = {}
     for clip in clips.all:
-        if clip.norm is None or not isfinite(clip.norm) or clip.event.count("scaled"):
+        norm = clip.norm_before
+        if norm is None or not isfinite(norm) or clip.event.count("scaled"):
             continue
         for step in clip.steps:
             if not any(event.kind == "zero" for event in clip.later):
-                found[step.place] = max(found.get(step.place, 0.0), clip.norm)
+                found[step.place] = max(found.get(step.place, 0.0), norm)
     return found
 
 
