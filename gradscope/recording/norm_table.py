@@ -17,7 +17,7 @@ NOT_MEASURED = -1.0
 """Stands for a norm that was not measured: none is negative."""
 
 
-@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+@dataclass(frozen=True, slots=True, repr=False, kw_only=True)
 class NormTable(Sequence[ParameterStat]):
     """Statistics of a run's parameters; their records are made when they are asked for.
 

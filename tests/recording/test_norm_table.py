@@ -2,6 +2,7 @@
 
 import dataclasses
 import math
+import tracemalloc
 from collections.abc import Sequence
 
 import pytest
@@ -127,3 +128,25 @@ def test_a_run_without_a_measured_step_has_no_norms(tmp_path):
     run = run_file(tmp_path / "run.gradscope", [[]])
     assert tuple(run.parameter_stats) == ()
     assert last_run_step(run).parameter_stats == {}
+
+
+def test_runs_with_the_same_norms_are_equal(tmp_path):
+    def run(norm):
+        return run_file(tmp_path / "run.gradscope", [[(0, "gradient", norm, 2.0, None)]])
+
+    assert run(0.5) == run(0.5)
+    assert run(0.5) != run(0.25)
+
+
+def test_a_million_norms_fit_in_little_memory(tmp_path):
+    # The rows of 20,000 are measured: what they take grows by the row.
+    rows = [(0, "gradient", 0.5 + place, 2.0, 0.1) for place in range(100)]
+    path = tmp_path / "run.gradscope"
+    run_file(path, [rows] * 200)
+    before = load_recording(path)  # what is imported and remembered once
+    tracemalloc.start()
+    table = load_recording(path).parameter_stats
+    size, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert len(table) == len(before.parameter_stats) == 20_000
+    assert size * 50 < 60e6
