@@ -50,6 +50,8 @@ class BottomPanel:
             OSError: The terminal is gone.
         """
         size = os.get_terminal_size(self._terminal)
+        if self._size is None and not lines:
+            return
         text = ""
         if size != self._size or len(lines) > self._height:
             text = self._set_aside(size, max(len(lines), min(self._height, self.room.lines)))

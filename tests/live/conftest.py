@@ -1,0 +1,96 @@
+import json
+import os
+import select
+import subprocess
+from contextlib import contextmanager
+
+import pytest
+
+from tests.launch.conftest import ENVIRONMENT, TORCH, forking, gradscope, write
+
+pytest.importorskip("pyte")
+
+from tests.live.terminal import Terminal
+
+__all__ = ["forking", "gradscope", "write"]
+
+OF_TERMINALS = {
+    **{
+        name: value
+        for name, value in ENVIRONMENT.items()
+        if name not in ("LINES", "NO_COLOR", "FORCE_COLOR")
+    },
+    "TERM": "xterm-256color",
+    "LC_ALL": "C.UTF-8",
+    "PYTHONUTF8": "1",
+}
+
+
+@pytest.fixture
+def terminal():
+    """Makes a terminal of a size."""
+    made = []
+
+    def make(columns=80, lines=24):
+        made.append(Terminal(columns, lines))
+        return made[-1]
+
+    yield make
+    for one in made:
+        one.close()
+
+
+@pytest.fixture
+def live(forking, tmp_path, write, terminal):
+    """Runs a script with `--live` on a terminal, its stdout too unless that leads to a file.
+
+    It trains as the stand-in for the watch understands it.
+    """
+
+    @contextmanager
+    def run(text, *options, columns=80, lines=24, stdout=None, **environment):
+        write("torch/__init__.py", TORCH)
+        write("train.py", text)
+        screen = terminal(columns, lines)
+        command = {
+            "folder": str(tmp_path),
+            "arguments": ["run", "--live", *options, "train.py"],
+            "stand_in": True,
+            "environment": {**OF_TERMINALS, **environment},
+            "streams": [
+                (screen.name, "r"),
+                (screen.name if stdout is None else str(stdout), "w"),
+                (screen.name, "w"),
+            ],
+        }
+        print(json.dumps(command), file=forking.stdin, flush=True)
+        try:
+            yield screen
+        finally:
+            screen.send("\n")  # what a script may still wait for, where the test has failed
+            answer = forking.stdout.fileno()
+            screen.wait(lambda: select.select([answer], [], [], 0)[0])
+            screen.code = int(forking.stdout.readline())
+        screen.wait(lambda: screen.is_whole, 5)  # by the guard, where the process was killed
+        screen.read(0.1)
+
+    return run
+
+
+@pytest.fixture
+def start_on(terminal, tmp_path):
+    """Starts a real process on a terminal, in the test's folder."""
+
+    def start(command, columns=80, lines=24, **options):
+        screen = terminal(columns, lines)
+        streams = {"stdin": screen.other, "stdout": screen.other, "stderr": screen.other}
+        process = subprocess.Popen(
+            command,
+            cwd=tmp_path,
+            env={**os.environ, **OF_TERMINALS},
+            start_new_session=True,
+            **{**streams, **options},
+        )
+        return screen, process
+
+    return start
