@@ -114,6 +114,11 @@ class ScriptLooks:
         self._schedule.made(index)
 
     @_alone
+    def step_begins(self) -> None:
+        """Look away from what an optimizer computes: it makes nothing that is part of a graph."""
+        self._mode.look_away()
+
+    @_alone
     def step_ended(self, index: int, parameters: list[Tensor], place: Place) -> None:
         """Take in that an optimizer has made a step."""
         if self._window is not None:

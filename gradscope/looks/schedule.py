@@ -6,7 +6,7 @@ FIRST = 4
 """So many first steps of every optimizer are looked at."""
 
 _AWAITED = 40
-"""An optimizer that was made and has not stepped by this step is waited for no longer."""
+"""An optimizer that has not stepped for so many steps of others is waited for no longer."""
 
 _TURNS = 16
 """So many steps of other optimizers a look goes on for, until each has had its turn."""
@@ -34,10 +34,14 @@ class Schedule:
         """By optimizer: its steps."""
         self._last: dict[int, int] = {}
         """By optimizer: when it made the last of them."""
+        self._since: dict[int, int] = {}
+        """By optimizer: when it was made, or made the last of them."""
         self._due: set[int] = set()
         """The optimizers whose turn is awaited."""
         self._until = 0
         self._requests, self._next_request = 0, 0
+        self._is_asked = False
+        """Whether the step that was asked for has not begun."""
         self._skips = 0
         self.number = 0
         """Of the step that begins, or goes on."""
@@ -45,11 +49,12 @@ class Schedule:
     def made(self, optimizer: int) -> None:
         """Take in that an optimizer is there, whether it will ever step or not."""
         self._made.setdefault(optimizer, 0)
+        self._since.setdefault(optimizer, self.number)
 
     def stepped(self, optimizer: int) -> None:
         """Take in that an optimizer has made a step, which is over."""
         self._made[optimizer] = self._made.get(optimizer, 0) + 1
-        self._last[optimizer] = self.number
+        self._last[optimizer] = self._since[optimizer] = self.number
         self._due.discard(optimizer)
         self.number += 1
 
@@ -63,18 +68,22 @@ class Schedule:
         if self._requests < _MOST_REQUESTS and self.number >= self._next_request:
             self._requests += 1
             self._next_request = 2 * self.number
-            self._begin()
+            self._is_asked = True
 
     def is_due(self) -> bool:
         """Return whether the next step is looked at."""
         number = self.number
         if number < FIRST or number in self._steps:
             return True
-        if number < _AWAITED and any(made < FIRST for made in self._made.values()):
+        if any(made < FIRST and self._is_awaited(key) for key, made in self._made.items()):
             return True
-        if self._every and number % self._every == 0:
+        if self._is_asked or (self._every and number % self._every == 0):
+            self._is_asked = False
             self._begin()
         return bool(self._due) and number < self._until
+
+    def _is_awaited(self, optimizer: int) -> bool:
+        return self.number < self._since[optimizer] + _AWAITED
 
     def _begin(self) -> None:
         in_use = {key for key, last in self._last.items() if self.number - last <= 4 * _TURNS}

@@ -1,0 +1,169 @@
+"""Which steps are looked at."""
+
+import pytest
+import torch
+from torch import nn
+from torch.nn.functional import cross_entropy
+
+from gradscope.capture.training.watch import TrainingWatch
+from gradscope.looks.close_looks import script_looks
+from gradscope.looks.schedule import FIRST, Schedule
+from gradscope.recording.store import load_recording
+from tests.looks.loops_to_watch import gradient_penalty
+from tests.looks.models_to_train import features, mlp
+
+
+def looked_at(schedule, steps, optimizers=lambda number: 0):
+    """Return the steps that a schedule names, of which the given optimizers make each."""
+    found = []
+    for number in range(steps):
+        if schedule.is_due():
+            found.append(number)
+        schedule.stepped(optimizers(number))
+    return found
+
+
+def train(steps, model=None, optimizer=None):
+    model = model or mlp()
+    optimizer = optimizer or torch.optim.SGD(model.parameters(), lr=0.1)
+    for _ in range(steps):
+        x, y = features()
+        optimizer.zero_grad()
+        cross_entropy(model(x), y).backward()
+        optimizer.step()
+
+
+@pytest.mark.parametrize(
+    ("every", "expected"),
+    [(0, [0, 1, 2, 3]), (10, [0, 1, 2, 3, 10, 20]), (1, list(range(25))), (100, [0, 1, 2, 3])],
+)
+def test_the_first_steps_and_every_so_manieth(every, expected):
+    assert looked_at(Schedule(every), 25) == expected
+
+
+def test_steps_that_are_named():
+    assert looked_at(Schedule(0, [3, 7, 24]), 25) == [0, 1, 2, 3, 7, 24]
+
+
+def test_each_optimizer_has_its_turn():
+    schedule = Schedule(100)
+    schedule.made(0)
+    schedule.made(1)
+    # Five steps of a critic for each of a generator.
+    turns = [int(number % 6 == 5) for number in range(124)]
+    found = looked_at(schedule, 124, turns.__getitem__)
+    assert sum(turns[number] for number in found if number < 100) == FIRST
+    later = [number for number in found if number >= 100]
+    assert later == list(range(100, 102))
+    assert {turns[number] for number in later} == {0, 1}
+
+
+def test_an_optimizer_that_never_steps_is_not_waited_for_for_ever():
+    schedule = Schedule(0)
+    schedule.made(0)
+    schedule.made(1)
+    found = looked_at(schedule, 200)
+    assert found == list(range(len(found)))
+    assert len(found) < 50
+
+
+def test_an_optimizer_that_is_made_late_is_looked_at():
+    schedule = Schedule(0)
+    assert looked_at(schedule, 1000) == [0, 1, 2, 3]
+    schedule.made(1)
+    assert looked_at(schedule, 10, lambda number: int(number > 1)) == [0, 1, 2, 3, 4, 5]
+
+
+def test_an_optimizer_that_begins_late_is_looked_at_from_its_second_step():
+    schedule = Schedule(0)
+    schedule.made(0)
+    schedule.made(1)
+    looked_at(schedule, 1000)
+    assert looked_at(schedule, 10, lambda number: 1) == [1, 2, 3]
+
+
+def test_what_is_asked_for_is_granted_ever_more_rarely():
+    schedule = Schedule(0)
+    looked_at(schedule, 10)
+    schedule.request()
+    assert schedule.is_due()
+    granted = 0
+    for _ in range(5000):
+        schedule.request()
+        granted += schedule.is_due()
+        schedule.stepped(0)
+    assert 5 <= granted <= 20
+
+
+def test_the_first_steps_of_generator_and_critic(look):
+    made = look(gradient_penalty, tensor_every=0)
+    steppers = {
+        step.index: step.optimizer and event.optimizer
+        for step in made.recording.steps
+        for event in made.recording.events
+        if event.step == step.index and event.kind == "step"
+    }
+    turns = [steppers[step] for step in made.steps]
+    assert turns.count(0) == 20 or turns.count(1) == 20
+    assert min(turns.count(0), turns.count(1)) == FIRST
+
+
+@pytest.mark.parametrize("tensor_every", [0, 5])
+def test_the_steps_of_a_loop(tensor_every, look):
+    made = look(lambda: train(12), tensor_every=tensor_every)
+    assert made.steps == [0, 1, 2, 3, *([5, 10] if tensor_every else [])]
+
+
+def test_a_gradient_that_dies_is_looked_at(look):
+    def loop():
+        model = nn.Sequential(nn.Linear(8, 16), nn.ReLU(), nn.Linear(16, 4))
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        train(20, model, optimizer)
+        with torch.no_grad():
+            model[0].bias.fill_(-1e6)
+        train(3, model, optimizer)
+
+    made = look(loop, tensor_every=0)
+    assert made.steps == [0, 1, 2, 3, 21]
+
+
+def test_a_gradient_that_is_not_finite_any_more_is_looked_at(look):
+    def loop():
+        model = mlp()
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        train(20, model, optimizer)
+        with torch.no_grad():
+            model[0].bias.fill_(float("nan"))
+        train(3, model, optimizer)
+
+    assert look(loop, tensor_every=0).steps == [0, 1, 2, 3, 21]
+
+
+def test_a_closure_that_is_called_several_times_is_looked_at_once(look):
+    def loop():
+        model = nn.Linear(8, 4)
+        optimizer = torch.optim.LBFGS(model.parameters(), max_iter=4)
+        x, y = features()
+
+        def closure():
+            optimizer.zero_grad()
+            loss = cross_entropy(model(x), y)
+            loss.backward()
+            return loss
+
+        for _ in range(5):
+            optimizer.step(closure)
+
+    assert look(loop, tensor_every=0).steps == [0, 1, 2, 3]
+
+
+def test_steps_by_number(tmp_path):
+    path = tmp_path / "run.gradscope"
+    schedule = Schedule(0, [6])
+    watch = TrainingWatch(path, "gradscope run", make_looks=script_looks(schedule))
+    watch.start()
+    try:
+        train(8)
+    finally:
+        watch.stop()
+    assert [one.step for one in load_recording(path).looks] == [0, 1, 2, 3, 6]
