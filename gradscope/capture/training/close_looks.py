@@ -49,6 +49,9 @@ class CloseLooks(Protocol):
     def optimizer_made(self, index: int) -> None:
         """Take in an optimizer, by its place among those that are known."""
 
+    def step_begins(self) -> None:
+        """Take in that an optimizer is about to step, and runs nothing of the script's own."""
+
     def step_ended(self, index: int, parameters: list[Tensor], place: Place) -> None:
         """Take in that an optimizer has made a step.
 

@@ -114,6 +114,8 @@ class Steps:
         scene.stepping.append(set())
         if not has_closure:
             self._look(self._own.open[-1], {id(e) for e in one.entries if e.state == UNSPENT})
+            if scene.looks is not None:
+                scene.looks.step_begins()
         if self._is_due(one) and self._writer.steps % self._every == 0:
             self._own.open[-1].samples = samples_of(one.entries)
             self._own.open[-1].before = _copies(one) if _is_copyable(one) else None
