@@ -148,6 +148,24 @@ def test_a_recording_that_was_cut_short_says_so():
     assert not json.loads(shown(cut_short(plain()), "json"))["training_run"]["is_complete"]
 
 
+def test_the_losses_of_two_optimizers_are_told_apart():
+    run = Run()
+    made = [run.optimizer(run.model(name, 2), name=f"of_{name}") for name in ("critic", "actor")]
+    for step in range(3):
+        for place, optimizer in enumerate(made):
+            run.backward((2 * place, 2 * place + 1), line=5, loss=1.0 + step + 10 * place)
+            run.step(optimizer, line=6)
+    last = shown(run.recording()).splitlines()[-1]
+    assert "of_critic loss 1.00 → 3.00, of_actor loss 11.0 → 13.0" in last
+
+
+def test_numbers_that_are_not_those_of_the_script_are_explained():
+    for output_format in ("full", "markdown"):
+        text = shown(accumulation(), output_format)
+        assert "as backward() got it, divided by 4" in text
+        assert "as backward()" not in shown(plain(), output_format)
+
+
 def test_a_run_without_a_step_shows_what_there_was():
     text = shown(without_steps())
     assert "no optimizer step in 0 s" in text

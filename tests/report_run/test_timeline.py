@@ -30,8 +30,8 @@ def test_the_usual_step_comes_first_then_what_differs(run_of):
     usual, last = told(run_of(accumulation()))
     assert usual == (
         11,
-        f"(forward → backward) {X}4 → unscale → clip 1.0 (norm 4.00) → step → update scale"
-        " → scheduler → zero",
+        f"(forward → backward) {X}4 → unscale → clip 1.0 (norm 4.00, always cut) → step"
+        " → update scale → scheduler → zero",
         0,
     )
     assert last[0] == 1
@@ -86,14 +86,20 @@ def test_closures_called_a_varying_number_of_times_are_one_picture(run_of):
 
 
 @pytest.mark.parametrize(
-    ("limit", "written"), [(1.0, "1.0"), (0.5, "0.5"), (math.inf, "inf"), (0.10000000149, "0.1")]
+    ("limit", "written"),
+    [
+        (1.0, "1.0 (norm 2.00, cut)"),
+        (0.5, "0.5 (norm 2.00, cut)"),
+        (math.inf, "inf (norm 2.00, not cut)"),
+        (0.10000000149, "0.1 (norm 2.00, cut)"),
+    ],
 )
 def test_limits_are_written_as_in_the_script(limit, written, run_of):
     run, weights, sgd = single()
     run.backward(weights, line=4)
     run.event("clip-norm", 5, max_norm=limit, norm=2.0)
     run.step(sgd, line=6)
-    assert told(run_of(run.recording()))[0][1] == f"backward → clip {written} (norm 2.00) → step"
+    assert told(run_of(run.recording()))[0][1] == f"backward → clip {written} → step"
 
 
 def test_limits_that_are_computed_anew_are_no_part_of_the_picture(run_of):
@@ -102,7 +108,9 @@ def test_limits_that_are_computed_anew_are_no_part_of_the_picture(run_of):
         run.backward(weights, line=4)
         run.event("clip-norm", 5, max_norm=1.0 + turn / 10, norm=2.0)
         run.step(sgd, line=6)
-    assert told(run_of(run.recording())) == [(9, "backward → clip (norm 2.00) → step", 0)]
+    assert told(run_of(run.recording())) == [
+        (9, "backward → clip (norm 2.00, always cut) → step", 0)
+    ]
 
 
 def test_norms_that_are_not_finite_are_counted_beside_the_median(run_of):
@@ -112,7 +120,20 @@ def test_norms_that_are_not_finite_are_counted_beside_the_median(run_of):
         run.event("clip-norm", 5, max_norm=1.0, norm=norm)
         run.step(sgd, line=6)
     (picture,) = told(run_of(run.recording()))
-    assert picture[1] == "backward → clip 1.0 (norm 2.00, 2 non-finite) → step"
+    assert picture[1] == "backward → clip 1.0 (norm 2.00, cut 2 of 3, 2 non-finite) → step"
+
+
+@pytest.mark.parametrize(
+    ("limit", "told_of"), [(0.5, "always cut"), (1.0, "cut 4 of 5"), (4.5, "cut 1 of 5")]
+)
+def test_it_says_how_often_a_clip_cuts(limit, told_of, run_of):
+    run, weights, sgd = single()
+    for norm in (1.0, 2.0, 3.0, 4.0, 5.0):
+        run.backward(weights, line=4)
+        run.event("clip-norm", 5, max_norm=limit, norm=norm)
+        run.step(sgd, line=6)
+    (picture,) = told(run_of(run.recording()))
+    assert picture[1] == f"backward → clip {limit} (norm 3.00, {told_of}) → step"
 
 
 def test_words_for_what_is_not_a_call_of_an_optimizer(run_of):

@@ -7,6 +7,9 @@ from gradscope.errors import GradscopeError
 from gradscope.recording.records import Look, Recording, Site
 from gradscope.rules.verdict import Verdict
 
+_SHOWN = 4
+"""Steps, or steps on end, that are listed."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LookRow:
@@ -68,10 +71,13 @@ def look_of(recording: Recording, step: int) -> tuple[Look, ...]:
 
 
 def steps_text(steps: Iterable[int]) -> str:
-    """Return `steps 0-3, 100`."""
+    """Return `steps 0-3, 100`; of many `steps 0-3, 100, 200 and 12 more to 1,400`."""
     ranges = list(_ranges(sorted(set(steps))))
     words = [f"{first:,}" if first == last else f"{first:,}-{last:,}" for first, last in ranges]
     is_one = len(ranges) == 1 and ranges[0][0] == ranges[0][1]
+    if len(words) > _SHOWN:
+        more = len(words) - _SHOWN + 1
+        words = [*words[: _SHOWN - 2], f"{words[_SHOWN - 2]} and {more} more to {words[-1]}"]
     return f"step{'' if is_one else 's'} {', '.join(words)}"
 
 

@@ -17,6 +17,7 @@ from gradscope.report.run.training_run import TrainingRun
 from gradscope.report.run.words import (
     CURVE_NAMES,
     course_text,
+    curves_note,
     extreme_text,
     heading,
     layer_ends,
@@ -96,6 +97,8 @@ def _curves(run: TrainingRun, columns: Columns) -> Iterator[str]:
         lines.append(f"{CURVE_NAMES[curve.kind]:<15}  {drawn}  {ends}  {extreme}".rstrip())
     if lines:
         yield "### Curves"
+        if note := curves_note(run):
+            yield escape(note)
         yield preformatted(lines)
 
 

@@ -63,7 +63,13 @@ def _moment(fold: Fold) -> Object:
 
 
 def _norms(word: str, norms: Norms) -> Object:
-    return {"event": word, "median_norm": norms.median, "nonfinite": norms.nonfinite}
+    return {
+        "event": word,
+        "median_norm": norms.median,
+        "nonfinite": norms.nonfinite,
+        "calls": norms.calls,
+        "cut": norms.cut,
+    }
 
 
 def _run(report: Report, run: TrainingRun) -> Object:

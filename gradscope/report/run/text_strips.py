@@ -24,6 +24,7 @@ from gradscope.report.run.training_run import TrainingRun
 from gradscope.report.run.words import (
     CURVE_NAMES,
     course_text,
+    curves_note,
     extreme_text,
     layer_ends,
     layer_name,
@@ -91,6 +92,8 @@ def _curves(
     share = f", up to {columns.widest:,} in a column" if columns.widest > 1 else ""
     title = f"  {counted(len(run.steps), 'step')} from left to right{share}"
     yield Text("Curves", style="bold").append(title, "not bold dim")
+    if note := curves_note(run):
+        yield hanging(note, page, indent=_GAP)
     for place in dict.fromkeys(curve.optimizer for curve in drawn):
         if len(run.optimizers) > 1:
             yield Text("  ").append_text(page.text(optimizer_text(run.optimizers[place], run)))

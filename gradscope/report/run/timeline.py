@@ -31,6 +31,10 @@ class Norms:
     median: float | None
     """Of the finite ones; None where none is."""
     nonfinite: int
+    calls: int
+    """With a finite norm."""
+    cut: int
+    """How many of these met a norm above their limit."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,8 +76,9 @@ class _Drawn:
 
     window: Window
     folds: Folds
-    norms: tuple[tuple[str, float], ...]
-    """What functions that clip measured, after the word of each."""
+    norms: tuple[tuple[str, float, bool], ...]
+    """What functions that clip measured, after the word of each, and whether it was above the
+    limit."""
 
 
 class _Spelling:
@@ -92,7 +97,7 @@ class _Spelling:
     def drawn(self, window: Window) -> _Drawn:
         """Return the window's events in words, repetitions as one."""
         words: list[str] = []
-        norms: list[tuple[str, float]] = []
+        norms: list[tuple[str, float, bool]] = []
         for event in window.events:
             numbers = dict(event.numbers)
             if event.kind == "backward" and "rows" in numbers:
@@ -100,7 +105,8 @@ class _Spelling:
             if word := self._word(event, numbers, window):
                 words.append(word)
             if event.kind == "clip-norm" and "norm" in numbers:
-                norms.append((word, numbers["norm"]))
+                norm = numbers["norm"]
+                norms.append((word, norm, norm > numbers.get("max_norm", math.inf)))
         key = tuple(words)
         folds = self._folds.get(key)
         if folds is None:
@@ -173,10 +179,10 @@ def _picture(
     whole = alike[0].folds
     for folds in {_identity(drawn): drawn.folds for drawn in alike}.values():
         whole = merged(whole, folds)
-    measured: dict[str, list[float]] = {}
+    measured: dict[str, list[tuple[float, bool]]] = {}
     for drawn in alike:
-        for word, norm in drawn.norms:
-            measured.setdefault(word, []).append(norm)
+        for word, norm, is_above in drawn.norms:
+            measured.setdefault(word, []).append((norm, is_above))
     first = alike[0].window
     site = first.last.site if first.last else None
     return Picture(
@@ -190,9 +196,14 @@ def _picture(
     )
 
 
-def _summed_up(norms: list[float]) -> Norms:
-    finite = [norm for norm in norms if math.isfinite(norm)]
-    return Norms(median=median(finite) if finite else None, nonfinite=len(norms) - len(finite))
+def _summed_up(norms: list[tuple[float, bool]]) -> Norms:
+    finite = [norm for norm, _ in norms if math.isfinite(norm)]
+    return Norms(
+        median=median(finite) if finite else None,
+        nonfinite=len(norms) - len(finite),
+        calls=len(finite),
+        cut=sum(is_above for norm, is_above in norms if math.isfinite(norm)),
+    )
 
 
 def limit_text(limit: float) -> str:

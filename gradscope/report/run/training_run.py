@@ -46,6 +46,10 @@ class TrainingRun:
     """Until the last event."""
     is_complete: bool
     """Whether the recording goes on to the end of the run."""
+    loss_divided: float | None = None
+    """By what every loss was divided before its backward; None where by nothing, or not alike."""
+    has_cut: bool = False
+    """Whether a clip has made gradients smaller."""
     ending: EndingText | None = None
     """How it ended; None where that was the usual way, or is not known."""
     recorded_ending: RunEnding | None = None
@@ -59,18 +63,32 @@ def training_run(recording: Recording) -> TrainingRun | None:
     if not any(step.kind == "run" for step in recording.steps):
         return None
     optimizers = Optimizers(recording, found)
+    drawn = pictures(found, optimizers, recording.sites)
     ending = next(iter(recording.evidence_of(RunEnding)), None)
     last = max((event.seconds for event in recording.events), default=0.0)
     return TrainingRun(
         optimizers=optimizers.rows,
         steps=_steps(recording, found, optimizers),
-        pictures=pictures(found, optimizers, recording.sites),
+        pictures=drawn,
         seconds=last,
         is_complete=recording.finished,
+        loss_divided=_loss_divided(found),
+        has_cut=any(norms.cut for picture in drawn for _, norms in picture.norms),
         ending=ending_text(ending, recording.target.root, is_complete=recording.finished),
         recorded_ending=ending,
         looks=look_rows(recording),
     )
+
+
+def _loss_divided(found: Iterable[Window]) -> float | None:
+    divisors = {
+        dict(event.numbers).get("divided", 1.0)
+        for window in found
+        for event in window.events
+        if event.kind == "backward"
+    }
+    (divisor,) = divisors if len(divisors) == 1 else (1.0,)
+    return None if divisor == 1 else divisor
 
 
 def _steps(

@@ -12,7 +12,7 @@ from gradscope.report.run.layers import Layer
 from gradscope.report.run.looks import steps_text
 from gradscope.report.run.optimizers import OptimizerRow
 from gradscope.report.run.repeats import Fold, Folds
-from gradscope.report.run.timeline import Picture
+from gradscope.report.run.timeline import Norms, Picture
 from gradscope.report.run.training_run import TrainingRun
 
 CURVE_NAMES: dict[CurveKind, str] = {
@@ -23,6 +23,8 @@ CURVE_NAMES: dict[CurveKind, str] = {
 }
 _MOMENTS_SHOWN = 16
 _MINUTE, _HOUR = 60, 3600
+_COURSES_TOLD = 2
+"""Of more optimizers than so, the last line does not say where each one's loss went."""
 
 
 def duration(seconds: float) -> str:
@@ -71,11 +73,20 @@ def picture_text(picture: Picture, signs: Signs) -> str:
 
 def _notes(picture: Picture, signs: Signs) -> Iterator[tuple[str, str]]:
     for word, norms in picture.norms:
-        words = [] if norms.median is None else [f"norm {figure(norms.median, signs)}"]
+        words = [] if norms.median is None else [f"norm {figure(norms.median, signs)}", _cut(norms)]
         if norms.nonfinite:
             broken = "non-finite"
             words.append(f"{norms.nonfinite:,} {broken}" if words else f"norm {broken}")
         yield word, f" ({', '.join(words)})"
+
+
+def _cut(norms: Norms) -> str:
+    """Return how often a clip met a norm above its limit."""
+    if norms.calls == 1:
+        return "cut" if norms.cut else "not cut"
+    if not norms.cut:
+        return "never cut"
+    return "always cut" if norms.cut == norms.calls else f"cut {norms.cut:,} of {norms.calls:,}"
 
 
 def _sequence(folds: Folds, signs: Signs, told: Callable[[str], str]) -> str:
@@ -97,14 +108,28 @@ def _fold(fold: Fold, signs: Signs, told: Callable[[str], str]) -> str:
 def run_words(run: TrainingRun, signs: Signs) -> Iterator[str]:
     """Yield `10,000 steps in 12 s`, and where loss and norm went: `loss 2.31 → 0.0420`."""
     yield length_text(run)
-    for name, values in (
-        ("loss", [step.loss for step in run.steps if step.loss is not None]),
-        ("norm", [step.grad_norm for step in run.steps if step.grad_norm is not None]),
-    ):
-        if values:
-            yield f"{name} {_ends(values, signs)}"
+    stepping = [place for place, row in enumerate(run.optimizers) if row.steps]
+    for place in stepping if len(stepping) <= _COURSES_TOLD else ():
+        steps = [step for step in run.steps if step.optimizer == place]
+        name = f"{printable(run.optimizers[place].name)} " if len(stepping) > 1 else ""
+        losses = [step.loss for step in steps if step.loss is not None]
+        norms = [step.grad_norm for step in steps if step.grad_norm is not None]
+        if losses:
+            yield f"{name}loss {_ends(losses, signs)}"
+        if norms and len(stepping) == 1:
+            yield f"norm {_ends(norms, signs)}"
     if run.ending is not None:
         yield printable(run.ending.title)
+
+
+def curves_note(run: TrainingRun) -> str:
+    """Return what the numbers of the curves are, where they are not what a script may print."""
+    words = []
+    if run.loss_divided is not None:
+        words.append(f"loss: as backward() got it, divided by {run.loss_divided:g}")
+    if run.has_cut:
+        words.append("gradient norm: after the clip")
+    return "; ".join(words)
 
 
 def course_text(course: Course, signs: Signs) -> str:
