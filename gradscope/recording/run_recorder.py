@@ -24,7 +24,7 @@ from gradscope.recording.records import (
     Skipped,
     StepRecord,
 )
-from gradscope.recording.step_tables import EVENTS, PARAMETER_STATS, SKIPPED, STEPS
+from gradscope.recording.step_tables import EVENTS, NORM_COLUMNS, PARAMETER_STATS, SKIPPED, STEPS
 from gradscope.recording.structure_tables import MODULES, PARAMETERS, SITES
 from gradscope.recording.table import Cells, Table
 from gradscope.recording.writer import RecordingWriter
@@ -95,7 +95,7 @@ class RunRecorder:
                     self._writer.add(table, records)
             for place, optimizer in one.optimizers:
                 self._writer.put(evidence[TrainedOptimizer], place, optimizer)
-            self._writer.add_cells(PARAMETER_STATS, one.norms)
+            self._writer.add_cells(PARAMETER_STATS, NORM_COLUMNS, one.norms)
             if one.step is not None:
                 self._writer.add(STEPS, [one.step])
             for look in one.looks:

@@ -2,7 +2,6 @@
 
 import sqlite3
 from collections.abc import Iterator, Sequence
-from math import isfinite, nan
 
 from gradscope.recording.encoding import (
     GRADIENT_COLUMNS,
@@ -15,7 +14,7 @@ from gradscope.recording.encoding import (
     write_numbers,
     write_text,
 )
-from gradscope.recording.norm_table import NO_GRADIENT, NOT_MEASURED, NormTable
+from gradscope.recording.norm_table import NOT_MEASURED, NormTable
 from gradscope.recording.records import (
     EventRecord,
     InputStat,
@@ -26,9 +25,6 @@ from gradscope.recording.records import (
     TensorStat,
 )
 from gradscope.recording.table import BATCH, Cells, Row, Table
-
-_NAN = write_float(nan)
-_NO_GRADIENT = write_gradient(None)
 
 
 def _optional_text(text: str | None) -> str | None:
@@ -119,6 +115,18 @@ def _write_parameter_stat(record: ParameterStat) -> Cells:
     )
 
 
+NORM_COLUMNS = (
+    "step",
+    "parameter",
+    "reach",
+    "weight_norm",
+    "update_norm",
+    "numel",
+    "norm",
+)
+"""What is written of a parameter in a step of a run, where nothing but norms is measured."""
+
+
 def norm_cells(
     step: int,
     parameter: int,
@@ -128,14 +136,16 @@ def norm_cells(
     weight_norm: float,
     update_norm: float | None,
 ) -> Cells:
-    """Return the cells of a `ParameterStat` of which nothing but norms was measured."""
-    if norm is None:
-        gradient, reason = _NO_GRADIENT, NO_GRADIENT
-    else:
-        broken = 0 if isfinite(norm) else 1
-        gradient, reason = (numel, write_float(norm), _NAN, _NAN, broken, False, 0, ""), None
-    weight, update = write_float(weight_norm), write_float(update_norm)
-    return (step, parameter, reach, reason, weight, update, *gradient)
+    """Return the cells of `NORM_COLUMNS`: there are very many, and no record is made of each."""
+    return (
+        step,
+        parameter,
+        reach,
+        write_float(weight_norm),
+        write_float(update_norm),
+        None if norm is None else numel,
+        write_float(norm),
+    )
 
 
 def _read_parameter_stat(row: Row) -> ParameterStat:

@@ -96,11 +96,13 @@ class RecordingWriter:
         cursor = self._connection.executemany(table.insertion, rows)
         self._places[table.name] = start + max(cursor.rowcount, 0)
 
-    def add_cells(self, table: Table[Record], rows: Sequence[Cells]) -> None:
-        """Add records that are cells already, as the table's `write` would make them."""
+    def add_cells(
+        self, table: Table[Record], columns: Sequence[str], rows: Sequence[Cells]
+    ) -> None:
+        """Add rows that are cells already, of some columns; the others are NULL."""
         start = self._places.get(table.name, 0)
         numbered = [(place, *cells) for place, cells in enumerate(rows, start)]
-        self._connection.executemany(table.insertion, numbered)
+        self._connection.executemany(table.insertion_of(columns), numbered)
         self._places[table.name] = start + len(rows)
 
     def put(self, table: Table[Record], place: int, record: Record) -> None:
