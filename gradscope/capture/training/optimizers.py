@@ -80,12 +80,20 @@ class Optimizers:
 
     def of(self, optimizer: Optimizer) -> Known:
         """Return what is known of an optimizer, with its parameters as they are now."""
-        index = self._indices.get(id(optimizer))
-        if index is None or self.known[index].optimizer() is not optimizer:
+        known = self._find(optimizer)
+        if known is None:
             return self.add(optimizer, NOWHERE, None)
-        known = self.known[index]
         self._update(known, optimizer)
         return known
+
+    def _find(self, optimizer: Optimizer) -> Known | None:
+        index = self._indices.get(id(optimizer))
+        if index is not None and self.known[index].optimizer() is optimizer:
+            return self.known[index]
+        # A trainer's wrapper, which has the groups of the optimizer that it lets step.
+        groups = optimizer.param_groups
+        others = ((known, known.optimizer()) for known in reversed(self.known))
+        return next((known for known, one in others if one and one.param_groups is groups), None)
 
     def owner_name(self, parameter: Tensor) -> str | None:
         """Return `model` for a parameter of an optimizer made of `model.parameters()`."""
@@ -101,13 +109,17 @@ class Optimizers:
 
     def name_by_step(self, known: Known, place: Place) -> None:
         """Take an optimizer's name from a call of its step, where its making did not tell it."""
-        call = place.call() if known.name == known.class_name else None
+        call = place.users_call() if known.name == known.class_name else None
         if call is None:
             return
         owner = call.func.value if isinstance(call.func, ast.Attribute) else None
+        if place.user != place.inner and "step" not in ast.unparse(call.func):
+            return  # as `trainer.fit(model)`, which makes all the steps
         names = [stem(one) for one in ([owner] if owner else []) + call.args[:1]]
         # As in `scaler.step(optimizer)` the last one is it.
-        known.name = next((name for name in reversed(names) if name), known.name)
+        name = next((name for name in reversed(names) if name), None)
+        if name is not None:
+            known.name, known.is_changed = name, True
 
     def add(self, optimizer: Optimizer, place: Place, name: str | None) -> Known:
         """Note an optimizer that was made at a place, and is called by a name."""

@@ -29,6 +29,8 @@ class Place(NamedTuple):
     """Of the inner line."""
     instruction: int
     """Of the inner line, as `f_lasti`."""
+    users_instruction: int = 0
+    """Of the user's line."""
 
     def expression(self) -> ast.expr | None:
         """Return what is being evaluated on the inner line, as it is written."""
@@ -37,6 +39,13 @@ class Place(NamedTuple):
     def call(self) -> ast.Call | None:
         """Return the call that is being made on the inner line, as it is written."""
         expression = self.expression()
+        return expression if isinstance(expression, ast.Call) else None
+
+    def users_call(self) -> ast.Call | None:
+        """Return the call that is being made on the user's line, as it is written."""
+        if self.user is None:
+            return None
+        expression = _expression_at(self.user.code, self.users_instruction)
         return expression if isinstance(expression, ast.Call) else None
 
     def statement(self) -> ast.stmt | None:
@@ -84,9 +93,10 @@ class Places:
 
 def _place(user: FrameType | None, inner: FrameType) -> Place:
     line = Line(inner.f_code, inner.f_lineno)
-    if user is None or user is inner:
-        return Place(user and line, line, inner.f_code, inner.f_lasti)
-    return Place(Line(user.f_code, user.f_lineno), line, inner.f_code, inner.f_lasti)
+    if user is None:
+        return Place(None, line, inner.f_code, inner.f_lasti)
+    users = line if user is inner else Line(user.f_code, user.f_lineno)
+    return Place(users, line, inner.f_code, inner.f_lasti, user.f_lasti)
 
 
 def is_installed(file: str) -> bool:

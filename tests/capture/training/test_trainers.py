@@ -1,0 +1,89 @@
+"""Loops that are a trainer's: its wrapper of an optimizer is none, and names are the script's."""
+
+import pytest
+import torch
+from torch import nn
+
+from gradscope.recording.evidence.trained_optimizer import TrainedOptimizer
+
+TRAINER = """
+import torch
+
+class Wrapper(torch.optim.Optimizer):
+    def __init__(self, optimizer):
+        self.optimizer = optimizer
+        self.defaults = optimizer.defaults
+
+    @property
+    def param_groups(self):
+        return self.optimizer.param_groups
+
+    def zero_grad(self):
+        self.optimizer.zero_grad()
+
+    def step(self):
+        optimizer = self.optimizer
+        optimizer.step()
+
+def fit(model, wrapped, steps):
+    scheduler = torch.optim.lr_scheduler.ConstantLR(wrapped)
+    for _ in range(steps):
+        wrapped.zero_grad()
+        model(torch.ones(4, 3)).square().mean().backward()
+        wrapped.step()
+        scheduler.step()
+"""
+"""As in accelerate and Lightning."""
+
+
+@pytest.fixture(name="trainer")
+def _trainer():
+    names: dict[str, object] = {"__name__": "trainer"}
+    exec(compile(TRAINER, "/venv/lib/site-packages/trainer.py", "exec"), names)
+    return names
+
+
+def test_wrapper_is_the_optimizer_that_it_lets_step(run, trainer):
+    model = nn.Linear(3, 2)
+
+    def loop():
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        wrapped = trainer["Wrapper"](optimizer)
+        trainer["fit"](model, wrapped, 3)
+
+    made = run(loop)
+    (known,) = made.recording.evidence_of(TrainedOptimizer)
+    assert (known.class_name, known.name) == ("SGD", "optimizer")
+    assert len(known.parameters) == 2
+    assert {event.optimizer for event in made.events("scheduler")} == {0}
+
+
+@pytest.mark.parametrize(
+    ("loop", "name"),
+    [
+        (lambda wrap, fit, model: _steps(wrap(_make(model)), model), "od"),
+        (lambda wrap, fit, model: fit(model, wrap(_make(model)), 3), "SGD"),
+    ],
+    ids=["own loop", "trainer's loop"],
+)
+def test_name_is_that_of_the_script(loop, name, run, trainer):
+    model = nn.Linear(3, 2)
+    other = nn.Linear(3, 2)
+
+    def whole():
+        _steps(_make(other), other)
+        loop(trainer["Wrapper"], trainer["fit"], model)
+
+    known = run(whole).recording.evidence_of(TrainedOptimizer)
+    assert [one.name for one in known] == ["od", name]
+
+
+def _make(model):
+    return torch.optim.SGD(model.parameters(), lr=0.1)
+
+
+def _steps(od, model):
+    for _ in range(3):
+        model(torch.ones(4, 3)).square().mean().backward()
+        od.step()
+        od.zero_grad()
