@@ -167,7 +167,8 @@ class UpdateTooLarge(Rule):
     ) -> Iterator[Finding]:
         """Yield the finding for a step of a run after which the loss rose."""
         losses = () if case.run is None else case.run.losses
-        if level == "note" or not rises(losses):
+        # Steps of another kind, as those of L-BFGS, try and come back.
+        if level == "note" or optimizer.family == "other" or not rises(losses):
             return
         worst = max(losses[1:], key=lambda loss: loss if isfinite(loss) else float("inf"))
         yield self.finding(

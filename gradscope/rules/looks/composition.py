@@ -13,7 +13,6 @@ from gradscope.recording.records import (
     StepRecord,
     TensorStat,
 )
-from gradscope.recording.step_view import first_step
 from gradscope.rules.looks.training import Training
 
 PROBES = 3
@@ -30,6 +29,11 @@ class Sight:
     def recording(self) -> Recording:
         """Of the one backward."""
         return self.look.recording
+
+    @cached_property
+    def step(self) -> StepRecord | None:
+        """The one step; None of what raised before it was one."""
+        return next((step for step in self.recording.steps if step.kind == "step"), None)
 
     @cached_property
     def graph(self) -> int:
@@ -57,7 +61,7 @@ def composed(sight: Sight, later: Sequence[Sight], training: Training) -> Record
     """
     recording = sight.recording
     probes = list(_probes(sight, later))
-    first = first_step(recording).step
+    first = sight.step
     return replace(
         recording,
         target=replace(recording.target, optimizer=training.optimizer_text(sight.look)),
@@ -89,12 +93,12 @@ class _Probe:
 
 
 def _probes(sight: Sight, later: Sequence[Sight]) -> Iterator[_Probe]:
-    first = first_step(sight.recording).step
+    first = sight.step
     number = 0 if first is None else first.index
     known = {record.name: record.index for record in sight.recording.parameters}
     alike = [one for one in later if one.graph == sight.graph]
     for other in (alike or list(later))[:PROBES]:
-        step = first_step(other.recording).step
+        step = other.step
         if step is None:
             continue
         number += 1

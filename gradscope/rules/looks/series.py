@@ -11,7 +11,6 @@ from gradscope.recording.evidence.nonfinite import NonfiniteRecord
 from gradscope.recording.evidence.optimizer import OptimizerRecord
 from gradscope.recording.evidence.saturation import SaturationRecord
 from gradscope.recording.evidence.unit import UnitRecord
-from gradscope.recording.step_view import first_step
 from gradscope.rules.case import Case
 from gradscope.rules.looks.composition import Sight, composed
 from gradscope.rules.looks.training import Training
@@ -92,7 +91,7 @@ def _state(sight: Sight) -> object:
 
 def _numbers(sight: Sight) -> Iterator[object]:
     recording = sight.recording
-    step = first_step(recording).step
+    step = sight.step
     yield step is None or step.loss is None or math.isfinite(step.loss)
     yield tuple(
         (stat.reach, bool(stat.gradient and stat.gradient.nonfinite))

@@ -93,6 +93,8 @@ class GradientCut(Rule):
                 "held_by_optimizer": reach.is_held(stop.parameters),
             },
             count=len(stop.parameters),
+            # In a run, a pass that is not meant for them may use the same parameters.
+            caused_by=("GS201", "GS202") if case.run and stop.runs_without_grad else (),
         )
 
 
