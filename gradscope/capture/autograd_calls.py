@@ -109,6 +109,8 @@ class BackwardWitness:
         """Of all of them."""
         self.calls: list[BackwardCall] = []
         """Those that did not keep the graph."""
+        self.earlier: BackwardWitness | None = None
+        """Knows the calls before, where anybody does."""
 
     def wants(
         self,
@@ -136,6 +138,11 @@ class BackwardWitness:
         with DisableTorchFunction():
             roots = [tensor.grad_fn for tensor in tensors(args[:1]) if isinstance(tensor, Tensor)]
             self.calls.append(BackwardCall(name, line, _numbers(roots)))
+
+    def reach_back(self) -> None:
+        """Take the calls before for one's own."""
+        if self.earlier is not None:
+            self.calls = self.earlier.calls + self.calls
 
     def that_freed(self, number: int) -> BackwardCall | None:
         """Return the first call that went through a node."""

@@ -37,9 +37,11 @@ def failed_look(
     failed = StepFailedError(shown, error, capture, target.loss)
     numbers = capture.nodes_by_number()
     older = {number for number in numbers if number < capture.first_number}
-    if older.isdisjoint(passed):
-        # Made before the last step of an optimizer, but never yet used: of this very iteration.
+    if older.isdisjoint(passed) or len(older) == len(numbers):
+        # Made before the last step of an optimizer, but never yet used, or all of it: no part of
+        # an earlier iteration's that has found its way into this one.
         capture.first_number = min(numbers, default=capture.first_number)
+        capture.backwards.reach_back()
     place = assembler.place_of(capture) if capture.graph.nodes else None
     reason = f"backward raised {type(error).__name__}"
     assembler.add_broken_step(capture, reason=reason)

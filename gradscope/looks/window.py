@@ -32,6 +32,7 @@ class Window:
         self.capture = StepCapture([])
         self.capture.sites.earlier = None if earlier is None else earlier.capture.sites
         self.capture.writes.earlier = None if earlier is None else earlier.capture.writes
+        self.capture.backwards.earlier = None if earlier is None else earlier.capture.backwards
         self.values = ForwardWatch(by_storage(sources_of(script, ())))
         self.looked_at: set[tuple[int, int] | None] = set()
         """The lines whose backward was looked at."""
@@ -76,6 +77,6 @@ class Window:
         """See no more, and let go of every tensor; which lines made what is still known."""
         self._open.close()
         self.capture.close()
-        for trail in (self.capture.sites, self.capture.writes):
+        for trail in (self.capture.sites, self.capture.writes, self.capture.backwards):
             if trail.earlier is not None:
                 trail.earlier.earlier = None  # what is older can be forgotten
