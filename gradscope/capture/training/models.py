@@ -15,9 +15,11 @@ from torch.nn.modules.dropout import _DropoutNd
 from torch.nn.modules.module import register_module_forward_pre_hook
 from torch.utils.hooks import RemovableHandle
 
+from gradscope.capture.definitions import Definitions
 from gradscope.capture.edges import tensors
 from gradscope.capture.naming import name_model, shape_of
 from gradscope.capture.training.guard import Guard
+from gradscope.capture.training.journal import Sites
 from gradscope.capture.training.ledger import Entry, Ledger
 from gradscope.capture.training.modes import EvalModes
 from gradscope.capture.training.owners import models_of
@@ -86,8 +88,10 @@ class Forwards:
 class Models:
     """The models that the script has called, their names, and how they were called."""
 
-    def __init__(self, guard: Guard, ledger: Ledger, places: Places) -> None:
-        self._guard, self._ledger, self._places = guard, ledger, places
+    def __init__(self, guard: Guard, ledger: Ledger, places: Places, sites: Sites) -> None:
+        self._guard, self._ledger, self._places, self._sites = guard, ledger, places, sites
+        self.definitions = Definitions()
+        """The lines that made modules and parameters, as far as they are watched."""
         self.eval_modes = EvalModes(guard, places)
         self._known: dict[int, ref[nn.Module]] = {}
         """By `id`: every module that is a model or part of one."""
@@ -323,12 +327,14 @@ class Models:
                     path=_path(root.name, record.path),
                     aliases=tuple(_path(root.name, alias) for alias in record.aliases),
                     parent=None if record.parent is None else indices[record.parent],
+                    site=self._sites.index(self.definitions.modules.get(one)),
                 )
             )
         for parameter, found in zip(named.parameters, named.parameter_records, strict=True):
             entry = self._ledger.add(parameter)
             if entry is not None and entry.index is None:
                 entry.index = self._parameters
+                made = self.definitions.registration(parameter)
                 self._add_parameter(
                     replace(
                         found,
@@ -336,6 +342,7 @@ class Models:
                         name=_path(root.name, found.name),
                         aliases=tuple(_path(root.name, alias) for alias in found.aliases),
                         module=indices[found.module],
+                        site=self._sites.index(None if made is None else made.line),
                     )
                 )
 

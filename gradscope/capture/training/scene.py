@@ -35,7 +35,7 @@ class Scene:
         self.places = Places()
         self.ledger = Ledger()
         self.journal = Journal()
-        self.models = Models(guard, self.ledger, self.places)
+        self.models = Models(guard, self.ledger, self.places, self.journal.sites)
         self.optimizers = Optimizers(self.ledger, self.places)
         self.scopes = Scopes()
         self._own = _OfThread()
