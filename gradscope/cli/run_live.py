@@ -51,6 +51,10 @@ class Pace:
         """Whether it is time for a turn."""
         return self._clock() >= self._next
 
+    def postpone(self) -> None:
+        """Have the next turn no sooner than after a turn that takes no time."""
+        self._next = self._clock() + self._between
+
     def __enter__(self) -> None:
         self._began = self._clock()
 
@@ -113,6 +117,7 @@ class LiveDisplay:
     def begin(self, path: Path) -> None:
         """Show that a recording begins."""
         self._path, self._recording = path, GrowingRecording(path, KINDS)
+        self._judgements.postpone()  # one step says little
         self._attempt(self._draw)
 
     def update(self, *, is_last: bool = False) -> None:
@@ -122,7 +127,7 @@ class LiveDisplay:
         # Another thread's step does not wait for this one's.
         if self._turn.acquire(blocking=False):
             try:
-                self._attempt(self._look)
+                self._attempt(lambda: self._look(is_last=is_last))
             finally:
                 self._turn.release()
 
@@ -145,11 +150,11 @@ class LiveDisplay:
                 with suppress(OSError, ValueError):
                     show_note(f"nothing more is shown live: {type(error).__name__}: {error}")
 
-    def _look(self) -> None:
+    def _look(self, *, is_last: bool) -> None:
         """Take in what is new, judge it now and then, and draw it."""
         if self._path is None or self._recording is None:
             return
-        if self._judgements.is_due:
+        if self._judgements.is_due or is_last:
             with self._judgements:
                 recording = load_recording(self._path)
                 found = judge(recording, self._settings).findings

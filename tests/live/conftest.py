@@ -1,5 +1,4 @@
 import json
-import os
 import select
 import subprocess
 from contextlib import contextmanager
@@ -81,15 +80,16 @@ def live(forking, tmp_path, write, terminal):
 def start_on(terminal, tmp_path):
     """Starts a real process on a terminal, in the test's folder."""
 
-    def start(command, columns=80, lines=24, **options):
+    def start(command, columns=80, lines=24, stdout=None, **environment):
         screen = terminal(columns, lines)
-        streams = {"stdin": screen.other, "stdout": screen.other, "stderr": screen.other}
         process = subprocess.Popen(
             command,
             cwd=tmp_path,
-            env={**os.environ, **OF_TERMINALS},
+            env={**OF_TERMINALS, **environment},
+            stdin=screen.other,
+            stdout=screen.other if stdout is None else stdout,
+            stderr=screen.other,
             start_new_session=True,
-            **{**streams, **options},
         )
         return screen, process
 
