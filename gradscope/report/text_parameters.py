@@ -122,7 +122,7 @@ def _numbers(rows: list[ParameterRow], page: Page, *, has_updates: bool) -> dict
     if has_updates:
         title = "update / weight" if page.width >= _WIDE else "update"
         columns[title] = [Text(figure(row.update_to_weight, signs)) for row in rows]
-    if page.width >= _WIDE:
+    if page.width >= _WIDE and any(row.site for row in rows):
         columns["line"] = [page.place(row.site, page.width // 3) for row in rows]
     return columns
 
