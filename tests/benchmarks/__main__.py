@@ -18,6 +18,7 @@ import torch
 sys.path.insert(0, str(Path(__file__).parent))
 
 import peers
+from long_runs import long_runs
 from models import (
     Step,
     deep_transformer,
@@ -257,6 +258,7 @@ if __name__ == "__main__":
         "startup": startup,
         "rules": rules,
         "inspection": inspection,
+        "long": long_runs,
     }
     for name in sys.argv[1:] or tables:
         tables[name]()

@@ -1,0 +1,175 @@
+"""Recordings of long runs: what they take on disk, and how long they take to read and to judge."""
+
+import os
+import random
+import subprocess
+import sys
+import tempfile
+import tracemalloc
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from gradscope.recording.evidence.clip_scope import ClipScope
+from gradscope.recording.evidence.trained_optimizer import TrainedOptimizer
+from gradscope.recording.meta import Header
+from gradscope.recording.records import (
+    Environment,
+    EventRecord,
+    ModuleRecord,
+    ParameterRecord,
+    Shape,
+    Site,
+    StepRecord,
+    TargetRecord,
+)
+from gradscope.recording.run_recorder import RunRecorder, RunStep
+from gradscope.recording.step_tables import norm_cells
+from gradscope.recording.store import load_recording
+from gradscope.report.model import Report
+from gradscope.rules.engine import judge
+
+STEPS = 10_000
+HEADER = Header(
+    version="",
+    command="benchmark",
+    environment=Environment(python="", torch="", platform="", device="cpu", threads=1),
+    target=TargetRecord(
+        name="train.py",
+        model="Net",
+        batch="float32[32, 16]",
+        loss="backward()",
+        optimizer="AdamW",
+        mode="train",
+        seed=None,
+        synthetic_loss=False,
+        root="/project",
+        repository="/project",
+    ),
+)
+KINDS = ("zero", "backward", "clip-norm", "step")
+
+
+def long_runs() -> None:
+    """Print what runs of 10,000 steps take."""
+    for parameters in (8, 100):
+        print(f"\na run of {STEPS:,} steps and {parameters} parameters")
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder) / "run.gradscope"
+            written = _timed(lambda path=path, many=parameters: _write(path, many))
+            print(f"  {'on disk':<20} {path.stat().st_size / 1e6:8.1f} MB")
+            print(f"  {'written, a step':<20} {written / STEPS * 1e6:8.0f} µs")
+            print(f"  {'loaded':<20} {_timed(lambda path=path: load_recording(path)):8.2f} s")
+            tracemalloc.start()
+            recording = load_recording(path)
+            print(f"  {'in memory':<20} {tracemalloc.get_traced_memory()[0] / 1e6:8.1f} MB")
+            tracemalloc.stop()
+            print(f"  {'judged':<20} {_timed(lambda one=recording: judge(one)):8.2f} s")
+            joined = _timed(lambda one=recording: Report.from_recording(one))
+            print(f"  {'joined to a report':<20} {joined:8.2f} s")
+            for command in ("report", "check"):
+                run = [sys.executable, "-m", "gradscope", command, str(path)]
+                seconds = _timed(
+                    lambda run=run: subprocess.run(run, check=True, stdout=subprocess.DEVNULL)
+                )
+                print(f"  {'gradscope ' + command:<20} {seconds:8.2f} s")
+
+
+def _timed(work: Callable[[], object]) -> float:
+    """Return the processor's time: what else the machine does is not in it."""
+    start = sum(os.times()[:4])
+    work()
+    return sum(os.times()[:4]) - start
+
+
+def _write(path: Path, parameters: int) -> None:
+    draw = random.Random(0)
+    recorder = RunRecorder(path, HEADER)
+    recorder.add(_structure(parameters))
+    for number in range(STEPS):
+        is_measured = number < 3 or number % 10 == 0
+        norms = [
+            norm_cells(
+                number, place, "gradient", draw.random(), 1024, 3.0, 0.01 if is_measured else None
+            )
+            for place in range(parameters)
+        ]
+        step = StepRecord(
+            index=number, kind="run", graph=None, loss=draw.random(), optimizer="AdamW(lr=0.001)"
+        )
+        recorder.add(RunStep(step=step, events=tuple(_events(number, parameters)), norms=norms))
+    recorder.close()
+
+
+def _structure(parameters: int) -> RunStep:
+    held = tuple(range(parameters))
+    return RunStep(
+        parameters=tuple(
+            ParameterRecord(
+                index=place,
+                name=f"model.{place // 2}.{'bias' if place % 2 else 'weight'}",
+                aliases=(),
+                module=1 + place // 2,
+                shape=Shape(dims=(32, 32), dtype="float32"),
+                device="cpu",
+                numel=1024,
+                requires_grad=True,
+                optimizer_group=None,
+            )
+            for place in held
+        ),
+        modules=tuple(
+            ModuleRecord(
+                index=place,
+                path=f"model.{place - 1}" if place else "model",
+                aliases=(),
+                class_name="Linear" if place else "Sequential",
+                parent=0 if place else None,
+                in_model=True,
+                training=True,
+            )
+            for place in range(1 + (parameters + 1) // 2)
+        ),
+        sites=tuple(
+            Site(file="/project/train.py", line=10 + place, function="train", source="")
+            for place in range(len(KINDS))
+        ),
+        optimizers=(
+            (
+                0,
+                TrainedOptimizer(
+                    class_name="AdamW",
+                    family="adaptive",
+                    name="optimizer",
+                    site=0,
+                    parameters=held,
+                    replaced=None,
+                ),
+            ),
+        ),
+        scopes=(ClipScope(parameters=held),),
+    )
+
+
+def _events(step: int, parameters: int) -> Iterator[EventRecord]:
+    every = float(parameters)
+    norm, loss = 0.2 + 1e-9 * step, 1 / (1 + step)
+    numbers = (
+        {"parameters": every, "unspent": 0.0, "set_to_none": 1.0},
+        {"root": float(step), "again": 0.0, "divided": 1.0, "scaled": 0.0, "loss": loss}
+        | {"nodes": 21.0, "older": 0.0, "rows": 32.0, "retain": 0.0, "create": 0.0}
+        | {"reached": every, "stale": 0.0, "added": 0.0, "reduction": 1.0},
+        {"max_norm": 1.0, "norm_type": 2.0, "norm": norm, "parameters": every, "fresh": every}
+        | {"spent": 0.0, "empty": 0.0, "scaled": 0.0, "exhausted": 0.0, "scope": 0.0},
+        {"parameters": every, "with_gradient": every, "fresh": every, "stale": 0.0, "none": 0.0}
+        | {"backwards": 1.0, "clipped": every, "manual": 0.0, "norm": norm, "lr": 0.001},
+    )
+    for order, kind in enumerate(KINDS):
+        yield EventRecord(
+            step=step,
+            order=order,
+            kind=kind,
+            seconds=step + order / 10,
+            site=order,
+            numbers=tuple(numbers[order].items()),
+            optimizer=0 if kind in ("zero", "step") else None,
+        )
