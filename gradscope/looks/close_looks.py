@@ -187,7 +187,7 @@ class ScriptLooks:
             self._mode.remove()
             self._last = None
             return
-        self._window = Window(self._mode, script_of(self._training), self._last)
+        self._window = Window(self._mode, self._training, self._last)
         self._window.open()
 
     def _forget_failed(self) -> None:

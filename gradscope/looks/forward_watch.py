@@ -1,5 +1,6 @@
 """The values that a forward computes, seen while it runs: magnitudes, activations, NaN's origin."""
 
+import math
 from collections.abc import Callable, Mapping
 from types import FrameType
 
@@ -13,7 +14,7 @@ from gradscope.capture.lines import Caller, Line
 from gradscope.capture.training.guard import without_dispatch_modes
 from gradscope.probes.activations import ActivationWatch
 from gradscope.probes.forward_values import Values, values_of
-from gradscope.probes.nonfinite_tracker import OriginTracker, Source, storage_of
+from gradscope.probes.nonfinite_tracker import OriginTracker, Source, broken_of, storage_of
 from gradscope.probes.operations import NodeNumber, Operation, node_number, plain_floats
 
 _NOT_COMPUTED = frozenset(
@@ -44,13 +45,15 @@ class ForwardWatch:
     What torch computes within a call, as in `multi_head_attention_forward`, is not seen.
 
     Args:
-        sources: The tensors that were there before, by their storage.
+        source_of: Returns by its storage a tensor that was there before.
     """
 
-    def __init__(self, sources: dict[int, Source]) -> None:
+    def __init__(self, source_of: Callable[[int], Source | None]) -> None:
         self.values: dict[NodeNumber, tuple[int, Values]] = {}
         self.activations = ActivationWatch()
-        self.origins = _Origins(sources)
+        self._breaks = False
+        """Whether what is being assigned to will not be finite any more."""
+        self.origins = _Origins(source_of)
 
     def began(
         self,
@@ -64,7 +67,11 @@ class ForwardWatch:
         if _writes(name, kwargs) and _are_readable():
             with DisableTorchFunction(), torch.no_grad(), without_dispatch_modes():
                 self.origins.at(frame)
-                self.origins.before(_in_place_name(name), args, dict(kwargs or {}))
+                if name == "__setitem__":
+                    # The rest of a large buffer is not read each time that a row is put into it.
+                    self._breaks = _is_broken(args[-1]) and not _is_broken(args[0])
+                if name != "__setitem__" or self._breaks:
+                    self.origins.before(*_in_place(name, args), dict(kwargs or {}))
 
     def returned(
         self,
@@ -79,7 +86,8 @@ class ForwardWatch:
         if name in _NOT_COMPUTED or not _are_readable():
             return
         with DisableTorchFunction(), torch.no_grad(), without_dispatch_modes():
-            outputs = tuple(plain_floats(result))
+            is_broken = name == "__setitem__" and self._breaks
+            outputs = tuple(plain_floats(args[0] if is_broken else result))
             if outputs:
                 self._look(_operation(name, args, dict(kwargs or {}), outputs), frame)
 
@@ -107,8 +115,8 @@ class ForwardWatch:
 class _Origins(OriginTracker):
     """Is told of operations, and by which line."""
 
-    def __init__(self, sources: dict[int, Source]) -> None:
-        super().__init__(sources)
+    def __init__(self, source_of: Callable[[int], Source | None]) -> None:
+        super().__init__(source_of)
         self._frame: FrameType | None = None
         self._lines = Caller()
 
@@ -142,18 +150,30 @@ def _writes(name: str, kwargs: Mapping[str, object] | None) -> bool:
     return name == "__setitem__" or bool(kwargs and kwargs.get("inplace"))
 
 
-def _in_place_name(name: str) -> str:
-    return name if name.endswith("_") else f"{name}_"
+def _in_place(name: str, args: tuple[object, ...]) -> tuple[str, tuple[object, ...]]:
+    """Return what writes to its first argument as the dispatcher knows it."""
+    if name == "__setitem__":
+        is_tensor = isinstance(args[-1], Tensor)
+        return "copy_" if is_tensor else "fill_", (args[0], args[-1])
+    return name if name.endswith("_") else f"{name}_", args
+
+
+def _is_broken(value: object) -> bool:
+    if isinstance(value, float):
+        return not math.isfinite(value)
+    return any(broken_of(tensor) for tensor in plain_floats(value))
 
 
 def _operation(
     name: str, args: tuple[object, ...], kwargs: dict[str, object], outputs: tuple[Tensor, ...]
 ) -> Operation:
     """Return a call of a torch function as the operation of the dispatcher that it comes to."""
+    if name == "__setitem__":
+        name, args = _in_place(name, args)
     plain = name.strip("_")
     if plain in ("softmax", "log_softmax"):
         given = args[1] if len(args) > 1 else kwargs.get("dim")
         args = (args[0] if args else kwargs.get("input"), given)
     if _writes(name, kwargs):
-        name = _in_place_name(plain)
+        name, args = _in_place(plain, args)
     return Operation(name=name, args=args, kwargs=kwargs, outputs=outputs, is_view=False)

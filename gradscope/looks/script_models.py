@@ -1,9 +1,14 @@
 """All models of a script as one, with the names that the run gives them."""
 
+from weakref import ref
+
 from torch import Tensor, nn
 from torch._subclasses.fake_tensor import FakeTensor
 
 from gradscope.capture.training.scene import Scene
+from gradscope.probes.nonfinite_origins import by_storage, sources_of
+from gradscope.probes.nonfinite_tracker import Source
+from gradscope.recording.evidence.nonfinite import NonfiniteSource
 
 _WRAPPERS = ("DataParallel", "DistributedDataParallel")
 
@@ -29,6 +34,25 @@ def script_of(scene: Scene) -> Script:
         if parameter is not None and id(parameter) not in owned and entry.index is not None:
             loose[f"parameter{entry.index}"] = parameter
     return Script(models, loose)
+
+
+class LiveSources:
+    """The parameters and buffers of the script's models, of which it keeps none alive."""
+
+    def __init__(self, scene: Scene) -> None:
+        self._scene = scene
+        self._known: dict[int, tuple[ref[Tensor], NonfiniteSource, str | None]] | None = None
+
+    def of(self, storage: int) -> Source | None:
+        """Return the parameter or buffer with a storage, None where there is none."""
+        if self._known is None:
+            found = by_storage(sources_of(script_of(self._scene), ()))
+            self._known = {key: (ref(one.tensor), *one[1:]) for key, one in found.items()}
+        if storage not in self._known:
+            return None
+        reference, kind, name = self._known[storage]
+        tensor = reference()
+        return None if tensor is None else Source(tensor, kind, name)
 
 
 def _is_fake(module: nn.Module) -> bool:

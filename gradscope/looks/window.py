@@ -10,11 +10,11 @@ from torch.multiprocessing.reductions import StorageWeakRef
 from gradscope.capture.lines import Line, sequence_number
 from gradscope.capture.parameters_made import watch_parameters_made
 from gradscope.capture.session import StepCapture
+from gradscope.capture.training.scene import Scene as Training
 from gradscope.capture.writes import Write
 from gradscope.looks.forward_watch import ForwardWatch
 from gradscope.looks.mode import LookMode
-from gradscope.looks.script_models import Script
-from gradscope.probes.nonfinite_origins import by_storage, sources_of
+from gradscope.looks.script_models import LiveSources
 from gradscope.probes.scaled_backward import autocast_lines
 
 
@@ -23,17 +23,17 @@ class Window:
 
     Args:
         mode: Sees the calls.
-        script: The models that are known by now.
+        training: What is known of the script.
         earlier: The window before, if that was looked at: some graphs reach back into it.
     """
 
-    def __init__(self, mode: LookMode, script: Script, earlier: "Window | None") -> None:
+    def __init__(self, mode: LookMode, training: Training, earlier: "Window | None") -> None:
         self._mode = mode
         self.capture = StepCapture([])
         self.capture.sites.earlier = None if earlier is None else earlier.capture.sites
         self.capture.writes.earlier = None if earlier is None else earlier.capture.writes
         self.capture.backwards.earlier = None if earlier is None else earlier.capture.backwards
-        self.values = ForwardWatch(by_storage(sources_of(script, ())))
+        self.values = ForwardWatch(LiveSources(training).of)
         self.looked_at: set[tuple[int, int] | None] = set()
         """The lines whose backward was looked at."""
         self.passed: set[int] = set()

@@ -26,7 +26,7 @@ def examine_nonfinite(scene: Scene) -> str | None:
     if _all_finite(scene):
         return None
     sources = _sources(scene)
-    mode = OriginTracker(by_storage(sources))
+    mode = OriginTracker(by_storage(sources).get)
     places = run_again(scene, mode)
     if isinstance(places, str):
         for origin in _there_before(sources):

@@ -2,7 +2,7 @@
 
 import math
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -86,12 +86,12 @@ class OriginTracker(OperationMode):
     """Follows what is not finite from tensor to tensor.
 
     Args:
-        sources: The tensors that were there before the forward, by their storage.
+        source_of: Returns by its storage a tensor that was there before the forward.
     """
 
-    def __init__(self, sources: dict[int, Source]) -> None:
+    def __init__(self, source_of: Callable[[int], Source | None]) -> None:
         super().__init__()
-        self._sources = sources
+        self._source_of = source_of
         self._caller = Caller()
         self._given: list[_Given] = []
         self._origin_of: dict[int, int] = {}
@@ -178,7 +178,7 @@ class OriginTracker(OperationMode):
             if origin.line is None:  # gradscope copied the batch, and the user's code is next
                 origin.line, origin.operation = self._line(), name
             return known
-        source = self._sources.get(storage)
+        source = self._source_of(storage)
         added = self._add(
             name,
             given.broken or "infinity",

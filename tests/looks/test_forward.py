@@ -1,0 +1,217 @@
+"""What looks see of the values of a script's forwards, and by which names."""
+
+import gc
+import math
+import weakref
+
+import pytest
+import torch
+from torch import nn
+from torch.nn import functional
+from torch.nn.functional import cross_entropy, mse_loss
+
+from gradscope.recording.evidence.nonfinite import NonfiniteRecord
+from gradscope.recording.evidence.saturation import SaturationRecord
+from gradscope.recording.evidence.unit import UnitRecord
+from tests.looks.conftest import norms
+from tests.looks.models_to_train import features, mlp
+
+
+def train(model, loss_of, steps=2):
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
+    for _ in range(steps):
+        optimizer.zero_grad()
+        loss_of(model).backward()
+        optimizer.step()
+
+
+def origins(looked, place=0):
+    """Return the operations from which a look's NaN and infinities come, with their lines."""
+    recording = looked.looks[place].recording
+    return [
+        (one.operation, one.makes, one.source, recording.sites[one.site].source)
+        for one in recording.evidence_of(NonfiniteRecord)
+        if one.site is not None
+    ]
+
+
+@pytest.mark.parametrize(
+    "activation",
+    [
+        nn.ReLU(),
+        nn.ReLU(inplace=True),
+        functional.relu,
+        torch.relu,
+        torch.relu_,
+        torch.Tensor.relu,
+        lambda x: x.clamp(min=0),
+    ],
+    ids=["module", "in place", "functional", "torch", "torch in place", "method", "clamp"],
+)
+def test_units_that_are_never_active(activation, look):
+    def loop():
+        first, second = nn.Linear(8, 16), nn.Linear(16, 4)
+        with torch.no_grad():
+            first.bias[:5] = -1e3
+        model = nn.ModuleList([first, second])
+        train(model, lambda _: second(activation(first(torch.randn(64, 8)))).square().mean())
+
+    for one in look(loop).looks:
+        (units,) = one.recording.evidence_of(UnitRecord)
+        assert (units.units, units.inactive, units.samples) == (16, 5, 64)
+        names = {one.recording.parameters[place].name for place in units.parameters}
+        assert {name.rpartition(".")[2] for name in names} == {"weight", "bias"}
+
+
+@pytest.mark.parametrize(
+    ("activation", "operation"),
+    [
+        (nn.Sigmoid(), "sigmoid"),
+        (torch.sigmoid, "sigmoid"),
+        (torch.tanh, "tanh"),
+        (nn.Softmax(dim=-1), "softmax"),
+        (lambda x: functional.softmax(x, -1), "softmax"),
+        (lambda x: x.softmax(1), "softmax"),
+    ],
+    ids=["sigmoid", "torch.sigmoid", "tanh", "Softmax", "softmax", "method"],
+)
+def test_activations_at_the_ends_of_their_range(activation, operation, look):
+    def loop():
+        model = nn.Linear(8, 4)
+        train(
+            model,
+            lambda model: mse_loss(activation(1e4 * model(torch.randn(64, 8))), torch.zeros(64, 4)),
+        )
+
+    for one in look(loop).looks:
+        (saturation,) = one.recording.evidence_of(SaturationRecord)
+        assert saturation.operation == operation
+        assert saturation.saturated >= 0.98 * saturation.elements > 0
+
+
+def test_healthy_activations_are_seen_too(look):
+    def loop():
+        model = nn.Sequential(nn.Linear(8, 16), nn.ReLU(), nn.Linear(16, 4), nn.Sigmoid())
+        train(model, lambda model: mse_loss(model(torch.randn(64, 8)), torch.zeros(64, 4)))
+
+    for one in look(loop).looks:
+        (units,) = one.recording.evidence_of(UnitRecord)
+        (saturation,) = one.recording.evidence_of(SaturationRecord)
+        assert units.inactive == 0
+        assert saturation.saturated < saturation.elements / 4
+
+
+def log_of_zero(model):
+    output = model(torch.randn(4, 8)).relu()
+    worst = torch.log(output * 0)
+    return worst.mean()
+
+
+def zero_by_zero(model):
+    output = model(torch.randn(4, 8)) * 0
+    ratio = output / output
+    return ratio.mean()
+
+
+def written(model):
+    output = model(torch.randn(4, 8)) * 1.0
+    output[0] = float("nan")
+    return output.mean()
+
+
+def masked(model):
+    scores = model(torch.randn(4, 8))
+    scores = scores.masked_fill(torch.ones(4, 4, dtype=torch.bool), -math.inf)
+    weights = scores.softmax(-1)
+    return weights.mean()
+
+
+@pytest.mark.parametrize(
+    ("loss_of", "expected"),
+    [
+        (log_of_zero, ("log", "infinity", "operation", "worst = torch.log(output * 0)")),
+        (zero_by_zero, ("div", "NaN", "operation", "ratio = output / output")),
+        (masked, ("softmax", "NaN", "operation", "weights = scores.softmax(-1)")),
+    ],
+    ids=lambda one: getattr(one, "__name__", None),
+)
+def test_where_a_forward_stops_being_finite(loss_of, expected, look):
+    looked = look(lambda: train(nn.Linear(8, 4), loss_of))
+    found = origins(looked)
+    assert expected in [(name.lstrip("_"), *rest) for name, *rest in found]
+    assert not math.isfinite(looked.looks[0].recording.steps[0].loss)
+
+
+def test_a_nan_that_is_written_in(look):
+    found = origins(look(lambda: train(nn.Linear(8, 4), written)))
+    assert found == [("fill_", "NaN", "constant", 'output[0] = float("nan")')]
+
+
+def test_a_backward_that_stops_being_finite_by_itself(look):
+    def loss_of(model):
+        output = model(torch.zeros(4, 8))
+        return (output - output).square().sum(1).sqrt().mean()
+
+    looked = look(lambda: train(nn.Linear(8, 4, bias=False), loss_of, 1))
+    assert origins(looked) == []
+    recording = looked.looks[0].recording
+    broken = [stat for stat in recording.tensor_stats if stat.gradient and stat.gradient.nonfinite]
+    first = min(broken, key=lambda stat: stat.order)
+    assert recording.steps[0].loss == 0
+    assert recording.nodes[first.node].operation in ("SumBackward1", "PowBackward0")
+
+
+def test_names_are_those_of_the_run(look):
+    def loop():
+        generator, critic = mlp(0.0), nn.Linear(4, 1)
+        scale = nn.Parameter(torch.ones(()))
+        optimizer = torch.optim.SGD([*generator.parameters(), *critic.parameters(), scale], lr=0.1)
+        for _ in range(2):
+            optimizer.zero_grad()
+            (scale * critic(generator(features()[0]))).mean().backward()
+            optimizer.step()
+
+    looked = look(loop)
+    wanted = {parameter.name for parameter in looked.recording.parameters}
+    assert len(wanted) == 7
+    for one in looked.looks:
+        assert set(norms(one)) == wanted
+    paths = {module.path for module in looked.recording.modules}
+    assert {module.path for module in looked.looks[-1].recording.modules} - {""} <= paths
+
+
+def test_a_model_that_only_its_optimizer_has_shown(look):
+    def made():
+        model = mlp(0.0)
+        return model.forward, torch.optim.SGD(model.parameters(), lr=0.1)
+
+    def loop():
+        predict, optimizer = made()
+        for _ in range(3):
+            x, y = features()
+            optimizer.zero_grad()
+            cross_entropy(predict(x), y).backward()
+            optimizer.step()
+
+    looked = look(loop)
+    assert len(looked.looks) == 3
+    wanted = {parameter.name for parameter in looked.recording.parameters}
+    assert all(set(norms(one)) == wanted for one in looked.looks)
+
+
+def test_models_of_earlier_folds_are_let_go(look):
+    alive = []
+
+    def loop():
+        for fold in range(5):
+            model = mlp()
+            alive.append(weakref.ref(model))
+            train(model, lambda model: cross_entropy(model(features()[0]), features()[1]), 2)
+            del model
+            gc.collect()
+            # The window that is open holds the last one, and no other.
+            assert sum(one() is not None for one in alive) <= 1, fold
+
+    looked = look(loop)
+    assert len(looked.looks) == 10
+    assert {len(norms(one)) for one in looked.looks} <= {4, 8}
