@@ -117,7 +117,6 @@ class LiveDisplay:
     def begin(self, path: Path) -> None:
         """Show that a recording begins."""
         self._path, self._recording = path, GrowingRecording(path, KINDS)
-        self._judgements.postpone()  # one step says little
         self._attempt(self._draw)
 
     def update(self, *, is_last: bool = False) -> None:
@@ -154,6 +153,8 @@ class LiveDisplay:
         """Take in what is new, judge it now and then, and draw it."""
         if self._path is None or self._recording is None:
             return
+        if not self._run.steps:
+            self._judgements.postpone()  # the first step alone says little
         if self._judgements.is_due or is_last:
             with self._judgements:
                 recording = load_recording(self._path)

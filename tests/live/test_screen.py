@@ -30,7 +30,7 @@ def script(steps=3, before="", after=""):
 
 def test_panel_is_drawn_below_what_the_script_prints(live):
     with live(script(before="print('one')"), "--max-steps", "3") as screen:
-        screen.wait(lambda: screen.shows("loss"))
+        screen.wait(lambda: screen.shows("no findings"))
         rows = screen.screen.rows
         assert rows[0] == "one"
         assert not any(rows[1:12])
