@@ -64,7 +64,10 @@ class History:
             if self._looks_ahead[line] > _LOOKS_AHEAD:
                 return
         frames = self._places.users(frame)
-        now = list(holders(frames, modules))
+        try:
+            now = list(holders(frames, modules))
+        except Exception:  # noqa: BLE001 - objects of a script's may do anything
+            return
         if crossed:
             self._looks[line] += 1
             found = list(self._carriers(line, now, crossed, frames))

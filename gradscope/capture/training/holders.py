@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from inspect import CO_OPTIMIZED
 from itertools import islice
 from types import FrameType, SimpleNamespace
+from typing import cast
 
 from torch import Tensor, nn
 
@@ -21,7 +22,8 @@ _MOST_OBJECTS = 300
 """Whose attributes are looked at."""
 _MOST_MODULES = 2_000
 
-_CONTAINERS: tuple[type[Collection[object]], ...] = (list, tuple, set, frozenset, deque)
+_SEQUENCES = (list, tuple)
+_CONTAINERS: tuple[type[Collection[object]], ...] = (set, frozenset, deque)
 _NAMESPACES = (SimpleNamespace, Namespace)
 _SHOWS_LOCALS = frozenset({"locals", "vars", "eval", "exec"})
 
@@ -63,10 +65,9 @@ def holders(frames: Iterable[FrameType], modules: Iterable[nn.Module]) -> Iterat
             if scope in seen:
                 continue
             seen.add(scope)
-            for name, value in variables.items():
-                if not name.startswith("__"):
-                    objects.add(value)
-                    yield from _holder(name, scope, value, frame=of)
+            for name, value in _named(variables).items():
+                objects.add(value)
+                yield from _holder(name, scope, value, frame=of)
     for module in islice(modules, _MOST_MODULES):
         objects.add(module)
     yield from objects.holders()
@@ -81,8 +82,8 @@ def name_of(tensor: Tensor, frames: Iterable[FrameType]) -> str | None:
     """
     for frame in frames:
         for variables in (_locals(frame), _globals(frame)[2]):
-            own = {k: value for k, value in variables.items() if not k.startswith("__")}
-            attributes = [vars(one) for one in own.values() if _is_of_users_class(one)]
+            own = _named(variables)
+            attributes = [_attributes(one) for one in own.values() if _is_of_users_class(one)]
             for names in (own, *attributes):
                 if found := _name_among(tensor, names):
                     return found
@@ -100,9 +101,12 @@ def _name_among(tensor: Tensor, names: dict[str, object]) -> str | None:
 
 
 def _numbered(value: object) -> Iterable[tuple[object, object]]:
-    """Return what is in a list or a dictionary, by place or key."""
-    items = _items(value)
-    return zip(value, items, strict=False) if type(value) is dict else enumerate(items)
+    """Return what is in a list or a dictionary first, by place or key."""
+    if type(value) is dict:
+        return islice(value.items(), _MOST_ITEMS)
+    if type(value) in _SEQUENCES:
+        return islice(enumerate(cast("list[object]", value)), _MOST_ITEMS)
+    return ()
 
 
 def _locals(frame: FrameType) -> dict[str, object]:
@@ -147,21 +151,38 @@ class _Objects:
         """Yield their attributes, and those of what they hold themselves."""
         while self._waiting:
             owner = self._waiting.popleft()
-            attributes = dict(vars(owner))
-            for name, value in (*attributes.items(), *attributes.get("_buffers", {}).items()):
+            attributes = _named(_attributes(owner))
+            buffers = attributes.get("_buffers")
+            attributes |= _named(buffers) if isinstance(buffers, dict) else {}
+            for name, value in attributes.items():
                 if name not in _OWN:
                     self.add(value)
                     yield from _holder(name, id(owner), value, kind=type(owner))
+
+
+def _named(variables: dict[str, object]) -> dict[str, object]:
+    """Return the variables that a script may have named itself."""
+    # Keys may be anything where a script has written to such a dictionary.
+    items = list(variables.items())
+    return {k: value for k, value in items if isinstance(k, str) and not k.startswith("__")}
+
+
+def _attributes(value: object) -> dict[str, object]:
+    """Return an object's own attributes, and none that a class computes."""
+    found: object = object.__getattribute__(value, "__dict__")
+    return found if isinstance(found, dict) else {}
 
 
 def _is_of_users_class(value: object) -> bool:
     kind = type(value)
     if kind in _NAMESPACES:
         return True
-    if kind.__module__ == "builtins" or not kind.__dictoffset__:
+    # Past a metaclass of the script's, which may do anything when it is asked.
+    module = type.__getattribute__(kind, "__module__")
+    if module == "builtins" or not type.__getattribute__(kind, "__dictoffset__"):
         return False
-    file = getattr(sys.modules.get(kind.__module__), "__file__", None)
-    return kind.__module__ == "__main__" or (isinstance(file, str) and not is_installed(file))
+    file = getattr(sys.modules.get(module), "__file__", None) if isinstance(module, str) else None
+    return module == "__main__" or (isinstance(file, str) and not is_installed(file))
 
 
 def _holder(
@@ -204,6 +225,11 @@ def _items(value: object) -> Iterable[object]:
     """Return what is in a container, without a call of methods that the script may have written."""
     kind = type(value)
     if issubclass(kind, dict):
-        return list(dict.values(value))[-_MOST_ITEMS:]  # type: ignore[arg-type]
+        return islice(reversed(dict.values(value)), _MOST_ITEMS)  # type: ignore[arg-type]
+    if issubclass(kind, _SEQUENCES):
+        last = slice(-_MOST_ITEMS, None)
+        if issubclass(kind, list):
+            return list.__getitem__(cast("list[object]", value), last)
+        return tuple.__getitem__(cast("tuple[object, ...]", value), last)
     base = next((one for one in _CONTAINERS if issubclass(kind, one)), None)
-    return () if base is None else list(base.__iter__(value))[-_MOST_ITEMS:]  # type: ignore[arg-type]
+    return () if base is None else islice(base.__iter__(value), _MOST_ITEMS)  # type: ignore[arg-type]

@@ -380,3 +380,37 @@ def test_the_dictionary_that_a_script_has_of_its_variables_stays_as_it_is(tmp_pa
 
     told(loop, tmp_path)
     assert seen == [True]
+
+
+class Asked(type):
+    def __getattribute__(cls, name):
+        raise AssertionError(f"{name} was asked for")
+
+
+class Odd(metaclass=Asked):
+    """Raises at whatever is asked of it."""
+
+    def __getattribute__(self, name):
+        raise AssertionError(f"{name} was asked for")
+
+
+class OddList(list):
+    def __iter__(self):
+        raise AssertionError("it was iterated over")
+
+    __len__ = __getitem__ = __iter__
+
+
+def test_nothing_that_a_script_has_written_is_run_to_find_it(tmp_path):
+    def loop():
+        model, optimizer = made(nn.Linear(3, 1))
+        odd, odd_list, endless = Odd(), OddList([1]), []
+        endless.append(endless)
+        model.odd = [odd, odd_list]
+        total = torch.zeros(())
+        for _ in range(STEPS):
+            total = total + model(batch()).pow(2).mean()
+            step(optimizer, total)
+
+    (found,) = told(loop, tmp_path)
+    assert dict(found.evidence)["carried"] == "total"
