@@ -7,6 +7,7 @@ import typer
 
 from gradscope import __version__
 from gradscope.cli.check import check
+from gradscope.cli.clip_report import clip_report
 from gradscope.cli.config import config
 from gradscope.cli.errors import BugReport, show_error
 from gradscope.cli.graph import graph
@@ -20,6 +21,7 @@ from gradscope.errors import ExitCode, GradscopeError
 COMMANDS = (
     ("inspect", inspect, True),
     ("check", check, False),
+    ("clip-report", clip_report, False),
     ("graph", graph, True),
     ("report", report, True),
     ("rule", rule, False),

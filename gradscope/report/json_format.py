@@ -4,6 +4,7 @@ import json
 
 from gradscope.report import objects
 from gradscope.report.accumulation import accumulation_object
+from gradscope.report.clipping.objects import clipping_object
 from gradscope.report.model import Report
 from gradscope.report.objects import Json, Object
 from gradscope.report.run.objects import run_objects
@@ -24,7 +25,7 @@ def _object(report: Report) -> Object:
         "tensors": [objects.tensor_object(row, report) for row in report.tensors],
         "graph": objects.graph_object(report),
         "events": [objects.event_object(event, report) for event in report.events],
-        "clipping": None,
+        "clipping": clipping_object(report),
         "accumulation": accumulation_object(report),
         **run_objects(report),
         "training": [objects.other_step_object(step, report) for step in report.training],

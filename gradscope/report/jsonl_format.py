@@ -5,6 +5,7 @@ from collections.abc import Iterator
 
 from gradscope.report import objects
 from gradscope.report.accumulation import accumulation_object
+from gradscope.report.clipping.objects import clipping_object
 from gradscope.report.model import Report
 from gradscope.report.objects import Object
 from gradscope.report.run.objects import run_lines
@@ -42,6 +43,9 @@ def _beside(report: Report) -> Iterator[tuple[str, Object]]:
     accumulation = accumulation_object(report)
     if accumulation is not None:
         yield "accumulation", accumulation
+    clipping = clipping_object(report)
+    if clipping is not None:
+        yield "clipping", clipping
     for kind, steps in (("training", report.training), ("probe", report.probes)):
         yield from ((kind, objects.other_step_object(step, report)) for step in steps)
     for item in report.skipped:

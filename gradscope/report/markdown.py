@@ -34,7 +34,7 @@ def render_markdown(report: Report, view: ViewOptions) -> str:
         f"## gradscope: {code(report.target.model if run is None else report.target.name)}",
         _summary(report) if run is None else run_summary(report, run),
         *_training(report),
-        *_findings(report),
+        *finding_blocks(report),
         *([] if run is None else run_blocks(report, run, view)),
         *_accumulation(report),
         *_lists(report, view),
@@ -72,7 +72,8 @@ def _training(report: Report) -> list[str]:
     return [escape(f"Trained {training_text(report, '→', number)}.")] if report.training else []
 
 
-def _findings(report: Report) -> list[str]:
+def finding_blocks(report: Report) -> list[str]:
+    """Return the findings, each with its code; nothing where no rule was asked to judge."""
     verdict = verdict_text(report)
     if not verdict:
         return []

@@ -24,7 +24,8 @@ def total_norm(norms: Iterable[float], norm_type: float = 2.0) -> float:
     if math.isinf(norm_type) or math.isinf(largest) or not largest:
         return largest
     # In shares of the largest, so that no power overflows.
-    return largest * math.fsum((size / largest) ** norm_type for size in sizes) ** (1 / norm_type)
+    powers = math.fsum((size / largest) ** norm_type for size in sizes)
+    return float(largest * powers ** (1 / norm_type))
 
 
 def scaled_cosine(norms: Sequence[float], factors: Sequence[float]) -> float | None:

@@ -1,0 +1,255 @@
+"""`gradscope clip-report`."""
+
+import io
+import math
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, TextIO
+
+import typer
+
+from gradscope.cli import options
+from gradscope.cli.arguments import given_arguments, split_arguments
+from gradscope.cli.clip_source import is_recording, nearest
+from gradscope.cli.console import ColorChoice, make_console
+from gradscope.cli.option_groups import with_groups
+from gradscope.cli.output import (
+    Destination,
+    check_destinations,
+    files_of_target,
+    save_recording,
+    set_verbosity,
+    write_text,
+)
+from gradscope.cli.report import check_count
+from gradscope.cli.rules import judged, settings_of
+from gradscope.cli.running import exit_if_broken, planned_target, record_planned
+from gradscope.cli.streams import reserved_stdout
+from gradscope.errors import GradscopeError
+from gradscope.report.formats import OutputFormat, is_of_ci
+
+if TYPE_CHECKING:
+    from gradscope.gate.options import PlannedTarget
+    from gradscope.recording.records import Recording
+    from gradscope.report.model import Report
+    from gradscope.target.options import ClipOptions
+
+DEFAULT_STEPS = 20
+"""Of the optimizer, where neither steps nor batches are asked for."""
+CLIP_RULES = ("clipping", "GS101", "GS103", "GS107")
+"""Those that judge clips, and what clips hide."""
+
+_CLIP = "Clipping"
+
+TargetsArgument = Annotated[
+    list[str] | None,
+    typer.Argument(
+        metavar="[TARGET|RECORDING...] [-- ARGS]",
+        help="path/file.py[:EXPR] or package.module[:EXPR], or .gradscope files. The configured "
+        "target, or the newest recording here, if not given.",
+        show_default=False,
+    ),
+]
+MaxNormOption = Annotated[
+    str,
+    typer.Option(
+        "--max-norm",
+        metavar="X|auto",
+        help="The largest global norm; auto finds one.",
+        rich_help_panel=_CLIP,
+    ),
+]
+NormTypeOption = Annotated[
+    str,
+    typer.Option("--norm-type", metavar="2|inf|P", help="The type of norm.", rich_help_panel=_CLIP),
+]
+ClipValueOption = Annotated[
+    float | None,
+    typer.Option(
+        "--clip-value",
+        metavar="V",
+        help="Clip each element to at most this size.",
+        rich_help_panel=_CLIP,
+        show_default=False,
+    ),
+]
+PerLayerOption = Annotated[
+    bool,
+    typer.Option(
+        "--per-layer",
+        help="Clip each parameter's gradient by its own norm.",
+        rich_help_panel=_CLIP,
+    ),
+]
+AgcOption = Annotated[
+    float | None,
+    typer.Option(
+        "--agc",
+        metavar="RATIO",
+        help="Clip each unit's gradient to so much of the norm of its weights.",
+        rich_help_panel=_CLIP,
+        show_default=False,
+    ),
+]
+BatchesOption = Annotated[
+    int | None,
+    typer.Option(
+        "--batches",
+        min=1,
+        metavar="N",
+        help="Measure so many batches after the steps; without --steps none is made then.",
+        rich_help_panel=_CLIP,
+        show_default=False,
+    ),
+]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClipGroup:
+    """What to clip to."""
+
+    max_norm: MaxNormOption = "auto"
+    norm_type: NormTypeOption = "2"
+    clip_value: ClipValueOption = None
+    per_layer: PerLayerOption = False
+    agc: AgcOption = None
+    batches: BatchesOption = None
+
+    def chosen(self) -> "ClipOptions":
+        """Return what was asked for.
+
+        Raises:
+            GradscopeError: A number is none, or not above zero.
+        """
+        from gradscope.target.options import ClipOptions
+
+        if self.per_layer and self.max_norm == "auto":
+            raise GradscopeError(
+                "--per-layer needs a limit for each parameter", help="add --max-norm X"
+            )
+        return ClipOptions(
+            max_norm=None if self.max_norm == "auto" else _positive("--max-norm", self.max_norm),
+            norm_type=_positive("--norm-type", self.norm_type, may_be_infinite=True),
+            value=None if self.clip_value is None else _positive("--clip-value", self.clip_value),
+            per_tensor=self.per_layer,
+            adaptive_ratio=None if self.agc is None else _positive("--agc", self.agc),
+            batches=self.batches or 1,
+        )
+
+
+def _positive(option: str, given: str | float, *, may_be_infinite: bool = False) -> float:
+    try:
+        value = float(given)
+    except ValueError:
+        value = math.nan
+    if value > 0 and (may_be_infinite or value < math.inf):
+        return value
+    choice = ", or auto" if option == "--max-norm" else ", or inf" if may_be_infinite else ""
+    raise GradscopeError(f"{option} {given!r} is no number above zero{choice}")
+
+
+@with_groups
+def clip_report(  # noqa: PLR0913 - the signature is the list of options
+    clip: ClipGroup,
+    loading: options.TargetGroup,
+    trial: options.TrialGroup,
+    view: options.ViewGroup,
+    rules: options.RulesGroup,
+    targets: TargetsArgument = None,
+    output_format: options.OutputFormatOption = "full",
+    output_file: options.ReportFileOption = "-",
+    save: options.SaveOption = None,
+    force: options.ForceOption = False,
+    quiet: options.QuietOption = False,
+    verbose: options.VerboseOption = False,
+    color: options.ColorOption = "auto",
+) -> None:
+    """Show what clipping does to gradients: how often, how hard, and who causes it.
+
+    Of a target, some optimizer steps are made on a snapshot that is put back: 20 if neither --steps
+    nor --batches is given. Of the recording of a run, it is what the script's own clips did.
+    """
+    set_verbosity(quiet=quiet, verbose=verbose)
+    from gradscope.configuration import read_configuration
+
+    configuration = read_configuration(rules.config)
+    settings = settings_of(rules, configuration.settings)
+    if not settings.select:
+        settings = replace(settings, select=CLIP_RULES)
+    clipping = clip.chosen()
+    given, args = split_arguments(targets or (), sys.argv)
+    chosen = given or (nearest(configuration),)
+    recordings = _recordings(chosen)
+    planned = None
+    if not recordings:
+        overrides = {**loading.given(), **trial.given(), **given_arguments(args)}
+        planned = _with_clipping(
+            planned_target(chosen[0], configuration, overrides), clipping, clip
+        )
+    elif save is not None:
+        raise GradscopeError("--save has nothing to keep: recordings are saved already")
+    read = recordings if planned is None else files_of_target(planned)
+    destinations = check_destinations(output_file, save, force=force, inputs=read)
+    check_count(len(chosen), "recordings", output_format, output_file)
+    with reserved_stdout() as stdout:
+        reports = [judged(one, settings) for one in _recorded(planned, recordings)]
+        if destinations.recording is not None:
+            save_recording(reports[0], destinations.recording, force=force)
+        _write(reports, output_format, view, destinations.report, stdout, color)
+    for report in reports:
+        exit_if_broken(report)
+
+
+def _recordings(chosen: Sequence[str]) -> tuple[Path, ...]:
+    """Return the recordings that were named; none where it is a target.
+
+    Raises:
+        GradscopeError: There are both, or several targets.
+    """
+    recordings = tuple(Path(text) for text in chosen if is_recording(text))
+    if len(recordings) == len(chosen) or len(chosen) == 1:
+        return recordings
+    raise GradscopeError(
+        "clip-report takes one target, or any number of recordings",
+        help="give targets one at a time",
+    )
+
+
+def _with_clipping(
+    planned: "PlannedTarget", clipping: "ClipOptions", clip: ClipGroup
+) -> "PlannedTarget":
+    """Return how to run a target, with so many steps that there is something to tell."""
+    trial = planned.trial
+    steps = trial.steps or (DEFAULT_STEPS if clip.batches is None else 0)
+    return replace(planned, trial=replace(trial, steps=steps, clipping=clipping))
+
+
+def _recorded(planned: "PlannedTarget | None", recordings: Sequence[Path]) -> "Iterator[Recording]":
+    if planned is not None:
+        yield record_planned(planned)
+        return
+    from gradscope.recording.store import load_recording
+
+    yield from map(load_recording, recordings)
+
+
+def _write(
+    reports: "Sequence[Report]",
+    output_format: OutputFormat,
+    view: options.ViewGroup,
+    destination: Destination | None,
+    stdout: TextIO,
+    color: ColorChoice,
+) -> None:
+    from gradscope.report.clipping.render import render_clip_report
+    from gradscope.report.render import render_ci, together
+
+    if is_of_ci(output_format):
+        write_text(render_ci(together(reports), output_format), destination, stdout)
+        return
+    console = make_console(stdout if destination is None else io.StringIO(), color)
+    for report in reports:
+        text = render_clip_report(report, output_format, view.chosen(can_save=True), console)
+        write_text(text, destination, stdout)

@@ -1,0 +1,1 @@
+"""The report on clipping: what it does, and what a limit would do."""

@@ -1,0 +1,28 @@
+"""The clipping of a recording: of a target's batches, or of a training run."""
+
+from dataclasses import dataclass
+from typing import Self
+
+from gradscope.recording.evidence.clip_trial import ClipTrial
+from gradscope.recording.records import Recording
+from gradscope.report.clipping.of_run import run_sections
+from gradscope.report.clipping.of_trial import trial_section
+from gradscope.report.clipping.section import Section
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Clipping:
+    """What clipping does, or would do."""
+
+    trial: ClipTrial | None
+    """How a target's gradients were measured; None of a run."""
+    sections: tuple[Section, ...]
+    """Of a run one for each line that clips; where none does, one for each optimizer."""
+
+    @classmethod
+    def of(cls, recording: Recording) -> Self | None:
+        """Return that of a recording; None where it tells nothing of clipping."""
+        for trial in recording.evidence_of(ClipTrial):
+            return cls(trial=trial, sections=(trial_section(recording, trial),))
+        sections = run_sections(recording)
+        return cls(trial=None, sections=sections) if sections else None

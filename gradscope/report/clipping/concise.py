@@ -1,0 +1,51 @@
+"""The report on clipping, a line each."""
+
+from collections.abc import Iterator
+
+from gradscope.counting import counted
+from gradscope.report.clipping.clipping import Clipping
+from gradscope.report.clipping.section import Section
+from gradscope.report.clipping.words import cut_text, headline, percent, remarks
+from gradscope.report.concise import finding_line
+from gradscope.report.model import Report
+from gradscope.report.names import printable
+from gradscope.report.numbers import number
+from gradscope.report.page import ASCII
+from gradscope.report.paths import shown_site
+
+
+def render_concise(report: Report, clipping: Clipping) -> str:
+    """Return a line a finding, then some for each line that clips."""
+    lines = [finding_line(finding, report) for finding in report.findings]
+    for section in clipping.sections:
+        place = shown_site(section.site, report.target.root) or report.target.name
+        lines += [printable(f"{place}: {text}") for text in _section(section)]
+    return "\n".join(lines)
+
+
+def _section(section: Section) -> Iterator[str]:
+    if section.method is None:
+        yield f"nothing clips: {section.words}"
+    else:
+        advised = ", advised," if section.is_advised else ""
+        yield f"{section.words}{advised} cuts {cut_text(section, ASCII)}"
+    for check in section.checks:
+        yield f"{'ok' if check.is_right else 'not right'}: {check.words}"
+    if section.norms is not None:
+        norms = section.norms
+        yield (
+            f"norm before clipping, of {counted(norms.count, 'step')}: least {number(norms.least)},"
+            f" median {number(norms.median)}, 99 % {number(norms.quantiles[-1])}, "
+            f"largest {number(norms.greatest)}"
+        )
+    if section.advice is not None:
+        yield f"advised: max_norm {section.advice.limit:g}, cuts {percent(section.advice.share)}"
+    for one in section.contributions.parameters[:3]:
+        shares = f"{percent(one.share)} of the norm's power, at most {percent(one.largest)}"
+        yield f"{one.name}: {shares}"
+    for row in section.methods:
+        yield (
+            f"{row.words}: cuts {percent(row.share)}, coefficient {number(row.coefficient)}, "
+            f"cosine {number(row.cosine)}, at the least {number(row.worst)}"
+        )
+    yield from (text for text in (headline(section), *remarks(section)) if text)

@@ -1,0 +1,137 @@
+"""The report on clipping in Markdown."""
+
+from collections.abc import Iterator
+
+from gradscope.counting import counted
+from gradscope.report.clipping.clipping import Clipping
+from gradscope.report.clipping.contributions import Contribution
+from gradscope.report.clipping.section import Section
+from gradscope.report.clipping.words import (
+    METHODS,
+    advice_text,
+    cut_text,
+    direction_text,
+    headline,
+    measured_text,
+    norm_name,
+    percent,
+    rate_text,
+    remarks,
+    spread_words,
+)
+from gradscope.report.markdown import finding_blocks
+from gradscope.report.markdown_syntax import code, escape, prose, table
+from gradscope.report.model import Report
+from gradscope.report.numbers import number
+from gradscope.report.page import UNICODE
+from gradscope.report.paths import shown_site
+from gradscope.report.view import ViewOptions
+
+
+def render_markdown(report: Report, clipping: Clipping, view: ViewOptions) -> str:
+    """Return findings, and tables for each line that clips."""
+    blocks = [f"## gradscope clip-report: {code(report.target.name)}"]
+    if clipping.trial is not None:
+        blocks.append(f"Measured {escape(measured_text(clipping.trial, clipping.sections[0]))}.")
+    blocks += finding_blocks(report)
+    for section in clipping.sections:
+        blocks += _section(section, report, view)
+    return "\n\n".join(blocks)
+
+
+def _section(section: Section, report: Report, view: ViewOptions) -> Iterator[str]:
+    yield _title(section, report)
+    if points := list(_points(section)):
+        yield "\n".join(f"- {point}" for point in points)
+    if section.norms is not None:
+        words = list(spread_words(section.norms, UNICODE))
+        of = f"{norm_name(section).capitalize()} before clipping, of "
+        yield f"{of}{counted(section.norms.count, 'step')}:"
+        yield table([name for name, _ in words], [[value for _, value in words]])
+    yield from _limits(section)
+    power = "squared norm" if section.norm_type == 2 else "power of the norm"
+    for kind, rows, shown in (
+        ("module", section.contributions.modules, view.top),
+        ("parameter", section.contributions.parameters, 2 * view.top),
+    ):
+        if rows:
+            yield f"Mean share of the {power}, by {kind}:"
+            yield _contributions(kind, rows[:shown])
+    if section.methods:
+        yield "Methods side by side, on the same gradients:"
+        yield _methods(section)
+
+
+def _title(section: Section, report: Report) -> str:
+    if section.method is None:
+        return f"### Nothing clips the gradients of {code(section.words)}"
+    place = code(shown_site(section.site, report.target.root))
+    beside = (
+        ", the limit that is advised" if section.is_advised else f" at {place}" if place else ""
+    )
+    return f"### {code(section.words)}{beside}"
+
+
+def _points(section: Section) -> Iterator[str]:
+    if section.method is not None:
+        yield f"**cut**: {escape(cut_text(section, UNICODE))}"
+    for name, text in (
+        ("direction", direction_text(section, UNICODE)),
+        ("rate", rate_text(section, UNICODE)),
+    ):
+        if text:
+            yield f"**{name}**: {escape(text)}"
+    for check in section.checks:
+        yield f"**{'ok' if check.is_right else 'not right'}**: {escape(check.words)}"
+    for text in (headline(section), *remarks(section)):
+        if text:
+            yield prose(text)
+
+
+def _limits(section: Section) -> Iterator[str]:
+    if not section.sweep:
+        return
+    header = ("max_norm", "", "steps cut", "mean coefficient", "of those cut")
+    rows = [
+        (f"{row.limit:g}", row.mark, percent(row.share), number(row.mean), number(row.mean_cut))
+        for row in section.sweep
+    ]
+    yield table(header, rows)
+    if section.advice is not None:
+        yield escape(" ".join(f"{text}." for text in advice_text(section.advice, UNICODE)))
+
+
+def _contributions(kind: str, rows: tuple[Contribution, ...]) -> str:
+    header = (kind, "share", "at most", "median norm", "after")
+    return table(
+        header,
+        [
+            (
+                code(row.name or "the model itself"),
+                percent(row.share),
+                percent(row.largest),
+                number(row.before),
+                number(row.after),
+            )
+            for row in rows
+        ],
+    )
+
+
+def _methods(section: Section) -> str:
+    header = ("method", "limit", "steps cut", "norm after", "coefficient", "cosine", "at the least")
+    return table(
+        header,
+        [
+            (
+                METHODS[row.method],
+                f"{row.limit:g}",
+                percent(row.share),
+                number(row.after),
+                number(row.coefficient),
+                number(row.cosine),
+                number(row.worst),
+            )
+            for row in section.methods
+        ],
+    )

@@ -1,0 +1,215 @@
+"""What a script's own clips did, line by line."""
+
+import math
+from collections.abc import Iterable, Iterator, Sequence
+from statistics import fmean
+
+from gradscope.counting import counted
+from gradscope.recording.records import Recording, Site
+from gradscope.report.clipping.contributions import Contributions
+from gradscope.report.clipping.section import Check, Numbers, OptimizerFacts, Section
+from gradscope.rules.accumulation.windows import RunEvent, Series
+from gradscope.rules.case import Case
+from gradscope.rules.clipping.clip_scopes import ClippedStep, clipped_steps
+from gradscope.rules.clipping.clips import Clip, Clips
+from gradscope.rules.clipping.series import ClipPoint, ClipSeries, clip_series
+
+
+def run_sections(recording: Recording) -> tuple[Section, ...]:
+    """Return one for each line that clips; where none does, one for each optimizer."""
+    case = Case(recording)
+    if not case.is_run:
+        return ()
+    lines = clip_series(case)
+    if lines:
+        return tuple(_Line(case, line).section() for line in lines)
+    clips = case.shared(Clips)
+    return tuple(_unclipped(case, series) for series in clips.windows.series if series.windows)
+
+
+class _Line:
+    """A line that clips."""
+
+    def __init__(self, case: Case, line: ClipSeries) -> None:
+        self._case, self._line = case, line
+        self._clips = case.shared(Clips)
+        self._steps = [clip.step for clip in line.calls if clip.step is not None]
+
+    def section(self) -> Section:
+        """Return what it does."""
+        line = self._line
+        is_by_norm = line.method in ("norm", "per-tensor")
+        given = line.limit if is_by_norm else None
+        numbers = Numbers.of(line.points, given=given, by_norm=is_by_norm, in_order=True)
+        limits = sorted({clip.limit for clip in line.calls if clip.limit is not None})
+        return Section(
+            words=line.words,
+            site=self._case.site(line.site),
+            method=None if line.limit is None else line.method,
+            limit=line.limit,
+            limits=(limits[0], limits[-1]) if len(limits) > 1 else None,
+            norm_type=line.norm_type,
+            is_advised=False,
+            points=line.points,
+            norms=numbers.norms,
+            bins=numbers.bins,
+            coefficients=numbers.coefficients,
+            cosines=numbers.cosines,
+            advice=numbers.advice,
+            sweep=numbers.sweep,
+            contributions=self._contributions(),
+            methods=(),
+            checks=tuple(self._checks()),
+            optimizer=_facts(self._case, line.optimizer, self._steps),
+        )
+
+    def _contributions(self) -> Contributions:
+        """Return who makes the norm that is clipped: the gradients as the step finds them.
+
+        One factor for all changes no share; what other clips leave is told as it is.
+        """
+        factors = {point.step: point.coefficient for point in self._line.points}
+        held = frozenset().union(*(clip.parameters or () for clip in self._line.calls))
+        after = [
+            (
+                step,
+                {
+                    p: norm
+                    for p, norm in self._clips.norms_in(step).items()
+                    if p in held or not held
+                },
+            )
+            for step in dict.fromkeys(event.step for event in self._steps)
+        ]
+        is_one_factor = self._line.method == "norm"
+        before = [
+            {p: norm / factors.get(step, 1.0) for p, norm in norms.items()}
+            for step, norms in after
+            if factors.get(step, 1.0) > 0
+        ]
+        left = [norms for _, norms in after]
+        return Contributions.of(
+            self._case.recording, before if is_one_factor else left, left if is_one_factor else ()
+        )
+
+    def _checks(self) -> Iterator[Check]:
+        calls = self._line.calls
+        yield _order(calls)
+        if scale := _scale(self._clips, calls):
+            yield scale
+        if scope := _scope(self._case, calls):
+            yield scope
+        if broken := _nonfinite(calls):
+            yield broken
+
+
+def _order(calls: Sequence[Clip]) -> Check:
+    """Tell whether the clip comes between the backward and the step."""
+    vain = [clip for clip in calls if clip.step is None]
+    inside = [clip for clip in calls if any(event.kind == "backward" for event in clip.later)]
+    count = f"{len(calls):,}"
+    if inside:
+        return Check(
+            is_right=False,
+            words=f"another backward adds to what is clipped in {len(inside):,} of {count} calls",
+        )
+    if len(vain) > 1 or len(vain) == len(calls):
+        return Check(is_right=False, words=f"no step follows {len(vain):,} of {count} calls")
+    return Check(is_right=True, words=f"after the backward and before the step, in {count} calls")
+
+
+def _scale(clips: Clips, calls: Sequence[Clip]) -> Check | None:
+    """Tell whether gradients are unscaled first; None where nothing scales them."""
+    scaled = sum(bool(clip.event.count("scaled")) for clip in calls)
+    if scaled:
+        return Check(
+            is_right=False,
+            words=f"gradients are still multiplied by the loss scale in {scaled:,} of "
+            f"{counted(len(calls), 'call')}",
+        )
+    if any(event.kind == "unscale" for event in clips.windows.events):
+        return Check(is_right=True, words="after unscale_, so the limit means what it says")
+    return None
+
+
+def _scope(case: Case, calls: Sequence[Clip]) -> Check | None:
+    """Tell whether the clip holds all that the optimizer uses; None where that is not known."""
+    own = {id(clip) for clip in calls}
+    steps: list[ClippedStep] = [
+        step for step in case.shared(clipped_steps) if any(id(clip) in own for clip in step.clips)
+    ]
+    if not steps:
+        return None
+    worst = max(steps, key=lambda step: len(step.outside))
+    whole = len(worst.inside) + len(worst.outside)
+    if not worst.outside:
+        return Check(is_right=True, words=f"all {counted(whole, 'parameter')} of the step")
+    return Check(
+        is_right=False,
+        words=f"{len(worst.inside):,} of the {counted(whole, 'parameter')} that the step uses",
+    )
+
+
+def _nonfinite(calls: Sequence[Clip]) -> Check | None:
+    """Tell of norms that are NaN or infinite, and what became of the step; None without any."""
+    broken = [clip for clip in calls if not math.isfinite(clip.norm_before or 0.0)]
+    if not broken:
+        return None
+    spread = [clip for clip in broken if clip.step is not None and clip.step.count("nonfinite")]
+    first = broken[0].event.step
+    words = f"norm not finite in {counted(len(broken), 'call')}, first in step {first:,}"
+    if spread:
+        return Check(
+            is_right=False,
+            words=f"{words}: it makes {spread[0].step.count('nonfinite'):,} gradients non-finite",  # type: ignore[union-attr]
+        )
+    return Check(is_right=True, words=f"{words}: no step uses it")
+
+
+def _unclipped(case: Case, series: Series) -> Section:
+    """Return the norms of an optimizer whose gradients nothing clips."""
+    steps = [window.step for window in series.windows]
+    points = tuple(
+        ClipPoint(step=step.step, norm=norm, coefficient=1.0, cosine=None)
+        for step in steps
+        if (norm := step.number("norm")) is not None
+    )
+    numbers = Numbers.of(points, given=None, by_norm=True, in_order=True)
+    clips = case.shared(Clips)
+    norms = [clips.norms_in(step.step) for step in steps]
+    held = frozenset(series.parameters)
+    of_own = [{p: n for p, n in one.items() if p in held or not held} for one in norms]
+    return Section(
+        words=series.name,
+        site=_site(case, series),
+        method=None,
+        limit=None,
+        limits=None,
+        norm_type=2.0,
+        is_advised=False,
+        points=points,
+        norms=numbers.norms,
+        bins=numbers.bins,
+        coefficients=None,
+        cosines=None,
+        advice=numbers.advice,
+        sweep=numbers.sweep,
+        contributions=Contributions.of(case.recording, of_own, ()),
+        methods=(),
+        checks=(),
+        optimizer=_facts(case, next(iter(series.optimizers), None), steps),
+    )
+
+
+def _site(case: Case, series: Series) -> Site | None:
+    return None if series.record is None else case.site(series.record.site)
+
+
+def _facts(case: Case, optimizer: int | None, steps: Iterable[RunEvent]) -> OptimizerFacts:
+    events = list(steps)
+    rates = [rate for event in events if (rate := event.number("lr")) is not None]
+    titles = {step.index: step.optimizer for step in case.recording.steps}
+    title = next((name for event in events if (name := titles.get(event.step))), "")
+    records = case.shared(Clips).windows.optimizers
+    family = records[optimizer].family if optimizer is not None else "sgd"
+    return OptimizerFacts(title=title, family=family, rate=fmean(rates[-1:]) if rates else None)

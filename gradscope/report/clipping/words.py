@@ -1,0 +1,192 @@
+"""What reports on clipping say in words, whatever the format."""
+
+from collections.abc import Iterator
+
+from gradscope.counting import counted
+from gradscope.recording.evidence.clip_trial import ClipMethod, ClipTrial
+from gradscope.report.clipping.contributions import Contribution
+from gradscope.report.clipping.distribution import SHARES, Distribution
+from gradscope.report.clipping.section import Section
+from gradscope.report.clipping.threshold import Advice
+from gradscope.report.figures import figure
+from gradscope.report.page import Signs
+
+METHODS: dict[ClipMethod, str] = {
+    "norm": "global norm",
+    "per-tensor": "each tensor's norm",
+    "value": "by value",
+    "adaptive": "adaptive",
+}
+_APPLIED: dict[ClipMethod, str] = {
+    "norm": "clipped by global norm",
+    "per-tensor": "clipped tensor by tensor",
+    "value": "clipped by value",
+    "adaptive": "clipped adaptively",
+}
+_ALL = 0.9995
+
+
+def percent(share: float) -> str:
+    """Return `7 %`, `0.4 %`; `100 %` for all alone, `0 %` for none."""
+    if 0.99 < share < 1 or 0 < share < 0.01:
+        inner = 100 * share
+        return f"{min(max(inner, 0.01), 99.99):.2g} %" if inner < 1 else f"{inner:.1f} %"
+    return f"{100 * share:.0f} %"
+
+
+def norm_name(section: Section, *, of: str = "gradient norm") -> str:
+    """Return `gradient norm`, with its type where that is not the Euclidean."""
+    if section.norm_type == 2:
+        return of
+    return f"{of} of type {section.norm_type:g}"
+
+
+def measured_text(trial: ClipTrial, section: Section) -> str:
+    """Return which gradients of a target were measured."""
+    count = counted(len(section.points), "gradient")
+    if not trial.steps:
+        return f"{count}: the weights stay as they are"
+    clipped = "not clipped" if trial.applied is None else _APPLIED[trial.applied]
+    after = "after them" if trial.batches == 1 else f"{trial.batches:,} after them"
+    return f"{count}: before each of {counted(trial.steps, 'step')}, {clipped}, and {after}"
+
+
+def spread_words(found: Distribution, signs: Signs) -> Iterator[tuple[str, str]]:
+    """Yield quantiles by name: `least`, `25 %`, `median` and so on."""
+    yield "least", figure(found.least, signs)
+    for share, value in zip(SHARES, found.quantiles, strict=True):
+        yield "median" if share == 0.5 else f"{100 * share:g} %", figure(value, signs)
+    yield "largest", figure(found.greatest, signs)
+
+
+def headline(section: Section) -> str:
+    """Return who decides when everything is cut; empty where it is not one alone."""
+    leader = section.contributions.leader
+    if leader is None:
+        return ""
+    power = "squared norm" if section.norm_type == 2 else "norm's power"
+    return (
+        f"`{leader.name}` alone makes {percent(leader.share)} of the {power}: it decides when all "
+        "gradients are cut, and the others are cut with it"
+    )
+
+
+def cut_text(section: Section, signs: Signs) -> str:
+    """Return how many steps are cut, and how far."""
+    known = len(section.points) - len(section.broken)
+    cut = section.cut
+    text = f"{len(cut):,} of {counted(known, 'step')} ({percent(section.cut_share)})"
+    if not cut:
+        return text
+    factors = sorted(point.coefficient for point in cut)
+    mean = sum(factors) / len(factors)
+    if len(cut) == 1:
+        return f"{text}, to {figure(mean, signs)} of its norm"
+    least = figure(factors[0], signs)
+    return f"{text}, to {figure(mean, signs)} of their norm in the mean, {least} at the least"
+
+
+def direction_text(section: Section, signs: Signs) -> str:
+    """Return how far the gradients turn; empty where that is not known."""
+    cosines = section.cosines
+    if section.method is None or cosines is None:
+        return ""
+    if section.method == "norm":
+        return "unchanged: all gradients are multiplied by one number"
+    return (
+        f"cosine {figure(cosines.median, signs)} between gradients before and after at the median, "
+        f"{figure(cosines.least, signs)} at the least"
+    )
+
+
+def rate_text(section: Section, signs: Signs) -> str:
+    """Return what the clip makes of the learning rate; empty where nothing is cut."""
+    optimizer, spread = section.optimizer, section.coefficients
+    if section.method is None or spread is None or not section.cut:
+        return ""
+    name = optimizer.title.partition("(")[0] or "the optimizer"
+    mean = figure(spread.mean, signs)
+    if optimizer.family == "adaptive":
+        return (
+            f"stays: {name} divides by the size of recent gradients, so that only steps cut further"
+            " than their neighbours become smaller"
+        )
+    if optimizer.rate is None:
+        return f"{mean} of it in the mean"
+    rate, effective = optimizer.rate, optimizer.rate * spread.mean
+    return (
+        f"{figure(rate, signs)} {signs.arrow} {figure(effective, signs)} in effect: {mean} of it "
+        "in the mean"
+    )
+
+
+def advice_text(advice: Advice, signs: Signs) -> Iterator[str]:
+    """Yield the reasoning behind the limit that is advised, sentence by sentence."""
+    level = advice.level
+    names = {0.5: "median"}
+    quantiles = ", ".join(
+        f"{names.get(share, f'{100 * share:g} %')} {figure(value, signs)}"
+        for share, value in advice.quantiles
+    )
+    deviation = figure(1.4826 * level.deviation, signs)
+    rule = (
+        f"the median {figure(level.median, signs)} and three deviations of {deviation}"
+        if level.deviation
+        else f"one and a half times the median {figure(level.median, signs)}"
+    )
+    yield (
+        f"auto is {advice.limit:g}: {rule}, as the middle of the norms tells them, whatever the "
+        f"outliers are. It cuts {percent(advice.share)} of {counted(level.count, 'step')} "
+        f"({quantiles})"
+    )
+    if level.settled:
+        yield atypical_text(advice, signs)
+    if level.count < 100:
+        yield (
+            f"{counted(level.count, 'norm')} tell little of rare outliers: 100 steps or more tell "
+            "more"
+        )
+
+
+def atypical_text(advice: Advice, signs: Signs) -> str:
+    """Return how the first norms differ from the rest."""
+    level = advice.level
+    first, rest = figure(level.first, signs), figure(level.median, signs)
+    if level.still_moves:
+        return (
+            f"the norm still moves: {first} at the median of the first half, {rest} of the second, "
+            "which alone the limit goes by"
+        )
+    steps = "step is" if level.settled == 1 else f"{level.settled:,} steps are"
+    return (
+        f"the first {steps} not typical: a norm of {first} at the median, and {rest} from there "
+        "on, which alone the limit goes by"
+    )
+
+
+def nonfinite_text(section: Section) -> str:
+    """Return which norms are not finite; empty without any."""
+    broken = section.broken
+    if not broken:
+        return ""
+    return (
+        f"the norm is NaN or infinite in {counted(len(broken), 'step')}, first in "
+        f"{broken[0].step:,}: clipping by norm would make every gradient NaN or zero there "
+        "(error_if_nonfinite=True raises instead)"
+    )
+
+
+def rest_text(hidden: tuple[Contribution, ...]) -> str:
+    """Return what the parameters that are not shown make together."""
+    return f"{len(hidden):,} more: {percent(sum(one.share for one in hidden))}"
+
+
+def remarks(section: Section) -> Iterator[str]:
+    """Yield what is to be said beside the numbers."""
+    if text := nonfinite_text(section):
+        yield text
+    if section.obstacle:
+        yield f"{section.obstacle}: the numbers are those of a copy that is not sparse"
+    if section.limits is not None:
+        least, greatest = section.limits
+        yield f"the limit changes between {least:g} and {greatest:g}; limits below are of the last"
