@@ -12,6 +12,6 @@ def total_norm(norms: Iterable[float]) -> float | None:
     known = tuple(norms)
     if not known:
         return None
-    if any(math.isnan(norm) for norm in known):
+    if any(map(math.isnan, known)):
         return math.nan
     return math.hypot(*known)

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from gradscope.gate.decision import outcome_of
 from gradscope.gate.results import CheckedFinding, CheckResult, TargetResult
 from gradscope.report.concise import finding_line
+from gradscope.report.gate.reports import with_reports
 from gradscope.report.gate.words import (
     closing_text,
     failure_text,
@@ -12,7 +13,6 @@ from gradscope.report.gate.words import (
     seeds_text,
     when_text,
 )
-from gradscope.report.model import Report
 from gradscope.report.names import printable
 
 
@@ -23,9 +23,8 @@ def render_concise(result: CheckResult) -> str:
 
 
 def _lines(target: TargetResult, result: CheckResult) -> Iterator[str]:
-    reports = [Report.from_recording(run.recording, run.verdict) for run in target.runs]
-    for item in target.counted():
-        yield f"{finding_line(item.finding, reports[item.run])}{_standing(item, target)}"
+    for item, report in with_reports(target, target.counted()):
+        yield f"{finding_line(item.finding, report)}{_standing(item, target)}"
     if outcome_of(target, result) == "unjudged":
         for failure in target.failures:
             yield f"{target.name}: error: {failure_text(failure)}"

@@ -7,6 +7,7 @@ from gradscope.gate.decision import exit_code, outcome_of, reasons
 from gradscope.gate.results import CheckedFinding, CheckResult, Run, TargetResult
 from gradscope.recording.finding import SEVERITIES
 from gradscope.report import objects
+from gradscope.report.gate.reports import with_reports
 from gradscope.report.model import Report
 from gradscope.report.objects import Json, Object
 
@@ -86,9 +87,8 @@ def _run(run: Run) -> Object:
 
 def _findings(result: CheckResult) -> Iterator[Object]:
     for target in result.targets:
-        reports = [Report.from_recording(run.recording, run.verdict) for run in target.runs]
-        for item in target.findings:
-            yield _finding(item, target, reports[item.run])
+        for item, report in with_reports(target, target.findings):
+            yield _finding(item, target, report)
 
 
 def _finding(item: CheckedFinding, target: TargetResult, report: Report) -> Object:

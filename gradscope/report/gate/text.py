@@ -9,6 +9,7 @@ from rich.text import Text
 from gradscope.errors import ExitCode
 from gradscope.gate.decision import exit_code, outcome_of
 from gradscope.gate.results import CheckedFinding, CheckResult, Outcome, TargetResult
+from gradscope.report.gate.reports import with_reports
 from gradscope.report.gate.words import (
     closing_text,
     failure_text,
@@ -19,7 +20,6 @@ from gradscope.report.gate.words import (
     unjudged_rules,
     when_text,
 )
-from gradscope.report.model import Report
 from gradscope.report.page import Page, Trimmed
 from gradscope.report.text_findings import detail, finding_parts, hanging
 
@@ -62,9 +62,7 @@ def _is_green(result: CheckResult) -> bool:
 
 
 def _findings(target: TargetResult, console: Console) -> Iterator[RenderableType]:
-    reports = [Report.from_recording(run.recording, run.verdict) for run in target.runs]
-    for item in target.counted():
-        report = reports[item.run]
+    for item, report in with_reports(target, target.counted()):
         page = Page.of(console, report.target.root)
         yield from finding_parts(item.finding, report, page)
         yield from _standing(item, target, page)
