@@ -86,7 +86,7 @@ class ScriptLooks:
     def start(self) -> None:
         """Begin: the first step is looked at."""
         self._records.definitions = self._stack.enter_context(watch_definitions())
-        self._training.models.definitions = self._records.definitions
+        self._training.models.records.definitions = self._records.definitions
         self._open_if_due()
 
     def stop(self) -> None:

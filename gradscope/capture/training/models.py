@@ -3,7 +3,7 @@
 import sys
 import threading
 from collections.abc import Callable, MutableMapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from types import FrameType
 from typing import Any
 from weakref import ref
@@ -11,34 +11,20 @@ from weakref import ref
 import torch
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
-from torch.nn.modules.dropout import _DropoutNd
 from torch.nn.modules.module import register_module_forward_pre_hook
 from torch.utils.hooks import RemovableHandle
 
-from gradscope.capture.definitions import Definitions
 from gradscope.capture.edges import tensors
-from gradscope.capture.naming import name_model, shape_of
+from gradscope.capture.naming import shape_of
 from gradscope.capture.training.guard import Guard
 from gradscope.capture.training.journal import Sites
-from gradscope.capture.training.ledger import Entry, Ledger
-from gradscope.capture.training.modes import EvalModes
+from gradscope.capture.training.ledger import Ledger
+from gradscope.capture.training.model_records import ModelRecords
+from gradscope.capture.training.modes import EvalModes, Mode, depends_on_mode
 from gradscope.capture.training.owners import models_of
-from gradscope.capture.training.places import Place, Places, receiver, stem
-from gradscope.errors import GradscopeError
-from gradscope.recording.records import ModuleRecord, ParameterRecord
+from gradscope.capture.training.places import Places, receiver, stem
 
 _MODULE_FILE = nn.modules.module.__file__
-_NO_MODULE = ModuleRecord(
-    index=0,
-    path="",
-    aliases=(),
-    class_name="",
-    parent=None,
-    in_model=True,
-    training=True,
-)
-"""Owns the parameters of a script without modules."""
-
 _ALL_SEEN, _ALL_SEEN_EVERY = 10, 20
 """Every call of a model is seen before so many backwards, and before every so manieth later; else
 the first alone."""
@@ -46,9 +32,6 @@ the first alone."""
 _MOST_SEARCHES = 5
 """Searches among all objects of Python for the modules of parameters; each takes a tenth of a
 second."""
-
-_WRAPPERS = ("module.",)
-"""What the names of parameters begin with under a wrapper for data-parallel training."""
 
 
 @dataclass(slots=True)
@@ -60,17 +43,6 @@ class Root:
     """As the script calls it."""
     mode_dependent: list[ref[nn.Module]] = field(default_factory=list)
     is_recorded: bool = False
-
-
-@dataclass(slots=True)
-class Mode:
-    """A model was called in eval mode while gradients were on."""
-
-    name: str
-    place: Place
-    """The line that put it into eval mode; of the call where that was not seen."""
-    dropout: int
-    batchnorm: int
 
 
 @dataclass(slots=True)
@@ -89,9 +61,8 @@ class Models:
     """The models that the script has called, their names, and how they were called."""
 
     def __init__(self, guard: Guard, ledger: Ledger, places: Places, sites: Sites) -> None:
-        self._guard, self._ledger, self._places, self._sites = guard, ledger, places, sites
-        self.definitions = Definitions()
-        """The lines that made modules and parameters, as far as they are watched."""
+        self._guard, self._ledger, self._places = guard, ledger, places
+        self.records = ModelRecords(ledger, sites)
         self.eval_modes = EvalModes(guard, places)
         self._known: dict[int, ref[nn.Module]] = {}
         """By `id`: every module that is a model or part of one."""
@@ -102,12 +73,6 @@ class Models:
         self._passes = 0
         """How many backwards there were."""
         self._forwards = Forwards()
-        self._recorded: dict[int, tuple[ref[nn.Module], int]] = {}
-        """By `id`: the place of a module among the recording's."""
-        self._modules = self._parameters = 0
-        """How many have a place in the recording."""
-        self._new_modules: list[ModuleRecord] = []
-        self._new_parameters: list[ParameterRecord] = []
         self.in_threads = False
         """Whether modules ran in several threads, each of which numbers its nodes itself."""
         self._thread: int | None = None
@@ -210,7 +175,7 @@ class Models:
             self._known[id(one)] = ref(one, _Forget(id(one), self._known, self._roots))
             if one is not module:
                 self._roots.pop(id(one), None)
-            if _depends_on_mode(one):
+            if depends_on_mode(one):
                 root.mode_dependent.append(ref(one))
         for parameter in module.parameters():
             self._ledger.add(parameter)
@@ -264,29 +229,10 @@ class Models:
         if has_new:
             self._find_owners(owner_name)
         for root in list(self._roots.values()):
-            if has_new or not root.is_recorded:
-                self._record(root)
-        for entry in self._ledger.entries:
-            parameter = entry.parameter()
-            if entry.index is None and parameter is not None:
-                if not self._modules:
-                    self._add_module(_NO_MODULE)
-                entry.index = self._parameters
-                self._add_parameter(_nameless(parameter, entry))
-
-    def take_new(self) -> tuple[tuple[ModuleRecord, ...], tuple[ParameterRecord, ...]]:
-        """Return the modules and parameters that were taken in since the last call."""
-        modules, parameters = tuple(self._new_modules), tuple(self._new_parameters)
-        self._new_modules, self._new_parameters = [], []
-        return modules, parameters
-
-    def _add_module(self, record: ModuleRecord) -> None:
-        self._modules += 1
-        self._new_modules.append(record)
-
-    def _add_parameter(self, record: ParameterRecord) -> None:
-        self._parameters += 1
-        self._new_parameters.append(record)
+            module = root.module()
+            if module is not None and (has_new or not root.is_recorded):
+                root.is_recorded = self.records.add(root.name, module)
+        self.records.add_loose()
 
     def _find_owners(self, owner_name: Callable[[Tensor], str | None]) -> None:
         """Find the models of new parameters that no call has led to, as `model.forward(x)`."""
@@ -302,50 +248,6 @@ class Models:
                 name = owner_name(orphan) or type(_plain(model)).__name__
                 self._add_root(model, self._unique(name))
 
-    def _record(self, root: Root) -> None:
-        module = root.module()
-        if module is None:
-            return
-        try:
-            named = name_model(module, None)
-        except GradscopeError:
-            return  # a lazy parameter has no shape yet
-        root.is_recorded = True
-        indices: list[int] = []
-        for one, record in zip(named.modules, named.module_records, strict=True):
-            known = self._recorded.get(id(one))
-            if known is not None and known[0]() is one:
-                indices.append(known[1])
-                continue
-            index = self._modules
-            indices.append(index)
-            self._recorded[id(one)] = (ref(one), index)
-            self._add_module(
-                replace(
-                    record,
-                    index=index,
-                    path=_path(root.name, record.path),
-                    aliases=tuple(_path(root.name, alias) for alias in record.aliases),
-                    parent=None if record.parent is None else indices[record.parent],
-                    site=self._sites.index(self.definitions.modules.get(one)),
-                )
-            )
-        for parameter, found in zip(named.parameters, named.parameter_records, strict=True):
-            entry = self._ledger.add(parameter)
-            if entry is not None and entry.index is None:
-                entry.index = self._parameters
-                made = self.definitions.registration(parameter)
-                self._add_parameter(
-                    replace(
-                        found,
-                        index=entry.index,
-                        name=_path(root.name, found.name),
-                        aliases=tuple(_path(root.name, alias) for alias in found.aliases),
-                        module=indices[found.module],
-                        site=self._sites.index(None if made is None else made.line),
-                    )
-                )
-
 
 class _Forget:
     """Forgets a module that is gone."""
@@ -356,12 +258,6 @@ class _Forget:
     def __call__(self, _: object) -> None:
         for table in self._tables:
             table.pop(self._key, None)
-
-
-def _path(root: str, path: str) -> str:
-    for prefix in _WRAPPERS:
-        path = path.removeprefix(prefix)
-    return f"{root}.{path}" if path else root
 
 
 def _plain(module: nn.Module) -> nn.Module:
@@ -385,26 +281,3 @@ def _outer_module(frame: FrameType) -> nn.Module | None:
 def _keyword_arguments(frame: FrameType) -> object:
     kwargs = frame.f_locals.get("kwargs")
     return tuple(kwargs.values()) if isinstance(kwargs, dict) else ()
-
-
-def _depends_on_mode(module: nn.Module) -> bool:
-    if isinstance(module, _DropoutNd):
-        return module.p > 0
-    if isinstance(module, _BatchNorm):
-        return module.track_running_stats
-    return isinstance(module, nn.RNNBase | nn.MultiheadAttention) and module.dropout > 0
-
-
-def _nameless(parameter: Tensor, entry: Entry) -> ParameterRecord:
-    index = entry.index or 0
-    return ParameterRecord(
-        index=index,
-        name=entry.name or f"parameter{index}",
-        aliases=(),
-        module=0,
-        shape=shape_of(parameter),
-        device=str(parameter.device),
-        numel=parameter.numel(),
-        requires_grad=parameter.requires_grad,
-        optimizer_group=None,
-    )

@@ -1,14 +1,28 @@
 """Where a script puts modules into eval mode."""
 
 import sys
+from dataclasses import dataclass
 from typing import Any
 from weakref import ref
 
 from torch import nn
+from torch.nn.modules.batchnorm import _BatchNorm
+from torch.nn.modules.dropout import _DropoutNd
 
 from gradscope.capture.training.guard import Guard
 from gradscope.capture.training.patches import Function, Patches
 from gradscope.capture.training.places import Place, Places
+
+
+@dataclass(slots=True)
+class Mode:
+    """A model was called in eval mode while gradients were on."""
+
+    name: str
+    place: Place
+    """The line that put it into eval mode; of the call where that was not seen."""
+    dropout: int
+    batchnorm: int
 
 
 class EvalModes:
@@ -55,3 +69,12 @@ class EvalModes:
         known = self._lines.get(key)
         if known is not None and known[0]() is None:  # not another module in its place
             del self._lines[key]
+
+
+def depends_on_mode(module: nn.Module) -> bool:
+    """Return whether a module does something else in training than in eval mode."""
+    if isinstance(module, _DropoutNd):
+        return module.p > 0
+    if isinstance(module, _BatchNorm):
+        return module.track_running_stats
+    return isinstance(module, nn.RNNBase | nn.MultiheadAttention) and module.dropout > 0

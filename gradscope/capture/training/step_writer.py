@@ -66,7 +66,7 @@ class StepWriter:
     def write(self, finished: Finished) -> None:
         """Write a step with everything that has happened since the one before."""
         self._scene.take_in()
-        modules, parameters = self._scene.models.take_new()
+        modules, parameters = self._scene.models.records.take_new()
         is_new = bool(modules) or self.steps == 0
         events = self._scene.journal.take(self.steps)
         optimizers = self._optimizers()

@@ -1,0 +1,129 @@
+"""The places of modules and parameters in the recording of a run, and their names there."""
+
+from dataclasses import replace
+from weakref import ref
+
+from torch import Tensor, nn
+
+from gradscope.capture.definitions import Definitions
+from gradscope.capture.naming import name_model, shape_of
+from gradscope.capture.training.journal import Sites
+from gradscope.capture.training.ledger import Ledger
+from gradscope.errors import GradscopeError
+from gradscope.recording.records import ModuleRecord, ParameterRecord
+
+_NO_MODULE = ModuleRecord(
+    index=0,
+    path="",
+    aliases=(),
+    class_name="",
+    parent=None,
+    in_model=True,
+    training=True,
+)
+"""Owns the parameters of a script without modules."""
+
+_WRAPPERS = ("module.",)
+"""What the names of parameters begin with under a wrapper for data-parallel training."""
+
+
+class ModelRecords:
+    """Gives each module and parameter a place, the first time that it is met."""
+
+    def __init__(self, ledger: Ledger, sites: Sites) -> None:
+        self._ledger, self._sites = ledger, sites
+        self.definitions = Definitions()
+        """The lines that made modules and parameters, as far as they are watched."""
+        self._recorded: dict[int, tuple[ref[nn.Module], int]] = {}
+        """By `id`: the place of a module."""
+        self._modules = self._parameters = 0
+        """How many have a place."""
+        self._new_modules: list[ModuleRecord] = []
+        self._new_parameters: list[ParameterRecord] = []
+
+    def take_new(self) -> tuple[tuple[ModuleRecord, ...], tuple[ParameterRecord, ...]]:
+        """Return the modules and parameters that were taken in since the last call."""
+        modules, parameters = tuple(self._new_modules), tuple(self._new_parameters)
+        self._new_modules, self._new_parameters = [], []
+        return modules, parameters
+
+    def add(self, name: str, module: nn.Module) -> bool:
+        """Take in a model; return False where a lazy parameter of it has no shape yet."""
+        try:
+            named = name_model(module, None)
+        except GradscopeError:
+            return False
+        indices: list[int] = []
+        for one, record in zip(named.modules, named.module_records, strict=True):
+            known = self._recorded.get(id(one))
+            if known is not None and known[0]() is one:
+                indices.append(known[1])
+                continue
+            index = self._modules
+            indices.append(index)
+            self._recorded[id(one)] = (ref(one), index)
+            self._add_module(
+                replace(
+                    record,
+                    index=index,
+                    path=_path(name, record.path),
+                    aliases=tuple(_path(name, alias) for alias in record.aliases),
+                    parent=None if record.parent is None else indices[record.parent],
+                    site=self._sites.index(self.definitions.modules.get(one)),
+                )
+            )
+        for parameter, found in zip(named.parameters, named.parameter_records, strict=True):
+            entry = self._ledger.add(parameter)
+            if entry is not None and entry.index is None:
+                entry.index = self._parameters
+                made = self.definitions.registration(parameter)
+                self._add_parameter(
+                    replace(
+                        found,
+                        index=entry.index,
+                        name=_path(name, found.name),
+                        aliases=tuple(_path(name, alias) for alias in found.aliases),
+                        module=indices[found.module],
+                        site=self._sites.index(None if made is None else made.line),
+                    )
+                )
+        return True
+
+    def add_loose(self) -> None:
+        """Take in the parameters that are in no model."""
+        for entry in self._ledger.entries:
+            parameter = entry.parameter()
+            if entry.index is None and parameter is not None:
+                if not self._modules:
+                    self._add_module(_NO_MODULE)
+                entry.index = index = self._parameters
+                name = entry.name or f"parameter{index}"
+                self._add_parameter(_loose(parameter, index, name))
+
+    def _add_module(self, record: ModuleRecord) -> None:
+        self._modules += 1
+        self._new_modules.append(record)
+
+    def _add_parameter(self, record: ParameterRecord) -> None:
+        self._parameters += 1
+        self._new_parameters.append(record)
+
+
+def _path(root: str, path: str) -> str:
+    for prefix in _WRAPPERS:
+        path = path.removeprefix(prefix)
+    return f"{root}.{path}" if path else root
+
+
+def _loose(parameter: Tensor, index: int, name: str) -> ParameterRecord:
+    return ParameterRecord(
+        index=index,
+        name=name,
+        aliases=(),
+        module=0,
+        shape=shape_of(parameter),
+        device=str(parameter.device),
+        numel=parameter.numel(),
+        requires_grad=parameter.requires_grad,
+        optimizer_group=None,
+    )
