@@ -84,10 +84,10 @@ class History:
         return spike
 
     def _spike(self, place: int, norm: float, taken: float) -> Spike | None:
-        usual = median(self._norms)
-        if norm <= self._limits.factor * usual:
+        if norm <= self._limits.beyond * max(self._norms):  # quickly told, and so of most steps
             return None
-        if norm <= self._limits.beyond * max(self._norms) or not self._is_outlier(norm, usual):
+        usual = median(self._norms)
+        if norm <= self._limits.factor * usual or not self._is_outlier(norm, usual):
             return None
         return Spike(
             place=place,
