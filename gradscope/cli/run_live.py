@@ -29,6 +29,8 @@ _BETWEEN_FRAMES, _BETWEEN_JUDGEMENTS = 0.25, 2.0
 """Seconds, at least."""
 _SHARE = 0.02
 """Of the time for drawing, and as much for judging, at most."""
+_PATIENCE = 5.0
+"""Seconds: a run that takes longer to judge is judged no more before its end."""
 
 
 class Pace:
@@ -44,12 +46,17 @@ class Pace:
         self, between: float, share: float = _SHARE, clock: Callable[[], float] = monotonic
     ) -> None:
         self._between, self._share, self._clock = between, share, clock
-        self._began, self._next = 0.0, 0.0
+        self._began, self._next, self._took = 0.0, 0.0, 0.0
 
     @property
     def is_due(self) -> bool:
         """Whether it is time for a turn."""
         return self._clock() >= self._next
+
+    @property
+    def last_took(self) -> float:
+        """How many seconds the last turn took."""
+        return self._took
 
     def postpone(self) -> None:
         """Have the next turn no sooner than after a turn that takes no time."""
@@ -60,7 +67,8 @@ class Pace:
 
     def __exit__(self, *_: object) -> None:
         now = self._clock()
-        self._next = now + max(self._between, (now - self._began) / self._share)
+        self._took = now - self._began
+        self._next = now + max(self._between, self._took / self._share)
 
 
 class LiveDisplay:
@@ -155,14 +163,22 @@ class LiveDisplay:
             return
         if not self._run.steps:
             self._judgements.postpone()  # the first step alone says little
-        if self._judgements.is_due or is_last:
-            with self._judgements:
-                recording = load_recording(self._path)
-                found = judge(recording, self._settings).findings
-            self._judged = Judged(findings=found, steps=len(recording.steps))
+        is_patient = self._judgements.last_took < _PATIENCE
+        if is_patient and (self._judgements.is_due or is_last):
+            self._judge(self._path)
         with self._frames:
             self._run.add(self._recording.read())
             self._draw()
+
+    def _judge(self, path: Path) -> None:
+        with self._judgements:
+            recording = load_recording(path)
+            found = judge(recording, self._settings).findings
+        self._judged = Judged(
+            findings=found,
+            steps=len(recording.steps),
+            is_final=self._judgements.last_took >= _PATIENCE,
+        )
 
     def _draw(self) -> None:
         room = self._panel.room

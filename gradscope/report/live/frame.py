@@ -30,6 +30,8 @@ class Judged:
     """The worst first."""
     steps: int
     """How many steps they had seen."""
+    is_final: bool = False
+    """Whether they judge no more before the end of the run."""
 
 
 def frame(
@@ -87,6 +89,8 @@ def _progress(run: LiveRun, planned: int | None, page: Page) -> list[str]:
 def _findings(judged: Judged, page: Page, room: int) -> list[Text]:
     """Return how many findings there are, and as many of them as fit, as long as they may be."""
     after = f"  after {counted(judged.steps, 'step')}"
+    if judged.is_final:
+        after += "; the next time at the end, it takes long"
     found = judged.findings
     if not found:
         return [Text("no findings", style="bold green").append(after, "not bold dim")]
