@@ -67,6 +67,8 @@ def load_recording(path: str | PathLike[str]) -> Recording:
                 return _read(base)
     except (sqlite3.Error, ValueError) as error:
         raise GradscopeError(f"cannot read `{file}`: {error}") from error
+    except (KeyError, TypeError) as error:  # a word or a gap where none can be
+        raise GradscopeError(f"cannot read `{file}`: it is damaged ({error!r})") from error
 
 
 @contextmanager

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 
 from gradscope.errors import GradscopeError
-from gradscope.recording.records import EdgeRecord, EventRecord, Site
+from gradscope.recording.records import EdgeRecord, EventRecord, Site, StepRecord
 from gradscope.recording.store import load_recording, save_recording
 from gradscope.recording.table import BATCH
 from gradscope.recording.writer import APPLICATION_ID, FORMAT
@@ -162,6 +162,23 @@ def unreadable_cell(path):
     base.close()
 
 
+def gap(path):
+    save_recording(small(), path)
+    base = sqlite3.connect(path)
+    base.execute("UPDATE parameter SET shape = NULL")
+    base.commit()
+    base.close()
+
+
+def unknown_word(path):
+    step = StepRecord(index=0, kind="run", graph=None, loss=1.0, optimizer="SGD(lr=0.1)")
+    save_recording(dataclasses.replace(small(), steps=(step,)), path)
+    base = sqlite3.connect(path)
+    base.execute("UPDATE parameter_stat SET reach = 'sideways'")
+    base.commit()
+    base.close()
+
+
 def lost_meta(path):
     save_recording(small(), path)
     base = sqlite3.connect(path)
@@ -182,6 +199,8 @@ def lost_meta(path):
         (newer_format, "format 2"),
         (torn, "cannot read"),
         (unreadable_cell, "`square` is not a shape"),
+        (gap, "damaged"),
+        (unknown_word, "damaged .*sideways"),
         (lost_meta, "`version` is missing"),
     ],
 )
