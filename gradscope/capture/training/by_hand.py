@@ -20,7 +20,7 @@ from gradscope.capture.training.scene import Scene
 from gradscope.capture.training.source_trees import code_at, tree_of
 from gradscope.capture.training.step_writer import Finished, Measured, StepWriter
 
-OPTIMIZER = "steps by hand"
+OPTIMIZER, COMPILED = "steps by hand", "compiled steps"
 """What stands in a recording where the name of an optimizer does."""
 
 _LOOSE_LOOKED_FOR, _LOOSE_LOOKED_FOR_EVERY = 5, 20
@@ -32,6 +32,8 @@ _MOST_LOOSE = 1_000
 
 class ByHand:
     """Writes the steps of a script that has neither made nor called an optimizer.
+
+    And those of an optimizer whose step is compiled, which are noticed like that too.
 
     Such a step is noticed when the next backward begins, or gradients are zeroed. They may be gone
     by then, so they are measured where a backward or a clip has left them.
@@ -55,8 +57,12 @@ class ByHand:
 
     @property
     def is_on(self) -> bool:
-        """Whether the script has no optimizer, as far as is known."""
-        return not self._scene.optimizers.known
+        """Whether the script has no optimizer, as far as is known, or one that is never seen."""
+        return self._is_compiled or not self._scene.optimizers.known
+
+    @property
+    def _is_compiled(self) -> bool:
+        return self._scene.ledger.steps_are_unseen
 
     def look_for_loose(self, root: Node, frame: FrameType) -> None:
         """Take in the leaves of a graph that are in no model, if the script has none at all."""
@@ -147,7 +153,8 @@ class ByHand:
         self._scene.journal.note("step", self._place, numbers)
         is_due = self._writer.steps % self._every == 0
         self._has_written = True
-        self._writer.write(Finished(OPTIMIZER, measured if is_due else []))
+        name = COMPILED if self._is_compiled else OPTIMIZER
+        self._writer.write(Finished(name, measured if is_due else []))
         self._ended()
 
 

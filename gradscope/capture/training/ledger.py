@@ -80,6 +80,8 @@ class Ledger:
         self._versions: list[int] = []
         self._weights: list[int] = []
         self._dead = False
+        self.steps_are_unseen = False
+        """Whether optimizers may step in compiled code, which calls nobody; none was seen to."""
 
     def entry(self, parameter: Tensor) -> Entry | None:
         """Return a parameter's entry, None where it is not known."""
@@ -196,7 +198,8 @@ class Ledger:
             changed: Some that were, without a trace in their version.
 
         Returns:
-            Those of them that are in no optimizer: so the script has made a step by hand.
+            Those of them that are in no optimizer: so the script has made a step by hand. Where
+            the steps of optimizers are not seen, all of them.
         """
         if not self.holds(UNSPENT):
             return []
@@ -208,7 +211,7 @@ class Ledger:
                 continue
             if now != before or id(entry) in known:
                 entry.is_touched = True
-                if not entry.in_optimizer:
+                if self.steps_are_unseen or not entry.in_optimizer:
                     by_hand.append(entry)
                     entry.state = SPENT
         self._weights = versions

@@ -81,6 +81,11 @@ class Steps:
         self.stepped: set[int] = set()
         """The optimizers (by `id`) that have stepped since somebody last asked."""
 
+    @property
+    def has_seen(self) -> bool:
+        """Whether any optimizer has stepped."""
+        return bool(self._made)
+
     def start(self) -> None:
         """Begin to see steps."""
         self._handles = [
@@ -108,6 +113,7 @@ class Steps:
         scene = self._scene
         place = scene.places.of(frame)
         scene.sync(frame)
+        scene.ledger.steps_are_unseen = False
         one = scene.optimizers.of(optimizer)
         scene.optimizers.name_by_step(one, place)
         self._own.open.append(_Open(one, place, has_closure, {}, None, None))

@@ -217,6 +217,7 @@ class _Running:
     def _see_compiled(self, compiled: object, frame: FrameType) -> None:
         # A hook on modules would be compiled into what runs, and could break it up.
         self._scene.models.see_compiled(compiled, frame)
+        self._scene.ledger.steps_are_unseen = not self._steps.has_seen
         self._writer.skip("rows and modes of models", "torch.compile is used")
         if self._scene.looks is not None:
             self._scene.looks.give_up("torch.compile is used, whose code cannot be looked at")

@@ -242,3 +242,39 @@ def test_averages_beside_an_optimizer_are_no_steps(tmp_path):
 
     recording, _ = watched(averaged, tmp_path)
     assert {step.optimizer for step in recording.steps if step.optimizer} == {"SGD(lr=0.05)"}
+
+
+def test_steps_in_compiled_code_are_noticed_by_what_they_change(run):
+    torch.manual_seed(0)
+    model = nn.Linear(3, 2)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+
+    def loop():
+        torch.compile(optimizer.step, backend="eager")
+        for _ in range(4):
+            optimizer.zero_grad()
+            model(torch.ones(4, 3)).square().mean().backward()
+            torch.optim.SGD.step.__wrapped__(optimizer)  # without its hooks, as compiled code
+
+    made = run(loop)
+    assert [step.optimizer for step in made.recording.steps] == ["compiled steps"] * 4
+    assert made.kinds(1) == ["zero", "backward", "step"]
+    assert all(numbers["fresh"] == 2 for numbers in made.numbers("step"))
+
+
+def test_steps_beside_a_compiled_model_are_those_of_its_optimizer(run):
+    torch.manual_seed(0)
+    model = nn.Linear(3, 2)
+
+    def loop():
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        compiled = torch.compile(model, backend="eager")
+        for _ in range(4):
+            for _ in range(2):
+                compiled(torch.ones(4, 3)).square().mean().backward()
+            optimizer.step()
+            optimizer.zero_grad()
+
+    made = run(loop)
+    assert [step.optimizer for step in made.recording.steps] == ["SGD(lr=0.1)"] * 4 + [None]
+    assert not any(numbers["manual"] for numbers in made.numbers("step"))
