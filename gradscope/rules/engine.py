@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from gradscope.errors import GradscopeError
 from gradscope.recording.finding import SEVERITIES, Consequence, Finding
-from gradscope.recording.records import Recording
+from gradscope.recording.records import Recording, Site
 from gradscope.rules.case import Case
 from gradscope.rules.catalogue import RULES
 from gradscope.rules.looks.judging import Looks
@@ -176,9 +176,20 @@ def _overlap(cause: Finding, finding: Finding) -> bool:
         return True
     shared = set(cause.parameters) & set(finding.parameters)
     if cause.rule in finding.caused_by:
-        same_line = cause.location is not None and cause.location == finding.location
-        return same_line or bool(shared)
+        return _share_a_line(cause, finding) or bool(shared)
     return 2 * len(shared) >= len(finding.parameters)
+
+
+def _share_a_line(cause: Finding, finding: Finding) -> bool:
+    """Return whether one of two findings lies at a line that has a part in the other."""
+    if cause.location is None or finding.location is None:
+        return False
+    return _is_at(cause.location, finding) or _is_at(finding.location, cause)
+
+
+def _is_at(place: Site, finding: Finding) -> bool:
+    places = (finding.location, *finding.related)
+    return any(one and (one.file, one.line) == (place.file, place.line) for one in places)
 
 
 def _is_ignored(finding: Finding, settings: Settings) -> bool:

@@ -6,15 +6,20 @@ from collections.abc import Callable
 from pathlib import Path
 
 from gradscope.capture.training.watch import TrainingWatch
+from gradscope.looks.close_looks import script_looks
+from gradscope.looks.schedule import Schedule
 from gradscope.recording.finding import Finding
 from gradscope.recording.store import load_recording
 from gradscope.rules.engine import judge
+
+EVERY = 100
+"""After the first steps, every so manieth is looked at closely, as by default."""
 
 
 def findings_of(loop: Callable[[], object], folder: Path) -> tuple[Finding, ...]:
     """Run a training loop, and return what the rules find in it."""
     path = folder / "run.gradscope"
-    watch = TrainingWatch(path, "run")
+    watch = TrainingWatch(path, "run", make_looks=script_looks(Schedule(EVERY)))
     watch.start()
     try:
         loop()

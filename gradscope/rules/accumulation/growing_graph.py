@@ -11,6 +11,9 @@ from gradscope.rules.case import Case
 from gradscope.rules.measure import Measure
 from gradscope.rules.rule import Rule
 
+_OF_A_STEP = ("GS502", "GS503")
+"""Rules that tell of the same exception, by the operation that it is about."""
+
 _COUNTED_AT_MOST = 20_000
 """Nodes of a graph: where capture stops counting."""
 
@@ -147,6 +150,8 @@ class GrowingGraph(Rule):
                 "nodes": event.number("nodes"),
             },
             step=event.step,
+            explains=() if carrier is None else _OF_A_STEP,
+            caused_by=_OF_A_STEP if carrier is None else (),
         )
 
 

@@ -48,6 +48,7 @@ class StepWithoutGradient(Rule):
     name: ClassVar[str] = "step-without-gradient"
     level: ClassVar[Severity] = "error"
     needs_run: ClassVar[bool] = True
+    explains: ClassVar[tuple[str, ...]] = ("GS203",)
 
     share: float = 0.9
     """Of the steps at a line, 0 to 1. Chosen: nearly all, as parts that are frozen for some time
@@ -140,6 +141,7 @@ class StepWithoutGradient(Rule):
             },
             count=len(group.windows),
             step=step.step,
+            caused_by=("GS205", "GS206"),
         )
 
 

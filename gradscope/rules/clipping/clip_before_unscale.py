@@ -47,6 +47,7 @@ class ClipBeforeUnscale(Rule):
     name: ClassVar[str] = "clip-before-unscale"
     level: ClassVar[Severity] = "error"
     needs_run: ClassVar[bool] = True
+    explains: ClassVar[tuple[str, ...]] = ("GS109",)
 
     share: float = 0.9
     """Of the calls on a line, 0 to 1, that have to meet scaled gradients. Chosen: what happens in a

@@ -45,6 +45,7 @@ class ClipOfNonFinite(Rule):
     name: ClassVar[str] = "clip-of-non-finite"
     level: ClassVar[Severity] = "error"
     needs_run: ClassVar[bool] = True
+    explains: ClassVar[tuple[str, ...]] = ("GS104",)
 
     def check(self, case: Case) -> Iterator[Finding]:
         """Yield a finding for every line that spreads NaN first."""

@@ -42,6 +42,7 @@ class ZeroMaxNorm(Rule):
     name: ClassVar[str] = "zero-max-norm"
     level: ClassVar[Severity] = "error"
     needs_run: ClassVar[bool] = True
+    explains: ClassVar[tuple[str, ...]] = ("GS109",)
 
     def check(self, case: Case) -> Iterator[Finding]:
         """Yield a finding for every line that clips to nothing."""

@@ -60,6 +60,8 @@ class NonFiniteForward(Rule):
         "GS111",
         "GS112",
         "GS204",
+        "GS408",
+        "GS602",
         "GS601",
         "GS603",
         "GS604",

@@ -64,7 +64,9 @@ class NonFiniteGradient(Rule):
         "GS111",
         "GS112",
         "GS204",
+        "GS408",
         "GS601",
+        "GS602",
         "GS603",
         "GS604",
     )

@@ -49,8 +49,8 @@ class FrozenParameterInOptimizer(Rule):
     def check(self, case: Case) -> Iterator[Finding]:
         """Yield one finding for all that is frozen."""
         optimizer = Optimizers(case).targets
-        if optimizer is None:
-            return
+        if optimizer is None or (case.run is not None and optimizer.is_torchs):
+            return  # in a run they may learn later on, and torch's own pass them over till then
         parameters = case.recording.parameters
         frozen = sorted(
             index

@@ -131,6 +131,7 @@ class ParameterNotInOptimizer(Rule):
                 "made_after_optimizer": late,
             },
             count=len(parameters),
+            caused_by=() if late else ("GS306",),
         )
 
 

@@ -161,7 +161,7 @@ def where_no_step_is_ever_made():
     scaler = torch.amp.GradScaler("cpu")
     for _ in range(STEPS):
         optimizer.zero_grad()
-        scaler.scale(loss_of(model) + (model[2].bias[0] * 0).sqrt()).backward()
+        scaler.scale(loss_of(model) + (model[2].bias[0] * 0).sqrt()).backward()  # GS103
         scaler.step(optimizer)  # GS602
         scaler.update()
 
