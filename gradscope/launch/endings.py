@@ -9,7 +9,7 @@ from gradscope.recording.evidence.run_ending import EndingKind, RunEnding
 _PACKAGE = f"{Path(__file__).resolve().parents[1]}/"
 _INSTALLED = ("site-packages", "dist-packages", "<frozen ")
 _STANDARD_LIBRARY = sysconfig.get_path("stdlib")
-_LONGEST = 200
+_LONGEST = 120
 
 RETURNED = RunEnding(kind="returned", code=0)
 """At the last line."""

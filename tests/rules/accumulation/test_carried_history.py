@@ -6,7 +6,9 @@ import pytest
 import torch
 from torch import nn
 
+import gradscope
 from gradscope.recording.store import load_recording
+from gradscope.rules.engine import judge
 from tests.rules.accumulation.carrying_loops import LOOPS, STEPS, Cell, Keeps, batch, made, step
 from tests.rules.watching import findings_of
 
@@ -64,6 +66,19 @@ def test_a_backward_that_fails_for_weights_that_a_step_has_changed(tmp_path):
     (found,) = told(loop, tmp_path)
     assert found.location.source == "hidden = model(batch(), hidden)"
     assert "hidden takes the graph of an earlier step along" in found.message
+
+
+def test_it_is_told_once(tmp_path):
+    """A close look at the step tells of the same exception."""
+
+    model, optimizer = made(Keeps())
+    path = tmp_path / "run.gradscope"
+    with pytest.raises(RuntimeError, match="second time"), gradscope.watch(save=path):
+        for _ in range(2):
+            step(optimizer, model(batch()).pow(2).mean(), retain=False)
+    (found,) = judge(load_recording(path)).findings
+    assert found.rule == "GS309"
+    assert [one.rule for one in found.consequences] == ["GS502"]
 
 
 def test_a_fake_batch_that_two_optimizers_use_carries_nothing(tmp_path):
