@@ -5,7 +5,7 @@ to a reader: those that a line makes again and again are a row.
 """
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from dataclasses import dataclass, replace
 
 from gradscope.recording.evidence.trained_optimizer import TrainedOptimizer
@@ -25,7 +25,7 @@ class OptimizerRow:
     name: str
     """The variable that holds it; empty where none was found."""
     title: str
-    """As `AdamW(lr=0.001)`, by the time of its first step; its class where it made none."""
+    """As `AdamW(lr=0.001)`; its class where it made no step, or with different rates."""
     site: Site | None
     """The line that made it; of steps without an optimizer, that of the first."""
     parameters: int | None
@@ -46,17 +46,17 @@ class Optimizers:
         self._first = first_alike(records)
         finished = [window for window in found if window.is_finished]
         steps = Counter(self._key(window) for window in finished if not window.is_skipped)
-        titles: dict[_Key, str] = {}
+        titles: dict[_Key, set[str]] = {}
         for window in finished:
             if window.step.optimizer is not None and not window.is_skipped:
-                titles.setdefault(self._key(window), window.step.optimizer)
+                titles.setdefault(self._key(window), set()).add(window.step.optimizer)
         idle = [first for first in dict.fromkeys(self._first) if first not in steps]
         keys = [*steps, *idle]
         self._places = {key: place for place, key in enumerate(keys)}
         by_hand = {self._key(w): w.last.site for w in reversed(finished) if w.last is not None}
         self.rows = tuple(
             replace(
-                self._row(key, recording.sites, titles.get(key, ""), by_hand.get(key)),
+                self._row(key, recording.sites, _title(titles.get(key, set())), by_hand.get(key)),
                 steps=steps[key],
             )
             for key in keys
@@ -92,6 +92,12 @@ class Optimizers:
             steps=0,
             made=len(alike),
         )
+
+
+def _title(seen: Set[str]) -> str:
+    """Return what an optimizer is called that was described so in its steps."""
+    titles = seen if len(seen) == 1 else {title.partition("(")[0] for title in seen}
+    return next(iter(titles), "")
 
 
 def first_alike(records: Sequence[TrainedOptimizer]) -> list[int]:
