@@ -1,19 +1,20 @@
 """What a training run did to its parameters, by their names."""
 
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import islice
 from math import isclose, isfinite
 
 from gradscope.recording.evidence.trained_optimizer import TrainedOptimizer
-from gradscope.recording.norm_table import REACHES, NormTable, norms_of
-from gradscope.recording.records import Look, Reach, Recording, Site
+from gradscope.recording.norm_table import REACHES, norms_of
+from gradscope.recording.records import Look, Recording, Site
 from gradscope.rules.accumulation.windows import RunEvent, Windows
 from gradscope.rules.case import Case
 from gradscope.rules.surroundings import Surroundings
 
+_ALIVE = REACHES.index("gradient")
 _PASSES = ("backward", "backward-error")
 _LOSSES = 20
 """So many losses after a backward tell how training went on from it."""
@@ -25,16 +26,15 @@ class _Fate:
 
     last_alive: int = -1
     """The last step with a gradient other than zero; -1 where there is none."""
-    weight_norm: float | None = None
+    first_norm: float | None = None
+    """Of the weights."""
     moved: bool = False
 
-    def take(self, step: int, reach: Reach, weight_norm: float) -> None:
-        """Take in what one step left in it."""
-        if reach == "gradient" and step > self.last_alive:
-            self.last_alive = step
-        if self.weight_norm is None:
-            self.weight_norm = weight_norm
-        self.moved = self.moved or not isclose(weight_norm, self.weight_norm, rel_tol=1e-6)
+    def weigh(self, norm: float) -> None:
+        """Take in the norm of the weights at some time."""
+        if self.first_norm is None:
+            self.first_norm = norm
+        self.moved = self.moved or not isclose(norm, self.first_norm, rel_tol=1e-6)
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,13 +91,12 @@ class Training:
 
     def updates(self, look: Look) -> Mapping[str, float]:
         """Return how far the steps after a backward moved the parameters, by name."""
-        steps = {event.step for event in self._uses(look).steps if event.kind == "step"}
-        norms = self._norms
+        norms, records = norms_of(self.recording), self.recording.parameters
+        rows = [row for event in self._uses(look).steps for row in norms.rows_of(event.step)]
         return {
-            self.recording.parameters[norms.parameters[row]].name: norms.updates[row]
-            for step in steps
-            for row in norms.rows_of(step)
-            if not norms.updates[row] < 0
+            records[norms.parameters[row]].name: norms.updates[row]
+            for row in rows
+            if norms.updates[row] >= 0
         }
 
     def steppers(self, look: Look) -> Iterator[tuple[str, Site | None]]:
@@ -207,25 +206,23 @@ class Training:
     @cached_property
     def _fates(self) -> dict[str, _Fate]:
         """By name: what became of the parameters, by all that was measured."""
-        found: dict[str, _Fate] = {}
-        for step, name, reach, weight_norm in self._measured(self.recording.looks):
-            fate = found.get(name)
-            if fate is None:
-                fate = found[name] = _Fate()
-            fate.take(step, reach, weight_norm)
-        return found
-
-    @cached_property
-    def _norms(self) -> NormTable:
-        return norms_of(self.recording)
-
-    def _measured(self, looks: Sequence[Look]) -> Iterator[tuple[int, str, Reach, float]]:
-        names = [record.name for record in self.recording.parameters]
-        norms = self._norms
-        columns = (norms.steps, norms.parameters, norms.reaches, norms.weights)
-        for step, parameter, reach, weight_norm in zip(*columns, strict=True):
-            yield step, names[parameter], REACHES[reach], weight_norm
-        for look in looks:
+        found = {record.name: _Fate() for record in self.recording.parameters}
+        norms = norms_of(self.recording)
+        rows = zip(norms.parameters, norms.steps, norms.reaches, strict=True)
+        alive = {parameter: step for parameter, step, reach in rows if reach == _ALIVE}
+        last = dict(zip(norms.parameters, norms.weights, strict=True))
+        first = dict(zip(reversed(norms.parameters), reversed(norms.weights), strict=True))
+        for record in self.recording.parameters:
+            fate = found[record.name]
+            fate.last_alive = alive.get(record.index, -1)
+            if record.index in first:
+                fate.weigh(first[record.index])
+                fate.weigh(last[record.index])
+        for look in self.recording.looks:
             own = look.recording.parameters
             for stat in look.recording.parameter_stats:
-                yield look.step, own[stat.parameter].name, stat.reach, stat.weight_norm
+                fate = found.setdefault(own[stat.parameter].name, _Fate())
+                fate.weigh(stat.weight_norm)
+                if stat.reach == "gradient":
+                    fate.last_alive = max(fate.last_alive, look.step)
+        return found
