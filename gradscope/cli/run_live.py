@@ -31,6 +31,8 @@ _SHARE = 0.02
 """Of the time for drawing, and as much for judging, at most."""
 _PATIENCE = 5.0
 """Seconds: a run that takes longer to judge is judged no more before its end."""
+_HELPLESS = ("dumb", "unknown")
+"""Terminals that move no cursor."""
 
 
 class Pace:
@@ -113,7 +115,7 @@ class LiveDisplay:
         planned: int | None = None,
     ) -> Self | None:
         """Return a display on the terminal that a stream leads to; None where it leads to none."""
-        if os.name != "posix" or os.environ.get("TERM") == "dumb" or not stream.isatty():
+        if os.name != "posix" or os.environ.get("TERM") in _HELPLESS or not stream.isatty():
             show_note("--live needs a terminal on stderr: nothing is shown before the end")
             return None
         # One of its own, whatever the script does to the stream.

@@ -160,6 +160,15 @@ def test_steps_that_are_planned_and_the_end_of_the_recording():
     assert " · 30 of 30 steps · nothing more is recorded ─" in lines_of(run, planned=30)[0]
 
 
+def test_words_that_do_not_fit_on_the_first_line_are_left_out():
+    run = run_of(SICK)
+    run.seconds = 4321.0
+    whole = lines_of(run, width=80)[0]
+    assert " · 30 steps · " in whole
+    assert whole.rstrip(" ─").endswith(" · 1 h 12 min")
+    assert lines_of(run, width=24)[0] == "train.py · 30 steps ────"
+
+
 def test_ascii_where_the_terminal_holds_no_more():
     text = "\n".join(lines_of(run_of(SICK), found=FOUND, encoding="ascii"))
     assert text.isascii()

@@ -66,10 +66,13 @@ def frame(
 def _header(run: LiveRun, planned: int | None, page: Page) -> Text:
     """Return `gradscope run train.py · 1,204 steps · 83.3 steps/s · 1 min 12 s`, and a rule."""
     words = _progress(run, planned, page) or ["waits for the first step of an optimizer"]
-    title = page.text(run.name, "bold")
-    for word in words:
+    title = Text().append_text(page.text(run.name, "bold"))
+    for place, word in enumerate(words):
+        room = page.width - title.cell_len - len(page.signs.separator)
+        if place and len(word) > room:
+            break
         title.append(page.signs.separator, "dim").append(word)
-    program = Text("gradscope run ", style="bold cyan")
+    program = Text().append("gradscope run ", "bold cyan")
     if program.cell_len + title.cell_len <= page.width:
         title = program.append_text(title)
     rest = page.width - title.cell_len - 1
