@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 from torch._C import DisableTorchFunction
 
-from gradscope.capture.edges import Edge, edges
+from gradscope.capture.edges import Edge, edges, without_node
 from gradscope.capture.lines import Line
 from gradscope.capture.naming import shape_of
 from gradscope.recording.records import Shape
@@ -82,8 +82,8 @@ class ComparisonWitness:
         if operands is None or not isinstance(result, Tensor):
             return
         left, right = operands
-        outcome = edges(result)
-        if outcome:
+        outcome = _edge(result)
+        if outcome is not None:
             self.comparisons.append(
                 Comparison(
                     operation=name,
@@ -92,7 +92,7 @@ class ComparisonWitness:
                     right=_shape(right),
                     left_edge=_edge(left),
                     right_edge=_edge(right),
-                    result=outcome[0],
+                    result=outcome,
                 )
             )
 
@@ -130,4 +130,4 @@ def _shape(tensor: Tensor) -> Shape:
 
 
 def _edge(tensor: Tensor) -> Edge | None:
-    return next(iter(edges(tensor)), None)
+    return next(map(without_node, edges(tensor)), None)

@@ -16,7 +16,7 @@ from torch import Tensor
 from torch._C import DisableTorchFunction
 
 from gradscope.capture.edges import Edge, edges, tensors
-from gradscope.capture.lines import Caller, Line
+from gradscope.capture.lines import Caller, Forward, Line
 from gradscope.recording.records import CutKind
 
 _READS = frozenset(
@@ -69,12 +69,26 @@ class Cut:
     """Whether a whole module was called without gradients; the line is that of its call."""
     sources: dict[int, Edge] = field(default_factory=dict)
     """What was cut off, by `id` of the node or leaf."""
+    forwards: dict[int, Forward] = field(default_factory=dict)
+    """The model's call in which, or after which, it was made, by the same `id`."""
     taken_out: bool = False
     """Whether numbers from behind it were taken out of torch."""
     count: int = 0
     joins: list[tuple[int, int]] = field(default_factory=list)
     """First creation number, and the one after the last, of each operation into which something
     came from behind the cut."""
+
+    def add(self, edge: Edge, forward: Forward | None) -> None:
+        """Note what was cut off, and let go of what comes from calls that are held no longer."""
+        if forward is not None:
+            for key, other in list(self.forwards.items()):
+                if other.model == forward.model and other.number < forward.oldest:
+                    del self.forwards[key], self.sources[key]
+        if edge.leaf is not None or len(self.sources) < MOST_SOURCES:
+            key = id(edge.leaf if edge.node is None else edge.node)
+            self.sources[key] = edge
+            if forward is not None:
+                self.forwards[key] = forward
 
 
 class CutTracker:
@@ -184,8 +198,7 @@ class CutTracker:
         cut = self.cuts[place]
         cut.count += 1
         for edge in sources:
-            if edge.leaf is not None or len(cut.sources) < MOST_SOURCES:
-                cut.sources[id(edge.leaf if edge.node is None else edge.node)] = edge
+            cut.add(edge, self._caller.forward)
         return place
 
     def _origins(self, given: object) -> frozenset[int]:

@@ -9,6 +9,8 @@ from torch import Tensor
 from torch._C import DisableTorchFunction
 from torch.autograd.graph import Node
 
+from gradscope.capture.lines import created
+
 
 class Edge(NamedTuple):
     """A tensor that requires grad, as autograd knows it: an output of a node, or a leaf."""
@@ -16,6 +18,13 @@ class Edge(NamedTuple):
     node: Node | None
     slot: int
     leaf: Tensor | None
+    number: int | None = None
+    """The creation number of the node, where the node itself is not held."""
+
+
+def without_node(edge: Edge) -> Edge:
+    """Return what is known by a number instead of its node, so that the graph may go."""
+    return edge if edge.node is None else Edge(None, edge.slot, None, created(edge.node))
 
 
 def edges(value: object) -> list[Edge]:

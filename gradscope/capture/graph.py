@@ -7,6 +7,7 @@ from torch import Tensor
 from torch.autograd.graph import Node
 
 from gradscope.capture.edges import Edge
+from gradscope.capture.lines import created
 
 VIEW_OPERATIONS = frozenset(
     {
@@ -51,6 +52,7 @@ class Graph:
     hooked: set[tuple[int, int]] = field(default_factory=set)
     """Tensors whose gradient a hook of the user's may change on its way."""
     _leaf_nodes: dict[int, int] = field(default_factory=dict)
+    _numbers: dict[int, int] = field(default_factory=dict)
     met_again: set[int] = field(default_factory=set)
     """Nodes that get gradients from more than one place."""
 
@@ -58,6 +60,11 @@ class Graph:
         """Return the tensor's (node, output slot), None where it is not part of the graph."""
         if edge.node is not None:
             node = self.index.get(edge.node)
+        elif edge.number is not None:
+            if not self._numbers:
+                numbers = ((created(node), place) for place, node in enumerate(self.nodes))
+                self._numbers = {number: place for number, place in numbers if number is not None}
+            node = self._numbers.get(edge.number)
         else:
             if len(self._leaf_nodes) < len(self.leaves):
                 self._leaf_nodes = {id(leaf): node for node, leaf in self.leaves.items()}

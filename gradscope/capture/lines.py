@@ -71,6 +71,17 @@ class OpenCall(NamedTuple):
     """Whether gradients were on when it began."""
 
 
+class Forward(NamedTuple):
+    """A call of a model, among several of which not all are held."""
+
+    model: int
+    """Its `id`."""
+    number: int
+    """The call's place among all calls."""
+    oldest: int
+    """The place of the first call of the model's whose tensors are held."""
+
+
 class Caller:
     """Finds the line that called into torch."""
 
@@ -78,6 +89,8 @@ class Caller:
         self._kinds: dict[str, int] = {}
         self.open_calls: list[OpenCall] = []
         """The modules whose forward is running, innermost last."""
+        self.forward: Forward | None = None
+        """The last call from outside of any module, where only the last ones are held."""
 
     def line(self, frame: FrameType | None) -> Line | None:
         """Return the innermost line outside torch, seen from `frame`; None for gradscope's own."""

@@ -23,8 +23,8 @@ from torch.nn.modules.module import (
 )
 from torch.utils.hooks import RemovableHandle
 
-from gradscope.capture.edges import Edge, edges
-from gradscope.capture.lines import Caller, Line, OpenCall, sequence_number
+from gradscope.capture.edges import Edge, edges, without_node
+from gradscope.capture.lines import Caller, Forward, Line, OpenCall, sequence_number
 
 _FAST = (nn.MultiheadAttention, nn.TransformerEncoder, nn.TransformerEncoderLayer)
 """Modules that, in eval mode, may take a faster way with other rounding, but never under a torch
@@ -32,6 +32,9 @@ function mode. While one of them runs the mode stands aside; its lines are those
 
 _WRAPPER = "OptimizedModule"
 """What `torch.compile` puts around a module: run eagerly, it only calls on."""
+
+_MOST_HELD = 2
+"""Calls of one model."""
 
 
 @dataclass(slots=True)
@@ -59,6 +62,11 @@ class ModuleTracker:
         self._lines_of_wrapped: dict[int, Line | None] = {}
         """By `id` of a module that its wrapper is about to call."""
         self.calls: list[ModuleCall] = []
+        self.holds_all = True
+        """Whether the tensors of every call are held, or of each model's last ones alone: those of
+        an evaluation between two steps, say, would hold the graphs of all its batches."""
+        self._held: dict[int, list[int]] = {}
+        """By `id` of a model: its calls of which the tensors are held."""
 
     def start(self) -> None:
         """Begin to watch."""
@@ -84,6 +92,8 @@ class ModuleTracker:
             self._lines_of_wrapped[id(module._orig_mod)] = wrapped_line
             return
         parent = self._open[-1].number if self._open else None
+        if parent is None and not self.holds_all:
+            self._begin_forward(module)
         # A wrapper's line is that of the call it hands on; from here it would not be found.
         line = self._lines_of_wrapped and self._lines_of_wrapped.pop(id(module), None)
         line = line or self._caller.line_of_module_call(sys._getframe(1))
@@ -95,6 +105,23 @@ class ModuleTracker:
             guard: AbstractContextManager[None] = DisableTorchFunction()
             guard.__enter__()
             self._guards[len(self.calls) - 1] = guard
+
+    def _begin_forward(self, model: nn.Module) -> None:
+        """Hold the tensors of the call that begins, and no more those of an old one."""
+        held = self._held.setdefault(id(model), [])
+        held.append(len(self.calls))
+        if len(held) > _MOST_HELD:
+            place = held.pop(0)
+            self._without_nodes(self.calls[place])
+            while place + 1 < len(self.calls) and self.calls[place + 1].parent is not None:
+                place += 1
+                self._without_nodes(self.calls[place])
+        self._caller.forward = Forward(id(model), held[-1], held[0])
+
+    @staticmethod
+    def _without_nodes(call: ModuleCall) -> None:
+        call.inputs = [without_node(edge)._replace(leaf=None) for edge in call.inputs]
+        call.outputs = [without_node(edge) for edge in call.outputs]
 
     def _leave(
         self,

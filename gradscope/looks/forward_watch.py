@@ -14,8 +14,9 @@ from gradscope.capture.lines import Caller, Line
 from gradscope.capture.training.guard import without_dispatch_modes
 from gradscope.probes.activations import ActivationWatch
 from gradscope.probes.forward_values import Values, values_of
-from gradscope.probes.nonfinite_tracker import OriginTracker, Source, broken_of, storage_of
+from gradscope.probes.nonfinite_tracker import Origin, OriginTracker, Source, broken_of, storage_of
 from gradscope.probes.operations import NodeNumber, Operation, node_number, plain_floats
+from gradscope.recording.evidence.nonfinite import Broken
 
 _NOT_COMPUTED = frozenset(
     {
@@ -36,7 +37,7 @@ _NOT_COMPUTED = frozenset(
 """Calls that hand on what is there, or whose result is nobody's number yet."""
 
 _MOST_VALUES = 20_000
-"""Of so many tensors the magnitudes are kept."""
+"""Of so many tensors, the last ones, the magnitudes are kept."""
 
 
 class ForwardWatch:
@@ -100,7 +101,9 @@ class ForwardWatch:
                 continue  # of what has been measured
             values = values_of(tensor)
             is_broken |= values.nonfinite > 0
-            if number is not None and len(self.values) < _MOST_VALUES:
+            if number is not None:
+                if len(self.values) == _MOST_VALUES:
+                    del self.values[next(iter(self.values))]
                 self.values[number] = tensor.numel(), values
                 self.activations.see(operation, tensor, number)
         if is_broken or is_written or self.origins.knows(operation.outputs):
@@ -128,8 +131,24 @@ class _Origins(OriginTracker):
         """Return whether something that was not finite lay where these are."""
         return bool(self._origin_of) and any(storage_of(t) in self._origin_of for t in tensors)
 
+    def _add(self, operation: str, makes: Broken, **found: object) -> int | None:
+        """Note an origin; of those of one line the last, as a line may run very often."""
+        origin = (operation, self._line(), makes, found.get("source"), found.get("name"))
+        known = next((one for one in self.origins if _likeness(one) == origin), None)
+        if known is None:
+            return super()._add(operation, makes, **found)
+        for name, value in {**found, "output": None}.items():
+            setattr(known, name, value)
+        if known.source in ("operation", "constant"):
+            self._made = known
+        return known.index
+
     def _line(self) -> Line | None:
         return self._lines.line(self._frame)
+
+
+def _likeness(origin: Origin) -> tuple[object, ...]:
+    return origin.operation, origin.line, origin.makes, origin.source, origin.name
 
 
 def _are_readable() -> bool:

@@ -43,6 +43,7 @@ class Window:
 
     def open(self) -> None:
         """Begin to see."""
+        self.capture.modules.holds_all = False
         self.capture.modules.start()
         self._open.callback(self.capture.modules.stop)
         self._open.enter_context(watch_parameters_made(self.capture.cuts))

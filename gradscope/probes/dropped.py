@@ -21,6 +21,8 @@ def examine_dropped(scene: Scene) -> str | None:
     # Of a container that nobody can look into it is not known what was in it.
     if not calls or not all(call.outputs for call in calls):
         return "nothing of the graph was found in what the model returned"
+    if any(edge.number is not None for call in calls for edge in call.outputs):
+        return "the model was called more often than what it returned is held"
     for leaf in leaves_behind(*(edge for call in calls for edge in call.outputs)):
         lost.pop(id(leaf), None)
     if lost:
