@@ -97,8 +97,11 @@ class _OldNodes:
 
     def is_in(self, value: object) -> bool | None:
         """Return whether a value's own tensors are that old, None where it leads to no old node."""
-        inside = list(value) if isinstance(value, deque | set) else value
-        nodes = [node for tensor in tensors(inside) if (node := _node(tensor)) is not None]
+        try:
+            inside = list(value) if isinstance(value, deque | set) else value
+            nodes = [node for tensor in tensors(inside) if (node := _node(tensor)) is not None]
+        except Exception:  # noqa: BLE001 - an object of the user's may raise whatever it is asked
+            return None
         if any(self._is_old(node) for node in nodes):
             return True
         return False if any(self._leads_back(node) for node in nodes) else None
