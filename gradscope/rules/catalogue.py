@@ -22,11 +22,14 @@ from gradscope.rules.autograd.in_place_modification import InPlaceModification
 from gradscope.rules.autograd.no_graph import NoGraph
 from gradscope.rules.autograd.non_scalar_backward import NonScalarBackward
 from gradscope.rules.autograd.wrong_custom_gradient import WrongCustomGradient
+from gradscope.rules.clipping.always_clipped import AlwaysClipped
 from gradscope.rules.clipping.clip_after_step import ClipAfterStep
 from gradscope.rules.clipping.clip_before_backward import ClipBeforeBackward
 from gradscope.rules.clipping.clip_before_unscale import ClipBeforeUnscale
+from gradscope.rules.clipping.clip_changes_direction import ClipChangesDirection
 from gradscope.rules.clipping.clip_inside_accumulation import ClipInsideAccumulation
 from gradscope.rules.clipping.clip_of_non_finite import ClipOfNonFinite
+from gradscope.rules.clipping.never_clipped import NeverClipped
 from gradscope.rules.clipping.partial_clip import PartialClip
 from gradscope.rules.clipping.zero_max_norm import ZeroMaxNorm
 from gradscope.rules.flow.dead_unit import DeadUnit
@@ -113,6 +116,9 @@ RULES: tuple[type[Rule], ...] = (
     ClipBeforeBackward,
     ClipBeforeUnscale,
     PartialClip,
+    AlwaysClipped,
+    NeverClipped,
+    ClipChangesDirection,
     ClipOfNonFinite,
     ClipInsideAccumulation,
     ZeroMaxNorm,

@@ -55,7 +55,7 @@ def _is_mentioned(rule: Rule, case: Case, settings: Settings) -> bool:
     """Return whether a rule is for recordings of this kind, or was asked for."""
     if rule.is_asked_for(case) is False:
         return False
-    return case.is_run or not rule.needs_run or is_named(type(rule), settings)
+    return rule.is_for(case) or is_named(type(rule), settings)
 
 
 def _is_of_looks(rule: Rule, case: Case) -> bool:
@@ -71,7 +71,7 @@ def _reason_left_out(rule: Rule, case: Case, settings: Settings) -> str | None:
     reason = reason_left_out(type(rule), settings)
     if reason == NOT_SELECTED and rule.is_asked_for(case):
         reason = None
-    return reason or (_NO_RUN if rule.needs_run and not case.is_run else None)
+    return reason or (None if rule.is_for(case) else _NO_RUN)
 
 
 def check_settings(settings: Settings) -> None:

@@ -43,6 +43,10 @@ class Rule(ABC):
     """What tells how bad a finding is, beside its level and its count: the first whose number and
     limit its evidence has. Empty where the mistake is there or not."""
 
+    def is_for(self, case: Case) -> bool:
+        """Return whether a recording is of the kind that it judges."""
+        return case.is_run or not self.needs_run
+
     def is_asked_for(self, case: Case) -> bool | None:
         """Return whether the user has set what this rule judges by; None where it needs nothing.
 

@@ -268,3 +268,24 @@ def wavering():
 
 DEVIATIONS = math.log(64) / (1.4826 * math.log(2))
 """Of that spike, above the median norm of 1."""
+
+
+def cut_to(limit=0.01, is_sick=SICK, class_name="SGD"):
+    """Norms of two where the clip is sick, and of next to nothing else."""
+    run, weights, optimizer = trained(class_name=class_name)
+    for bad in is_sick:
+        run.zero(optimizer)
+        run.backward(weights, size=1.0 if bad else 1e-6)
+        run.clip(weights, limit)
+        run.step(optimizer)
+    return run
+
+
+def turned(cosine=0.75, steps=20):
+    run, weights, optimizer = trained()
+    for _ in range(steps):
+        run.zero(optimizer)
+        run.backward(weights)
+        run.clip(weights, 0.1, by_value=True, norm=2.0, norm_after=1.0, cosine=cosine)
+        run.step(optimizer)
+    return run

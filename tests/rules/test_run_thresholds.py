@@ -20,6 +20,7 @@ from tests.rules.run_trainings import (
     clipped_late,
     clipped_while_scaled,
     clipped_with_nothing_left,
+    cut_to,
     divided_in_vain,
     erased,
     growing,
@@ -34,6 +35,7 @@ from tests.rules.run_trainings import (
     skipping,
     spike,
     spiking,
+    turned,
     undivided,
     uneven,
     used_again,
@@ -42,6 +44,28 @@ from tests.rules.run_trainings import (
 )
 
 MILD = {"error_share": 2.0}
+MANY = {"least_steps": 20, "far_beyond": math.inf}
+
+ALL = [True] * 20
+QUARTER = 0.5 / (2.0 + 1e-6)
+"""What a limit of a half leaves of a norm of two."""
+
+
+def all_cut():
+    return cut_to(0.5, ALL)
+
+
+def all_cut_of_adam():
+    return cut_to(0.5, ALL, class_name="Adam")
+
+
+def cut_hard():
+    return cut_to(is_sick=ALL)
+
+
+def far_above():
+    return cut_to(8.0, ALL)
+
 
 # Rule, threshold, the training, the number of it, the level that is kept on it and lost beyond it,
 # and the other thresholds that are moved out of the way.
@@ -90,6 +114,13 @@ SHARES = [
         {},
     ),
     ("partial-clip", "exhausted_share", clipped_with_nothing_left, SHARE, "error", None, {}),
+    ("always-clipped", "share", cut_to, SHARE, "warning", None, {}),
+    ("always-clipped", "hard", all_cut, QUARTER, None, "warning", {}),
+    ("always-clipped", "hard_adaptive", all_cut_of_adam, QUARTER, None, "note", {}),
+    ("never-clipped", "beyond", far_above, 4.0, "note", None, MANY),
+    ("never-clipped", "far_beyond", far_above, 4.0, "note", None, {}),
+    ("clip-changes-direction", "warning", turned, 0.75, "note", "warning", {}),
+    ("clip-changes-direction", "note", turned, 0.75, None, "note", {"warning": 0.0}),
     ("clip-inside-accumulation", "share", clipped_inside, SHARE, "warning", None, {}),
     ("skipped-step", "error", lambda: skipping(SICK), SHARE, "error", "warning", {}),
     ("skipped-step", "warning", lambda: skipping(SICK), SHARE, "warning", None, {"error": 2.0}),
@@ -148,6 +179,10 @@ COUNTS = [
     ("growing-graph", "error_passes", lambda: growing(12), 10, "error", "warning", {}),
     ("optimizer-recreated", "replacements", lambda: made_anew(6, 3), 6, "warning", None, {}),
     ("optimizer-recreated", "step_replacements", lambda: made_anew(6, 1), 6, "warning", None, {}),
+    ("always-clipped", "least_steps", cut_hard, 20, "warning", None, {}),
+    ("never-clipped", "least_steps", far_above, 20, "note", None, {"far_beyond": math.inf}),
+    ("never-clipped", "few_steps", far_above, 20, "note", None, {"far_beyond": 4.0}),
+    ("clip-changes-direction", "least_steps", turned, 20, "warning", None, {}),
     ("skipped-step", "least_steps", lambda: skipping(SICK), 20, "error", None, {}),
     ("skipped-step", "least_skipped", lambda: skipping(SICK), 15, "error", None, {}),
     (

@@ -1,13 +1,13 @@
 """What a clip does step by step, of a training run or of a target's batches."""
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from gradscope.recording.evidence.clip_trial import ClipMethod, ClipPass, ClipTrial
 from gradscope.recording.evidence.optimizer import OptimizerFamily, OptimizerRecord
 from gradscope.rules.case import Case
-from gradscope.rules.clipping.arithmetic import coefficient, scaled_cosine, total_norm
+from gradscope.rules.clipping.arithmetic import coefficient, product_cosine, total_norm
 from gradscope.rules.clipping.clips import Clip, Clips
 from gradscope.rules.clipping.outcomes import norm_of, outcome
 
@@ -37,10 +37,11 @@ class ClipSeries:
     """The call, as `clip_grad_norm_(max_norm=1)`."""
     site: int | None
     points: tuple[ClipPoint, ...]
+    """Of each call; of each step where several calls clip different parameters."""
     calls: tuple[Clip, ...] = ()
-    """Those of a run, as many a step as there are."""
+    """Those of a run."""
     family: OptimizerFamily = "other"
-    """Of the optimizer that uses what is left; `adaptive` where there is none."""
+    """Of the optimizer that uses what is left."""
     optimizer: int | None = None
     """Its place among those of a run."""
 
@@ -122,36 +123,31 @@ def family_of_target(case: Case) -> OptimizerFamily:
 
 def _of_run(case: Case) -> Iterator[ClipSeries]:
     clips = case.shared(Clips)
-    found: dict[tuple[int | None, str], list[Clip]] = {}
+    found: dict[tuple[int | None, str, int | None], list[Clip]] = {}
     for clip in clips.all:
         if clip.event.count("fresh"):  # else there was nothing that it could cut
-            found.setdefault((clip.event.site, clip.event.kind), []).append(clip)
-    for calls in found.values():
-        yield _line(clips, calls)
+            owner = None if clip.step is None else clip.step.optimizer
+            found.setdefault((clip.event.site, clip.event.kind, owner), []).append(clip)
+    for (_, _, owner), calls in found.items():
+        yield _line(clips, calls, owner)
 
 
-def _line(clips: Clips, calls: Sequence[Clip]) -> ClipSeries:
+def _line(clips: Clips, calls: Sequence[Clip], owner: int | None) -> ClipSeries:
     last = calls[-1]
     by_step: dict[int, list[Clip]] = {}
     for clip in calls:
         by_step.setdefault(clip.event.step, []).append(clip)
     is_apart = any(_are_apart(ones) for ones in by_step.values())
-    method: ClipMethod = (
-        "value" if last.event.kind == "clip-value" else "per-tensor" if is_apart else "norm"
-    )
-    point: Callable[[Clip], ClipPoint] = _value_point if method == "value" else _norm_point
-    owner = last.step.optimizer if last.step is not None else None
+    by_norm: ClipMethod = "per-tensor" if is_apart else "norm"
     return ClipSeries(
-        method=method,
+        method="value" if last.event.kind == "clip-value" else by_norm,
         limit=None if last.only_measures else last.limit,
-        norm_type=last.event.number("norm_type") or 2.0,
+        norm_type=_norm_type(last),
         words=last.words,
         site=last.event.site,
-        points=tuple(_joint_point(ones) for ones in by_step.values())
-        if is_apart
-        else tuple(point(clip) for clip in calls),
+        points=tuple(map(_point, by_step.values() if is_apart else ([clip] for clip in calls))),
         calls=tuple(calls),
-        family="sgd" if owner is None else clips.windows.optimizers[owner].family,
+        family="other" if owner is None else clips.windows.optimizers[owner].family,
         optimizer=owner,
     )
 
@@ -164,42 +160,43 @@ def _are_apart(calls: Sequence[Clip]) -> bool:
     return sum(map(len, held)) == len(frozenset().union(*held))
 
 
-def _factor(clip: Clip) -> float:
-    if clip.limit is None or clip.norm is None or clip.only_measures:
-        return 1.0
-    return coefficient(clip.limit, clip.norm)
+def _norm_type(clip: Clip) -> float:
+    return clip.event.numbers.get("norm_type", 2.0)
 
 
-def _norm_point(clip: Clip) -> ClipPoint:
-    norm = math.nan if clip.norm is None else clip.norm
-    factor = _factor(clip)
-    is_known = math.isfinite(norm) and factor > 0
-    return ClipPoint(
-        step=clip.event.step, norm=norm, coefficient=factor, cosine=1.0 if is_known else None
-    )
+def _point(calls: Sequence[Clip]) -> ClipPoint:
+    """Return the point of calls that clip one part of the gradients each."""
+    parts = [_part(clip) for clip in calls]
+    kind = _norm_type(calls[0])
+    before = total_norm((part.before for part in parts), kind)
+    after = total_norm((part.after for part in parts), kind)
+    product = math.fsum(part.product for part in parts) if math.isfinite(before) else math.nan
+    is_whole = len(calls) == 1 and calls[0].event.kind == "clip-norm"
+    # With other types of norm nothing tells how far parts turn against each other.
+    cosine = product_cosine(before, after, product) if kind == 2 else None
+    if is_whole:
+        cosine = 1.0 if math.isfinite(before) and after > 0 else None
+    factor = parts[0].factor if is_whole else min(after / before, 1.0) if before else 1.0
+    return ClipPoint(step=calls[0].event.step, norm=before, coefficient=factor, cosine=cosine)
 
 
-def _joint_point(calls: Sequence[Clip]) -> ClipPoint:
-    """Return the point of a step whose parameters are clipped one by one, or in groups."""
-    norms = [math.nan if clip.norm is None else clip.norm for clip in calls]
-    factors = [_factor(clip) for clip in calls]
-    before = total_norm(norms)
-    after = total_norm(n * f for n, f in zip(norms, factors, strict=True))
-    return ClipPoint(
-        step=calls[0].event.step,
-        norm=before,
-        coefficient=min(after / before, 1.0) if before else 1.0,
-        cosine=scaled_cosine(norms, factors),
-    )
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """What a call does to the gradients that it was given."""
+
+    before: float
+    after: float
+    product: float
+    factor: float
 
 
-def _value_point(clip: Clip) -> ClipPoint:
-    before, after = clip.event.number("norm"), clip.event.number("norm_after")
-    if before is None or after is None:  # as in recordings that do not know of them
-        return ClipPoint(step=clip.event.step, norm=math.nan, coefficient=math.nan, cosine=None)
-    return ClipPoint(
-        step=clip.event.step,
-        norm=before,
-        coefficient=min(after / before, 1.0) if before else 1.0,
-        cosine=clip.event.number("cosine"),
-    )
+def _part(clip: Clip) -> _Part:
+    before = math.nan if clip.norm_before is None else clip.norm_before
+    if clip.event.kind == "clip-value":  # recordings may not know of the numbers
+        after = clip.event.numbers.get("norm_after", math.nan)
+        cosine = clip.event.numbers.get("cosine", math.nan) if after else 0.0
+        return _Part(before, after, cosine * before * after, after / before if before else 1.0)
+    factor = 1.0
+    if clip.limit is not None and not clip.only_measures:
+        factor = coefficient(clip.limit, before)
+    return _Part(before, factor * before, factor * before * before, factor)

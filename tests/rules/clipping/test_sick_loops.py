@@ -116,6 +116,44 @@ def by_value_of_one_layer():
         optimizer.step()
 
 
+def to_a_hundredth_of_each_step():
+    model, optimizer = made()
+    for _ in range(STEPS):
+        optimizer.zero_grad()
+        loss_of(model).backward()
+        clip_grad_norm_(model.parameters(), 1e-3)  # GS405
+        optimizer.step()
+
+
+def to_what_no_gradient_comes_near():
+    model, optimizer = made()
+    for _ in range(STEPS):
+        optimizer.zero_grad()
+        loss_of(model).backward()
+        clip_grad_norm_(model.parameters(), 100.0)  # GS406
+        optimizer.step()
+
+
+def by_a_small_value():
+    model, optimizer = made()
+    for _ in range(STEPS):
+        optimizer.zero_grad()
+        loss_of(model).backward()
+        for parameter in model.parameters():
+            nn.utils.clip_grad_value_(parameter, 0.003)  # GS407
+        optimizer.step()
+
+
+def of_each_parameter_by_its_own_norm():
+    model, optimizer = made()
+    for _ in range(STEPS):
+        optimizer.zero_grad()
+        loss_of(model).backward()
+        for parameter in model.parameters():
+            clip_grad_norm_(parameter, 0.02)  # GS407
+        optimizer.step()
+
+
 def of_an_infinite_derivative():
     model, optimizer = made()
     for step in range(STEPS):
@@ -177,6 +215,10 @@ LOOPS = [
     of_an_iterator_that_was_kept,
     of_an_iterator_that_the_optimizer_has_used_up,
     by_value_of_one_layer,
+    to_a_hundredth_of_each_step,
+    to_what_no_gradient_comes_near,
+    by_a_small_value,
+    of_each_parameter_by_its_own_norm,
     of_an_infinite_derivative,
     of_a_norm_that_overflows,
     by_value_inside_accumulation,

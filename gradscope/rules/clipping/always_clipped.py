@@ -1,0 +1,111 @@
+"""GS405: a limit that sets the length of every step."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from statistics import median
+from typing import ClassVar
+
+from gradscope.recording.finding import Finding, Severity
+from gradscope.rules.case import Case
+from gradscope.rules.clipping.judged_series import is_of_trial, judged_series
+from gradscope.rules.clipping.levels import level_of
+from gradscope.rules.clipping.series import ClipSeries
+from gradscope.rules.measure import Measure
+from gradscope.rules.rule import Rule
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AlwaysClipped(Rule):
+    """Nearly every step is cut to a small part of itself: the limit sets its length.
+
+    What it finds:
+        A clip by norm that cuts nearly all steps, and leaves a small part of them.
+
+    Why it matters:
+        All steps then have the same length, whatever the loss: with SGD that is the learning rate
+        times the limit, so that lowering the limit lowers the learning rate. An outlier weighs as
+        much as any other step.
+
+    How it is measured:
+        The share of the steps that are cut, and the median of what is left of their norm: the limit
+        over the norm. Adam and the like divide by the size of the gradients and so undo a constant
+        factor: for these it takes far more, and the finding is a note.
+
+    How to fix it:
+        Raise the limit to where it cuts outliers alone, and lower the learning rate by as much as
+        the steps become longer. `gradscope clip-report` advises a limit.
+
+    When it may be wrong:
+        Where steps of one length are wanted, as in normalised gradient descent.
+
+    Source:
+        Measured: SGD with a limit of 0.004 times the median norm ends at an accuracy of 0.25 where
+        it reaches 0.75 without; Adam with the same limit at 0.75 and 0.76.
+    """
+
+    code: ClassVar[str] = "GS405"
+    name: ClassVar[str] = "always-clipped"
+    level: ClassVar[Severity] = "warning"
+    needs_run: ClassVar[bool] = True
+    explains: ClassVar[tuple[str, ...]] = ("GS109",)
+    measures: ClassVar[tuple[Measure, ...]] = (Measure(number="median_coefficient", worse="lower"),)
+
+    share: float = 0.9
+    """Of the steps, 0 to 1, that have to be cut. Measured, see the source."""
+    hard: float = 0.05
+    """The part of a step's norm, 0 to 1, below which the median has to be. Chosen: trainings that
+    go well with SGD and a clip leave 0.1 and more."""
+    hard_adaptive: float = 0.01
+    """The same for Adam and the like. Chosen: PPO leaves 0.05 and more."""
+    least_steps: int = 20
+    """Steps that have to be seen. Chosen: the first norms are often the largest."""
+
+    def is_for(self, case: Case) -> bool:
+        """Return whether there are clips that can be judged."""
+        return case.is_run or is_of_trial(case)
+
+    def check(self, case: Case) -> Iterator[Finding]:
+        """Yield a finding for every line that clips all steps hard."""
+        for series in case.shared(judged_series):
+            known = series.finite
+            if series.method not in ("norm", "per-tensor") or len(known) < self.least_steps:
+                continue
+            middle = median(point.coefficient for point in known)
+            is_adaptive = series.family == "adaptive"
+            limit = self.hard_adaptive if is_adaptive else self.hard
+            if len(series.cut) >= self.share * len(known) and middle < limit:
+                yield self._finding(case, series, middle, limit, is_adaptive=is_adaptive)
+
+    def _finding(
+        self, case: Case, series: ClipSeries, middle: float, limit: float, *, is_adaptive: bool
+    ) -> Finding:
+        level = level_of([point.norm for point in series.finite])
+        advised = None if level is None else level.limit
+        harm = (
+            "outliers alone are told apart by it"
+            if is_adaptive
+            else "the limit, and not the loss, sets the length of each step"
+        )
+        slower = "" if is_adaptive else ", and lower the learning rate by as much as steps grow"
+        return self.finding(
+            case,
+            message=(
+                f"{series.words} cuts {len(series.cut):,} of {len(series.finite):,} steps, to "
+                f"{100 * middle:.2g} % of their norm at the median: {harm}"
+            ),
+            remedy=f"raise the limit to about {advised:g}{slower}"
+            if advised
+            else "raise the limit to where it cuts outliers alone",
+            site=series.site,
+            severity="note" if is_adaptive else None,
+            evidence={
+                "median_coefficient": middle,
+                "coefficient_limit": limit,
+                "share_of_steps_cut": len(series.cut) / len(series.finite),
+                "limit": series.limit,
+                "median_norm": None if level is None else level.median,
+            },
+            count=len(series.cut),
+            step=series.cut[0].step,
+            caused_by=("GS403", "GS404", "GS409"),
+        )

@@ -1,0 +1,106 @@
+"""GS407: a clip that turns the step away."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from statistics import median
+from typing import ClassVar
+
+from gradscope.recording.evidence.clip_trial import ClipMethod
+from gradscope.recording.finding import Finding, Severity
+from gradscope.rules.case import Case
+from gradscope.rules.clipping.judged_series import is_of_trial, judged_series
+from gradscope.rules.clipping.series import ClipSeries
+from gradscope.rules.measure import Measure
+from gradscope.rules.rule import Rule
+
+_HOW: dict[ClipMethod, str] = {
+    "value": "cuts single elements",
+    "per-tensor": "cuts each part by a factor of its own",
+    "adaptive": "cuts each unit by a factor of its own",
+    "norm": "cuts all by one factor",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClipChangesDirection(Rule):
+    """Clipping by value, or part by part, turns the gradient away from where it pointed.
+
+    What it finds:
+        Clips by value, or of parameters one by one, after which all gradients together point
+        elsewhere than before.
+
+    Why it matters:
+        The step no longer follows the steepest descent of the loss: large elements are taken back,
+        and small ones weigh as much. A clip by the global norm multiplies all gradients by one
+        factor, and leaves their direction as it is.
+
+    How it is measured:
+        The cosine between all gradients before and after the clip, its median over the steps.
+        Adaptive clipping by the size of the weights is meant to do so: the finding is a note then.
+
+    How to fix it:
+        `clip_grad_norm_(model.parameters(), max_norm)`, or a larger limit, so that outliers alone
+        are cut.
+
+    When it may be wrong:
+        Where the sign is all that is wanted, and with layers whose gradients differ in size by
+        much, which the global norm cuts together.
+
+    Source:
+        Measured, six models: a limit at the 99.9 % quantile of the elements leaves a cosine of 0.87
+        to 0.99, one at 99 % 0.62 to 0.95, one at 90 % 0.23 to 0.78.
+    """
+
+    code: ClassVar[str] = "GS407"
+    name: ClassVar[str] = "clip-changes-direction"
+    level: ClassVar[Severity] = "warning"
+    needs_run: ClassVar[bool] = True
+    measures: ClassVar[tuple[Measure, ...]] = (Measure(number="median_cosine", worse="lower"),)
+
+    warning: float = 0.8
+    """Cosine below which it is a warning: 37 degrees. Measured, see the source."""
+    note: float = 0.95
+    """Cosine below which it is a note: 18 degrees."""
+    least_steps: int = 5
+    """Steps that have to be seen. Chosen."""
+
+    def is_for(self, case: Case) -> bool:
+        """Return whether there are clips that can be judged."""
+        return case.is_run or is_of_trial(case)
+
+    def check(self, case: Case) -> Iterator[Finding]:
+        """Yield a finding for every line that turns gradients away."""
+        for series in case.shared(judged_series):
+            cosines = [one.cosine for one in series.finite if one.cosine is not None]
+            if series.method == "norm" or len(cosines) < self.least_steps:
+                continue
+            middle = median(cosines)
+            if middle < self.note:
+                yield self._finding(case, series, cosines, middle)
+
+    def _finding(
+        self, case: Case, series: ClipSeries, cosines: list[float], middle: float
+    ) -> Finding:
+        is_note = middle >= self.warning or series.method == "adaptive"
+        first = next(one for one in series.points if one.cosine is not None and one.cosine < 1)
+        return self.finding(
+            case,
+            message=(
+                f"{series.words} {_HOW[series.method]}: what is left points elsewhere, with a "
+                f"cosine of {middle:.2g} to the gradient at the median"
+            ),
+            remedy="clip by the global norm, clip_grad_norm_(model.parameters(), max_norm), which "
+            "keeps the direction, or raise the limit",
+            site=series.site,
+            severity="note" if is_note else None,
+            evidence={
+                "median_cosine": middle,
+                "cosine_limit": self.note if is_note else self.warning,
+                "least_cosine": min(cosines),
+                "limit": series.limit,
+                "median_coefficient": median(point.coefficient for point in series.finite),
+            },
+            count=sum(cosine < self.note for cosine in cosines),
+            step=first.step,
+            caused_by=("GS403", "GS404", "GS409"),
+        )

@@ -1,0 +1,38 @@
+"""The clips that rules on how hard they cut can judge."""
+
+from dataclasses import replace
+
+from gradscope.recording.evidence.clip_trial import ClipTrial
+from gradscope.rules.case import Case
+from gradscope.rules.clipping.clips import Clip
+from gradscope.rules.clipping.series import ClipSeries, clip_series
+
+
+def is_of_trial(case: Case) -> bool:
+    """Return whether clipping was measured of a target, with a method that was asked for."""
+    return any(trial.asked for trial in case.recording.evidence_of(ClipTrial))
+
+
+def judged_series(case: Case) -> tuple[ClipSeries, ...]:
+    """Return the lines that clip what a step then uses, with a limit above zero.
+
+    Clips of gradients that are still scaled, that another backward adds to, or that nothing uses
+    are left out: there it is the place of the clip that is wrong.
+    """
+    found = []
+    for series in clip_series(case):
+        if series.limit is None or not series.limit > 0:
+            continue
+        if series.calls:
+            wrong = {clip.event.step for clip in series.calls if not _is_used(clip)}
+            points = tuple(point for point in series.points if point.step not in wrong)
+            series = replace(series, points=points)
+        found.append(series)
+    return tuple(found)
+
+
+def _is_used(clip: Clip) -> bool:
+    """Return whether a step uses what the clip leaves, as it leaves it."""
+    if clip.step is None or clip.event.count("scaled"):
+        return False
+    return not any(event.kind in ("backward", "zero") for event in clip.later)
