@@ -30,10 +30,10 @@ def script(steps=3, before="", after=""):
 
 def test_panel_is_drawn_below_what_the_script_prints(live):
     with live(script(before="print('one')"), "--max-steps", "3") as screen:
-        screen.wait(lambda: screen.shows("no findings"))
+        screen.wait(lambda: screen.shows("no findings") and screen.shows("trained"))
         rows = screen.screen.rows
-        assert rows[0] == "one"
-        assert not any(rows[1:12])
+        assert rows[:2] == ["one", "trained"]
+        assert not any(rows[2:12])
         top = next(row for row, text in enumerate(rows) if text.startswith("gradscope run"))
         assert [row.partition("  ")[0] for row in rows[top + 1 :]] == [
             "loss", "gradient norm", "learning rate", "layers", "model Net", "no findings",
