@@ -18,6 +18,9 @@ from gradscope.rules.autograd.autograd_errors import (
 from gradscope.rules.case import Case
 from gradscope.rules.rule import Rule
 
+_STEP = "step"
+"""What an optimizer writes into its parameters by."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InPlaceModification(Rule):
@@ -89,11 +92,15 @@ def _message(record: AutogradErrorRecord, operation: str) -> str:
 def _spoken(operation: str) -> str:
     if operation == "__setitem__":
         return "an assignment to elements"
+    if operation == _STEP:
+        return "an optimizer's step()"
     return f"{operation}()" if operation.endswith("_") else f"{operation}(inplace=True)"
 
 
 def _remedy(record: AutogradErrorRecord) -> str:
     write = record.place("write")
+    if write is not None and write.operation == _STEP:
+        return "call this backward() before the step, or compute its loss anew after it"
     if write is not None and write.operation and not write.operation.endswith("_"):
         return "leave inplace=True out"
     if write is not None and write.operation == "__setitem__":
