@@ -1,6 +1,7 @@
 """What a training run did to its parameters, by their names."""
 
 from bisect import bisect_left
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -67,9 +68,8 @@ class Training:
         """Return what the rest of the run tells of a backward that was watched closely."""
         uses = self._uses(look)
         places = [event.optimizer for event in uses.steps if event.optimizer is not None]
-        stepping = [self.optimizers[place] for place in places]
         held = {name for one in self.optimizers for name in self._names(one.parameters)}
-        stepped = {name for one in stepping for name in self._names(one.parameters)}
+        stepped = self._stepped(look) | self._forlorn
         known = {one.name: one.index for one in look.recording.parameters}
         every = frozenset(known.values())
 
@@ -88,6 +88,28 @@ class Training:
             is_stepped=bool(uses.steps) and not uses.is_skipped,
             goes_on=look.step < self._last_sound_step,
         )
+
+    def _stepped(self, look: Look) -> frozenset[str]:
+        """Return what the optimizers hold that step after a backward."""
+        places = {event.optimizer for event in self._uses(look).steps} - {None}
+        held = (self.optimizers[place].parameters for place in places if place is not None)
+        return frozenset(name for parameters in held for name in self._names(parameters))
+
+    @cached_property
+    def _forlorn(self) -> frozenset[str]:
+        """What optimizers step in vain, and no look at what those steps are for tells why.
+
+        Something made for another pass may cut it off, as the samples of a generator.
+        """
+        steps = Counter(event.optimizer for event in self._events if event.kind == "step")
+        held = (one.parameters for place, one in enumerate(self.optimizers) if steps[place] > 1)
+        found = {name for parameters in held for name in self._names(parameters)}
+        found -= {name for name, one in self._fates.items() if one.last_alive >= 0}
+        for look in self.recording.looks if found else ():
+            records = look.recording.parameters
+            cut = {records[i].name for one in look.recording.cuts for i in one.parameters}
+            found -= cut & self._stepped(look)
+        return frozenset(found)
 
     def updates(self, look: Look) -> Mapping[str, float]:
         """Return how far the steps after a backward moved the parameters, by name."""

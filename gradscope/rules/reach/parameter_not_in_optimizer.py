@@ -34,7 +34,8 @@ class ParameterNotInOptimizer(Rule):
         of several layers beside whole modules; a note where the optimizer was given one network
         and another is left out, as a critic or a discriminator through which the loss goes, and
         where it holds less than `most_share` of all tensors, or less than `most_elements` of all
-        elements, as that looks like a choice.
+        elements, as that looks like a choice. In a training run all optimizers count that ever
+        step, and what has moved is trained; first layers and networks of their own are notes.
 
     How to fix it:
         Make the optimizer when the model is complete, or give it what was added by
@@ -77,7 +78,7 @@ class ParameterNotInOptimizer(Rule):
         left_out = _LeftOut(case)
         groups: dict[tuple[Severity, bool], list[Part]] = {}
         for part in left_out.parts:
-            late = left_out.is_late(part)
+            late = left_out.is_late(part) and not left_out.is_of_another_network(part)
             severity = "error" if late else self._severity(left_out, part)
             groups.setdefault((severity, late), []).append(part)
         for (severity, late), parts in groups.items():
@@ -88,7 +89,7 @@ class ParameterNotInOptimizer(Rule):
             left_out.held_share < self.most_share or left_out.held_elements < self.most_elements
         )
         is_other = left_out.is_network(part)
-        if is_other and left_out.is_of_another_model(part):
+        if left_out.is_of_another_network(part) or left_out.is_before_all_trained(part):
             return "note"
         if is_choice or left_out.is_in_eval_mode(part) or (is_other and left_out.is_for_one_part):
             return "note"
@@ -208,12 +209,25 @@ class _LeftOut:
             if part.parameters & self.trained and part.parameters.isdisjoint(moved)
         )
 
-    def is_of_another_model(self, part: Part) -> bool:
-        """Return whether no optimizer of a run holds anything of the model that a part is in."""
-        if self.case.run is None or part.module is None:
+    def is_of_another_network(self, part: Part) -> bool:
+        """Return whether no optimizer of a run holds anything of a part's network, beside others.
+
+        Where optimizers hold nothing that learns, it is the network that they were meant for.
+        """
+        run = self.case.run
+        if run is None or part.module is None or not self.is_network(part):
             return False
-        *_, root = self._subtrees.lineage(part.module)
-        return self._subtrees.trainable[root].isdisjoint(self.optimizers.held)
+        if run.held.isdisjoint(run.learning):
+            return False
+        modules = self.case.recording.modules
+        models = [one for one in self._subtrees.lineage(part.module) if modules[one].path]
+        return all(self._subtrees.trainable[one].isdisjoint(self.optimizers.held) for one in models)
+
+    def is_before_all_trained(self, part: Part) -> bool:
+        """Return whether a run trains nothing that a part builds on, as a probed backbone."""
+        run = self.case.run
+        is_other_trained = run is not None and not run.held.isdisjoint(run.learning)
+        return is_other_trained and not self.builds_on_held(part)
 
     def is_late(self, part: Part) -> bool:
         return all(part.parameters <= set(record.later) for record in self.optimizers.holders)
