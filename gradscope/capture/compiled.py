@@ -17,6 +17,14 @@ def is_compiled(model: nn.Module) -> bool:
     )
 
 
+def is_traced() -> bool:
+    """Return whether code is being compiled, exported or traced: what is seen must not become part.
+
+    Compiled code itself takes this for a constant.
+    """
+    return torch.compiler.is_compiling() or torch._C._is_tracing()
+
+
 @contextmanager
 def watchable() -> Iterator[None]:
     """Make what is compiled run eagerly, if there can be anything compiled in this process.

@@ -107,7 +107,8 @@ def watch_definitions() -> Iterator[Definitions]:
         with watch_initialisations() as watch.found.initialisations:
             yield watch.found
     finally:
-        torch.optim.Optimizer.__init__ = original  # type: ignore[method-assign]
+        if torch.optim.Optimizer.__init__ is noted:  # else somebody has replaced it since
+            torch.optim.Optimizer.__init__ = original  # type: ignore[method-assign]
         for handle in handles:
             handle.remove()
 

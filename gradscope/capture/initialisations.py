@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from torch import Tensor, nn
+from torch._C import DisableTorchFunction
 from torch.multiprocessing.reductions import StorageWeakRef
 from torch.utils.weak import WeakTensorKeyDictionary
 
@@ -77,7 +78,8 @@ def watch_initialisations() -> Iterator[Initialisations]:
             result = original(*args, **kwargs)
             line = caller.line(sys._getframe(1))
             if isinstance(result, Tensor) and line is not None:
-                found.note(result, Initialisation(name, line))
+                with DisableTorchFunction():  # no mode of the user's needs to see this
+                    found.note(result, Initialisation(name, line))
             return result
 
         return fill
@@ -87,10 +89,12 @@ def watch_initialisations() -> Iterator[Initialisations]:
         for name, function in vars(nn.init).items()
         if name.endswith("_") and not name.startswith("_") and callable(function)
     }
-    for name, original in originals.items():
-        setattr(nn.init, name, noting(name, original))
+    ours = {name: noting(name, original) for name, original in originals.items()}
+    for name, function in ours.items():
+        setattr(nn.init, name, function)
     try:
         yield found
     finally:
-        for name, original in originals.items():
-            setattr(nn.init, name, original)
+        for name, function in ours.items():
+            if getattr(nn.init, name) is function:  # else somebody has replaced it since
+                setattr(nn.init, name, originals[name])

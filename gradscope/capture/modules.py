@@ -23,6 +23,7 @@ from torch.nn.modules.module import (
 )
 from torch.utils.hooks import RemovableHandle
 
+from gradscope.capture.compiled import is_traced
 from gradscope.capture.edges import Edge, edges, without_node
 from gradscope.capture.lines import Caller, Forward, Line, OpenCall, sequence_number
 
@@ -85,7 +86,7 @@ class ModuleTracker:
         self._open.clear()
 
     def _enter(self, module: nn.Module, args: tuple[object, ...]) -> None:
-        if torch.compiler.is_compiling() or threading.get_ident() != self._thread:
+        if is_traced() or threading.get_ident() != self._thread:
             return
         if type(module).__name__ == _WRAPPER:
             wrapped_line = self._caller.line_of_module_call(sys._getframe(1))
@@ -129,7 +130,7 @@ class ModuleTracker:
         args: tuple[object, ...],
         *kwargs_and_output: Any,  # noqa: ANN401
     ) -> None:
-        if torch.compiler.is_compiling() or threading.get_ident() != self._thread:
+        if is_traced() or threading.get_ident() != self._thread:
             return
         if type(module).__name__ == _WRAPPER:
             return

@@ -30,4 +30,5 @@ def watch_parameters_made(cuts: CutTracker) -> Iterator[None]:
     try:
         yield
     finally:
-        nn.Parameter.__new__ = kept  # type: ignore[method-assign]
+        if nn.Parameter.__new__ is noted:  # else somebody has replaced it since
+            nn.Parameter.__new__ = kept  # type: ignore[method-assign]

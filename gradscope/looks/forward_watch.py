@@ -152,11 +152,8 @@ def _likeness(origin: Origin) -> tuple[object, ...]:
 
 
 def _are_readable() -> bool:
-    """Return whether tensors hold numbers of their own, which can be read without a trace.
-
-    It is not so inside of `torch.func`'s transforms, and while a model is traced.
-    """
-    return torch._C._functorch.peek_interpreter_stack() is None and not torch._C._is_tracing()
+    """Return whether tensors hold numbers of their own: not so in `torch.func`'s transforms."""
+    return torch._C._functorch.peek_interpreter_stack() is None
 
 
 def _is_view(tensor: Tensor) -> bool:

@@ -10,6 +10,7 @@ import torch
 from torch._C import _len_torch_function_stack
 from torch.overrides import TorchFunctionMode, _pop_mode, _push_mode
 
+from gradscope.capture.compiled import is_traced
 from gradscope.capture.sites import SiteMode
 from gradscope.looks.forward_watch import ForwardWatch
 
@@ -94,7 +95,7 @@ class LookMode(TorchFunctionMode):
         kwargs: Mapping[str, object] | None = None,
     ) -> object:
         """Call the function, and look at the call."""
-        if torch.compiler.is_compiling():
+        if is_traced():
             return func(*args, **kwargs) if kwargs else func(*args)
         sites, values = self._sites, self._values
         frame = sys._getframe(1)

@@ -178,4 +178,5 @@ def autocast_lines() -> Iterator[AutocastLines]:
     try:
         yield found
     finally:
-        torch.autocast.__enter__ = original  # type: ignore[method-assign]
+        if torch.autocast.__enter__ is noted:  # else somebody has replaced it since
+            torch.autocast.__enter__ = original  # type: ignore[method-assign]

@@ -80,7 +80,7 @@ def test_only_data_has_no_edge():
         functional.l1_loss(2 * A, torch.zeros(4, 1))
     (one,) = capture.comparisons.comparisons
     assert one.left_edge is not None
-    assert one.left_edge.node is not None
+    assert one.left_edge.number is not None
     assert one.right_edge is None
     capture.close()
     assert capture.comparisons.comparisons == []

@@ -14,6 +14,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from torch.nn.modules.module import register_module_forward_pre_hook
 from torch.utils.hooks import RemovableHandle
 
+from gradscope.capture.compiled import is_traced
 from gradscope.capture.edges import tensors
 from gradscope.capture.naming import shape_of
 from gradscope.capture.training.guard import Guard
@@ -131,8 +132,8 @@ class Models:
         return [module for one in list(self._known.values()) if (module := one()) is not None]
 
     def _enter(self, module: nn.Module, args: tuple[object, ...]) -> None:
-        if torch.compiler.is_compiling():
-            return  # as for an export; what is compiled must not meet the rest
+        if is_traced():
+            return
         key = id(module)
         if key in self._known and key not in self._roots:
             return

@@ -1,0 +1,112 @@
+"""Looks leave torch as it was, whatever the script does with modes, threads and processes."""
+
+import pytest
+import torch
+from torch import nn
+from torch.nn.functional import cross_entropy
+
+import gradscope
+from tests.looks.models_to_train import features, mlp, outcome, same
+from tests.looks.surroundings import SURROUNDED as LOOPS
+from tests.looks.surroundings import train
+
+PART = {"in_another_thread": 5, "by_turns_in_another_thread": 6}
+"""The step that begins in one thread and is made in another is not looked at."""
+
+
+@pytest.mark.filterwarnings("ignore:`torch.jit:DeprecationWarning")
+@pytest.mark.parametrize("name", LOOPS)
+def test_modes_and_threads(name, look):
+    tensors, torch_state, python_state = outcome(LOOPS[name])
+    seen = []
+    made = look(lambda: seen.append(outcome(LOOPS[name])))
+    ((watched, watched_torch, watched_python),) = seen
+    assert len(tensors) == len(watched)
+    assert all(map(same, tensors, watched))
+    assert (watched_torch, watched_python) == (torch_state, python_state)
+    assert made.reasons == []
+    assert len(made.looks) >= PART.get(name, 6)
+
+
+def test_an_exception_in_the_middle_of_a_step(look):
+    def loop():
+        model = mlp()
+        train(model, 2)
+        with torch.device("cpu"):
+            x, y = features()
+            cross_entropy(model(x), y)
+            raise KeyError("in the middle")
+
+    assert look(loop, raises=KeyError).steps == [0, 1]
+
+
+def test_an_exception_within_a_backward(look):
+    def raises(_):
+        raise KeyError("within")
+
+    def loop():
+        model = mlp()
+        train(model, 2)
+        output = model(features()[0])
+        output.register_hook(raises)
+        output.sum().backward()
+
+    look(loop, raises=KeyError)
+
+
+def test_a_watch_that_is_stopped_within_a_forward():
+    watch = gradscope.watch(tensor_every=1)
+
+    class Stopping(nn.Module):
+        def forward(self, x):
+            watch.stop()
+            return x * 2
+
+    watch.start()
+    train(nn.Sequential(mlp(), Stopping()), 2)
+    assert watch.steps == 0
+
+
+def test_compiled_code_is_not_looked_at(look):
+    def loop():
+        model = mlp()
+        train(model, 2)
+        compiled = torch.compile(model, backend="eager")
+        train(compiled, 3)
+        torch._dynamo.reset()
+
+    made = look(loop)
+    assert made.steps == [0, 1]
+    (reason,) = made.reasons
+    assert "torch.compile is used" in reason
+    assert len(made.recording.steps) == 5
+
+
+def test_functions_that_the_script_replaces_stay_replaced(look):
+    original = torch.autocast.__enter__
+
+    def own(autocast):
+        return original(autocast)
+
+    def loop():
+        model = mlp()
+        train(model, 5)
+        torch.autocast.__enter__ = own
+        train(model, 5)
+
+    try:
+        look(loop, tensor_every=6)
+        assert torch.autocast.__enter__ is own
+    finally:
+        torch.autocast.__enter__ = original
+
+
+def test_a_fault_of_a_look_ends_looks_alone(look, monkeypatch):
+    def fails(*_, **__):
+        raise ZeroDivisionError("a fault")
+
+    monkeypatch.setattr("gradscope.looks.look_records.examine_look", fails)
+    made = look(lambda: train(mlp()))
+    assert made.looks == ()
+    assert made.reasons == ["ZeroDivisionError: a fault"]
+    assert len(made.recording.steps) == 6
