@@ -1,0 +1,101 @@
+"""Runs whose backward passes were watched closely, made without torch: a script of two models."""
+
+from dataclasses import replace
+
+from gradscope.recording.records import (
+    EdgeRecord,
+    GradientStat,
+    Look,
+    NodeRecord,
+    ParameterStat,
+    Reach,
+    Recording,
+    Shape,
+    Site,
+    StepRecord,
+)
+from tests.rules.accumulation.runs import FILE, Run
+
+
+class LookedRun(Run):
+    """A run each of whose backward passes is looked at."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.looks: list[Look] = []
+
+    def look(
+        self, reached: dict[int, Reach], *, line: int, loss: float = 1.0, graph: int = 1, **numbers
+    ) -> None:
+        """Add a backward and a look at it.
+
+        Args:
+            reached: By parameter: what the backward leaves in it; the others get nothing.
+            line: That calls it.
+            loss: Where it starts.
+            graph: How many operations it has.
+            numbers: Further ones of the event.
+        """
+        got = [place for place, reach in reached.items() if reach == "gradient"]
+        order = self._order
+        self.backward(got, line=line, loss=loss, **numbers)
+        recording = self._recording(reached, loss, graph)
+        self.looks.append(Look(step=len(self._steps), order=order, recording=recording))
+
+    def recording(self) -> Recording:
+        return replace(super().recording(), looks=tuple(self.looks))
+
+    def _recording(self, reached: dict[int, Reach], loss: float, graph: int) -> Recording:
+        whole = super().recording()
+        shape = Shape(dims=(4,), dtype="float32")
+        nodes = tuple(
+            NodeRecord(
+                index=place,
+                graph=0,
+                operation="MeanBackward0",
+                kind="operation",
+                depth=place,
+                sequence=graph - place,
+                module_call=None,
+                site=0,
+                outputs=(shape,),
+                parameter=None,
+            )
+            for place in range(graph)
+        )
+        return replace(
+            whole,
+            sites=(Site(file=FILE, line=9, function="main", source="loss = …"),),
+            nodes=nodes,
+            edges=tuple(
+                EdgeRecord(source=place, target=place + 1, slot=0) for place in range(graph - 1)
+            ),
+            steps=(StepRecord(index=0, kind="step", graph=0, loss=loss, optimizer=None),),
+            events=(),
+            evidence=(),
+            parameter_stats=tuple(
+                _stat(record.index, reached.get(record.index, "none"))
+                for record in whole.parameters
+            ),
+        )
+
+
+def _stat(parameter: int, reach: Reach) -> ParameterStat:
+    norm = 1.0 if reach == "gradient" else 0.0
+    gradient = GradientStat(
+        numel=4,
+        norm=norm,
+        absolute_maximum=norm,
+        zero_share=1 - norm,
+        nonfinite=0,
+        sampled=False,
+    )
+    return ParameterStat(
+        step=0,
+        parameter=parameter,
+        reach=reach,
+        gradient=gradient if reach in ("gradient", "zero") else None,
+        reason=None if reach in ("gradient", "zero") else "nothing came",
+        weight_norm=1.0,
+        update_norm=None,
+    )
