@@ -3,7 +3,7 @@
 import contextlib
 import functools
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import CodeType, FrameType
 from typing import NamedTuple
@@ -13,7 +13,10 @@ from torch.autograd.graph import Node
 
 _LIBRARIES = (str(Path(torch.__file__).parent) + os.sep, contextlib.__file__, functools.__file__)
 _PACKAGE = str(Path(__file__).parents[1]) + os.sep
-_APPLY = torch.autograd.Function.apply.__func__.__code__  # type: ignore[attr-defined]
+_APPLY: CodeType | None = getattr(
+    getattr(torch.autograd.Function.apply, "__func__", None), "__code__", None
+)
+"""None where it is no Python, as from torch 2.15 on."""
 
 NUMBERED = hasattr(torch._C._autograd, "_get_sequence_nr")
 """Whether torch tells its numbers, which is not part of its public interface."""
@@ -131,5 +134,27 @@ class Caller:
         while frame is not None:
             if frame.f_code is _APPLY:
                 return self.line(frame)
+            if _APPLY is None and _is_forward(frame.f_code):
+                return self.line(frame.f_back)
             frame = frame.f_back
         return None
+
+
+_forwards: dict[int, tuple[CodeType, bool]] = {}
+"""By `id` of code, which is kept: whether it is the forward of a custom function."""
+
+
+def _is_forward(code: CodeType) -> bool:
+    known = _forwards.get(id(code))
+    if known is None:
+        known = _forwards[id(code)] = (code, any(one is code for one in _codes_of_forwards()))
+    return known[1]
+
+
+def _codes_of_forwards() -> Iterator[object]:
+    waiting = [torch.autograd.Function]
+    while waiting:
+        kind = waiting.pop()
+        waiting += kind.__subclasses__()
+        forward = vars(kind).get("forward")
+        yield getattr(getattr(forward, "__func__", forward), "__code__", None)

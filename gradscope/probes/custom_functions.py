@@ -140,7 +140,7 @@ def _noting(forward: Callable[..., object], applications: _Applications) -> Call
     first = _first_input(applications.function)
 
     def noting(*args: object) -> object:
-        applications.note(args[first:], caller.line_of_apply(sys._getframe(1)))
+        applications.note(args[first:], caller.line_of_apply(sys._getframe()))
         return forward(*args)
 
     return noting
