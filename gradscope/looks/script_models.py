@@ -29,7 +29,9 @@ def script_of(scene: Scene) -> Script:
     }
     owned = {id(p) for module in models.values() for p in module.parameters()}
     loose: dict[str, Tensor] = {}
-    for entry in scene.ledger.entries:
+    # What a model keeps to itself is none of its parameters, unless an optimizer has it.
+    held = [entry for entry in scene.ledger.entries if entry.in_optimizer]
+    for entry in held or scene.ledger.entries:
         parameter = entry.parameter()
         if parameter is not None and id(parameter) not in owned and entry.index is not None:
             loose[f"parameter{entry.index}"] = parameter
