@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
 import torch
-from torch._C import _len_torch_function_stack
+from torch._C import DisableTorchFunction, _len_torch_function_stack
 from torch.overrides import TorchFunctionMode, _pop_mode, _push_mode
 
 from gradscope.capture.compiled import is_traced
@@ -109,8 +109,9 @@ class LookMode(TorchFunctionMode):
                 sites = None
             else:
                 try:
-                    values.began(func, args, kwargs, frame)
-                    start = sites.began(frame)
+                    with DisableTorchFunction():  # subclasses of the script's do not see this
+                        values.began(func, args, kwargs, frame)
+                        start = sites.began(frame)
                 except Exception as error:  # noqa: BLE001 - the script must not suffer from it
                     sites = None
                     self._end(error)
@@ -118,8 +119,9 @@ class LookMode(TorchFunctionMode):
             # A backward that the script calls may have ended the look.
             if sites is not None and sites is self._sites:
                 try:
-                    sites.returned(func, args, kwargs, result, start, frame)
-                    values.returned(func, args, kwargs, result, frame)
+                    with DisableTorchFunction():
+                        sites.returned(func, args, kwargs, result, start, frame)
+                        values.returned(func, args, kwargs, result, frame)
                     self._count()
                 except Exception as error:  # noqa: BLE001 - as above
                     self._end(error)

@@ -9,6 +9,8 @@ from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from gradscope.capture.training.watch import TrainingWatch
+from gradscope.looks.close_looks import script_looks
+from gradscope.looks.schedule import Schedule
 
 STEPS = 4
 
@@ -65,16 +67,18 @@ def on_subclass():
     return calls
 
 
+@pytest.mark.parametrize("make_looks", [None, script_looks(Schedule(1))], ids=["", "looked at"])
 @pytest.mark.parametrize(
     "counted",
     [lambda: under_mode(Functions), lambda: under_mode(Operations), on_subclass],
     ids=["functions", "operations", "subclass"],
 )
-def test_calls_of_gradscopes_own_are_not_seen(counted, run):
+def test_calls_of_gradscopes_own_are_not_seen(counted, make_looks, run):
     seen = []
-    recording = run(lambda: seen.append(counted())).recording
+    recording = run(lambda: seen.append(counted()), make_looks=make_looks).recording
     assert seen == [counted()]
     assert len(recording.steps) == STEPS
+    assert bool(recording.looks) == (make_looks is not None)
     assert recording.finished
 
 
