@@ -189,7 +189,14 @@ def _clamp(gradient: Tensor, value: float) -> None:
 def _coalesced_clamp(gradient: Tensor, value: float) -> Tensor:
     whole = gradient.coalesce()
     values = whole.values().clamp(-value, value)
-    return torch.sparse_coo_tensor(whole.indices(), values, whole.shape, is_coalesced=True)
+    return _with_values(whole, values)
+
+
+def _with_values(whole: Tensor, values: Tensor) -> Tensor:
+    """Return a coalesced sparse tensor with other values at the same places."""
+    return torch.sparse_coo_tensor(
+        whole.indices(), values, whole.shape, is_coalesced=True, check_invariants=False
+    )
 
 
 def _scale_units(parameter: nn.Parameter, ratio: float) -> None:
@@ -202,9 +209,7 @@ def _scale_units(parameter: nn.Parameter, ratio: float) -> None:
     if gradient.layout is torch.sparse_coo and gradient.sparse_dim() == 1 and parameter.dim() > 1:
         whole = gradient.coalesce()
         scaled = whole.values() * _as_column(factors, whole.values())
-        gradient.copy_(
-            torch.sparse_coo_tensor(whole.indices(), scaled, whole.shape, is_coalesced=True)
-        )
+        gradient.copy_(_with_values(whole, scaled))
     elif gradient.layout is torch.strided:
         gradient.mul_(
             _as_column(factors, gradient) if parameter.dim() > 1 else factors[0].to(gradient.dtype)
