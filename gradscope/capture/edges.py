@@ -5,11 +5,14 @@ from collections import UserDict
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
+import torch
 from torch import Tensor
 from torch._C import DisableTorchFunction
 from torch.autograd.graph import Node
 
 from gradscope.capture.lines import created
+
+_NO_CONTAINERS = frozenset({bool, float, int, str, type(None), torch.dtype, torch.Size})
 
 
 class Edge(NamedTuple):
@@ -33,8 +36,21 @@ def edges(value: object) -> list[Edge]:
         value = value[0]
     # A tensor's attributes are torch functions too; no mode that is active needs to see these.
     with DisableTorchFunction():
-        found = (value,) if type(value) is Tensor else tensors(value)
+        found = (value,) if type(value) is Tensor else _tensors(value)
         return [_edge(tensor) for tensor in found if tensor.requires_grad and not is_old(tensor)]
+
+
+def _tensors(value: object) -> Iterable[Tensor]:
+    """Return the tensors in a value, quickly where it is a tuple of things that hold none."""
+    if type(value) is not tuple:
+        return tensors(value)
+    found: list[Tensor] = []
+    for item in value:
+        if isinstance(item, Tensor):
+            found.append(item)
+        elif type(item) not in _NO_CONTAINERS:
+            return tensors(value)
+    return found
 
 
 def is_old(tensor: Tensor) -> bool:

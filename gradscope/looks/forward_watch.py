@@ -99,13 +99,15 @@ class ForwardWatch:
             number = None if is_old(tensor) else node_number(tensor)
             if number is not None and not is_written and _is_view(tensor):
                 continue  # of what has been measured
+            if number is None:
+                is_broken |= _is_perhaps_broken(tensor) and broken_of(tensor) is not None
+                continue
             values = values_of(tensor)
             is_broken |= values.nonfinite > 0
-            if number is not None:
-                if len(self.values) == _MOST_VALUES:
-                    del self.values[next(iter(self.values))]
-                self.values[number] = tensor.numel(), values
-                self.activations.see(operation, tensor, number)
+            if len(self.values) == _MOST_VALUES:
+                del self.values[next(iter(self.values))]
+            self.values[number] = tensor.numel(), values
+            self.activations.see(operation, tensor, number)
         if is_broken or is_written or self.origins.knows(operation.outputs):
             self.origins.at(frame)
             if not is_written:
@@ -178,6 +180,11 @@ def _is_broken(value: object) -> bool:
     if isinstance(value, float):
         return not math.isfinite(value)
     return any(broken_of(tensor) for tensor in plain_floats(value))
+
+
+def _is_perhaps_broken(tensor: Tensor) -> bool:
+    """Return false where all is finite, as its sum tells."""
+    return not math.isfinite(float(tensor.sum()))
 
 
 def _operation(

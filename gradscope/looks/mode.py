@@ -16,8 +16,11 @@ from gradscope.looks.forward_watch import ForwardWatch
 
 _PACKAGE = str(Path(__file__).parents[1]) + os.sep
 
-MOST_CALLS = 300_000
+MOST_CALLS = 100_000
 """A look ends after so many: what takes longer is an evaluation, or preparations."""
+
+MOST_WITHOUT_GRAD = 20_000
+"""Of so many calls under `no_grad` a look takes notice, and of all others still."""
 
 
 class _OfThread(threading.local):
@@ -44,7 +47,7 @@ class LookMode(TorchFunctionMode):
         self._thread = 0
         self._process = os.getpid()
         self._own = _OfThread()
-        self._calls = 0
+        self._calls = self._calls_without_grad = 0
         self._is_own: dict[str, bool] = {}
 
     @property
@@ -57,7 +60,8 @@ class LookMode(TorchFunctionMode):
         self._thread = threading.get_ident()
         if not self._is_in_stack():
             self._put_below()
-        self._sites, self._values, self._calls = sites, values, 0
+        self._sites, self._values = sites, values
+        self._calls = self._calls_without_grad = 0
 
     def look_away(self) -> None:
         """End looking."""
@@ -99,7 +103,9 @@ class LookMode(TorchFunctionMode):
             return func(*args, **kwargs) if kwargs else func(*args)
         sites, values = self._sites, self._values
         frame = sys._getframe(1)
-        if sites is None or values is None or self._is_gradscopes(frame.f_code.co_filename):
+        if self._is_gradscopes(frame.f_code.co_filename):
+            return func(*args, **kwargs) if kwargs else func(*args)
+        if sites is None or values is None or self._is_of_long_evaluation(func):
             return func(*args, **kwargs) if kwargs else func(*args)
         start = 0
         own = self._own
@@ -128,6 +134,12 @@ class LookMode(TorchFunctionMode):
         finally:
             own.depth -= 1
         return result
+
+    def _is_of_long_evaluation(self, func: Callable[..., object]) -> bool:
+        if torch.is_grad_enabled() or getattr(func, "__name__", "") == "_set_grad_enabled":
+            return False
+        self._calls_without_grad += 1
+        return self._calls_without_grad > MOST_WITHOUT_GRAD
 
     def _count(self) -> None:
         self._calls += 1

@@ -1,0 +1,124 @@
+"""Looks end where they would cost too much, and hold on to little."""
+
+import gc
+import weakref
+
+import pytest
+import torch
+from torch import nn
+from torch.nn.functional import cross_entropy
+
+from gradscope.looks import mode
+from gradscope.recording.evidence.dropped import DroppedRecord
+from tests.looks.models_to_train import features, mlp
+
+
+def trained(model, optimizer):
+    x, y = features()
+    optimizer.zero_grad()
+    cross_entropy(model(x), y).backward()
+    optimizer.step()
+
+
+@pytest.mark.parametrize("has_gradients", [False, True])
+def test_the_graphs_of_an_evaluation_are_let_go(has_gradients, look):
+    alive, most = [], []
+
+    class Kept(torch.autograd.Function):
+        """Tells by what it keeps whether its graph is alive."""
+
+        @staticmethod
+        def forward(ctx, x):
+            ctx.kept = nn.Module()
+            alive.append(weakref.ref(ctx.kept))
+            return x * 1
+
+        @staticmethod
+        def backward(ctx, gradient):
+            return gradient
+
+    class Model(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.inner = mlp(0.0)
+
+        def forward(self, x):
+            return Kept.apply(self.inner(x))
+
+    def loop():
+        model = Model()
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        for _ in range(2):
+            trained(model, optimizer)
+            correct = loss = 0.0
+            for _ in range(20):
+                with torch.set_grad_enabled(has_gradients):
+                    x, y = features()
+                    output = model(x)
+                    correct += (output.argmax(1) == y).sum().item()
+                    loss += cross_entropy(output, y).item()
+                gc.collect()
+                most.append(sum(one() is not None for one in alive))
+        trained(model, optimizer)
+
+    looked = look(loop)
+    assert looked.steps == [0, 1, 2]
+    assert looked.reasons == []
+    # The last one is the script's own; a training step's is freed by its backward.
+    assert max(most) <= (4 if has_gradients else 2)
+
+
+def test_calls_without_gradients_are_noticed_up_to_a_number(look, monkeypatch):
+    monkeypatch.setattr(mode, "MOST_WITHOUT_GRAD", 50)
+    monkeypatch.setattr(mode, "MOST_CALLS", 200)
+
+    def loop():
+        model = mlp(0.0)
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        for _ in range(3):
+            with torch.no_grad():
+                for _ in range(100):
+                    model(features()[0])
+            trained(model, optimizer)
+
+    looked = look(loop)
+    assert looked.steps == [0, 1, 2]
+    assert all(one.recording.tensor_stats for one in looked.looks)
+
+
+def test_a_look_ends_in_preparations_that_take_too_long(look, monkeypatch):
+    monkeypatch.setattr(mode, "MOST_CALLS", 300)
+
+    def loop():
+        model = mlp(0.0)
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        for step in range(4):
+            for _ in range(200 if step == 1 else 0):
+                model(features()[0])
+            trained(model, optimizer)
+
+    looked = look(loop)
+    assert looked.steps == [0, 2, 3]
+    assert looked.reasons == []
+    assert len(looked.recording.steps) == 4
+
+
+def test_a_model_that_is_called_often_before_its_backward(look):
+    def loop():
+        policy, unused = nn.Linear(8, 4), nn.Linear(8, 4)
+        optimizer = torch.optim.SGD([*policy.parameters(), *unused.parameters()], lr=0.1)
+        for _ in range(2):
+            outputs = [policy(features()[0]).logsumexp(1).mean() for _ in range(20)]
+            unused(features()[0])
+            optimizer.zero_grad()
+            torch.stack(outputs).sum().backward()
+            optimizer.step()
+
+    for one in look(loop).looks:
+        recording = one.recording
+        calls = [
+            call for call in recording.calls if recording.modules[call.module].path == "policy"
+        ]
+        assert len(calls) == 20
+        assert all(call.outputs for call in calls)
+        assert recording.evidence_of(DroppedRecord) == ()
