@@ -13,7 +13,7 @@ from gradscope.recording.records import (
     StepRecord,
     TensorStat,
 )
-from gradscope.rules.looks.training import Training
+from gradscope.rules.looks.training import Stepper, Training
 
 PROBES = 3
 """So many later looks at the same backward tell what lasts, as many as probing steps do."""
@@ -156,15 +156,22 @@ def _stepping(
     sight: Sight, records: Iterable[OptimizerRecord], training: Training
 ) -> list[OptimizerRecord]:
     """Return the optimizers that step after the backward, the one of most that it reaches first."""
-    steppers = set(training.steppers(sight.look))
+    steppers = list(training.steppers(sight.look))
     reached = {
         stat.parameter
         for stat in sight.recording.parameter_stats
         if stat.reach in ("gradient", "zero")
     }
-    found = [record for record in records if (record.class_name, _site(sight, record)) in steppers]
+    found = [record for record in records if any(_is_same(sight, record, one) for one in steppers)]
     return sorted(found, key=lambda record: (-len(record.parameters & reached), -record.index))
 
 
-def _site(sight: Sight, record: OptimizerRecord) -> object:
-    return None if record.site is None else sight.recording.sites[record.site]
+def _is_same(sight: Sight, record: OptimizerRecord, stepper: Stepper) -> bool:
+    """Return whether a look's optimizer is one of the run; a trainer's has a line of its own."""
+    if record.class_name != stepper.class_name:
+        return False
+    held = {sight.recording.parameters[index].name for index in record.parameters}
+    if held and stepper.parameters:
+        return not held.isdisjoint(stepper.parameters)
+    site = None if record.site is None else sight.recording.sites[record.site]
+    return site == stepper.site

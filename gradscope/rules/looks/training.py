@@ -21,6 +21,17 @@ _LOSSES = 20
 """So many losses after a backward tell how training went on from it."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stepper:
+    """An optimizer that steps after a backward."""
+
+    class_name: str
+    site: Site | None
+    """The line that made it, or that of the script which had it made."""
+    parameters: frozenset[str]
+    """Names of those that it holds."""
+
+
 @dataclass(slots=True)
 class _Fate:
     """What became of a parameter."""
@@ -121,12 +132,17 @@ class Training:
             if norms.updates[row] >= 0
         }
 
-    def steppers(self, look: Look) -> Iterator[tuple[str, Site | None]]:
-        """Yield the optimizers that step after a backward: class, and line that made it."""
+    def steppers(self, look: Look) -> Iterator[Stepper]:
+        """Yield the optimizers that step after a backward."""
+        names = [record.name for record in self.recording.parameters]
         for event in self._uses(look).steps:
             if event.optimizer is not None:
                 record = self.optimizers[event.optimizer]
-                yield record.class_name, self.case.site(record.site)
+                yield Stepper(
+                    class_name=record.class_name,
+                    site=self.case.site(record.site),
+                    parameters=frozenset(names[index] for index in record.parameters),
+                )
 
     def optimizer_text(self, look: Look) -> str | None:
         """Return the optimizer that steps after a backward, as `SGD(lr=0.1)`."""
