@@ -70,7 +70,9 @@ def record(
         definitions=definitions,
         opaque=is_compiled(target.model) and not eager,
         tell=tell or (lambda error: None),
-        clipping=None if trial.clipping is None else ClipProbe(named.parameters, trial.clipping),
+        clipping=None
+        if trial.clipping is None
+        else ClipProbe(named.parameters, trial.clipping.with_own_norm(target.clip_grad_norm)),
     )
     with preserved(target.model, target.optimizer, target.batch, target.forward):
         try:

@@ -53,12 +53,14 @@ TargetsArgument = Annotated[
     ),
 ]
 MaxNormOption = Annotated[
-    str,
+    str | None,
     typer.Option(
         "--max-norm",
         metavar="X|auto",
-        help="The largest global norm; auto finds one.",
+        help="The largest global norm; auto finds one. If not given, the clip_grad_norm of the "
+        "target's gradscope_setup(), else auto.",
         rich_help_panel=_CLIP,
+        show_default=False,
     ),
 ]
 NormTypeOption = Annotated[
@@ -110,7 +112,7 @@ BatchesOption = Annotated[
 class ClipGroup:
     """What to clip to."""
 
-    max_norm: MaxNormOption = "auto"
+    max_norm: MaxNormOption = None
     norm_type: NormTypeOption = "2"
     clip_value: ClipValueOption = None
     per_layer: PerLayerOption = False
@@ -125,12 +127,14 @@ class ClipGroup:
         """
         from gradscope.target.options import ClipOptions
 
-        if self.per_layer and self.max_norm == "auto":
+        largest = None if self.max_norm in (None, "auto") else self.max_norm
+        if self.per_layer and largest is None:
             raise GradscopeError(
                 "--per-layer needs a limit for each parameter", help="add --max-norm X"
             )
         return ClipOptions(
-            max_norm=None if self.max_norm == "auto" else _positive("--max-norm", self.max_norm),
+            max_norm=None if largest is None else _positive("--max-norm", largest),
+            finds_norm=self.max_norm == "auto",
             norm_type=_positive("--norm-type", self.norm_type, may_be_infinite=True),
             value=None if self.clip_value is None else _positive("--clip-value", self.clip_value),
             per_tensor=self.per_layer,

@@ -22,7 +22,7 @@ from gradscope.target.placement import (
     parse_device,
     parse_dtype,
 )
-from gradscope.target.setup import checked_setup, find_setup
+from gradscope.target.setup import checked_setup, clip_norm_of, find_setup
 from gradscope.target.spec import Expression, TargetSpec, parse_expression, parse_target
 from gradscope.target.target import Target
 from gradscope.target.training_discovery import find_objective
@@ -94,6 +94,7 @@ def _assemble(
         optimizer=found.optimizer,
         stale_optimizer=found.stale,
         seed=options.seed,
+        clip_grad_norm=clip_norm_of(setup),
         notes=(*notes, *notes_on_batch(model, batch, objective), *found.notes),
     )
 

@@ -1,7 +1,7 @@
 """What the user asked of loading and running a target, beside the target itself."""
 
-from dataclasses import dataclass
-from typing import Literal
+from dataclasses import dataclass, replace
+from typing import Literal, Self
 
 Mode = Literal["train", "eval"]
 
@@ -43,7 +43,10 @@ class ClipOptions:
     """What to clip gradients to, to see what that does to them."""
 
     max_norm: float | None = None
-    """The largest norm; None to find one."""
+    """The largest norm; None for the target's own, where it names one and nothing else is asked
+    for."""
+    finds_norm: bool = False
+    """Whether to find one, whatever the target says."""
     norm_type: float = 2.0
     value: float | None = None
     """The largest element; None to choose one by the first batch."""
@@ -53,6 +56,13 @@ class ClipOptions:
     """The largest ratio of gradient to weight norm of a unit; None for the usual one."""
     batches: int = 1
     """Batches to measure with the weights that the optimizer steps have led to."""
+
+    def with_own_norm(self, max_norm: float | None) -> Self:
+        """Return the options with the limit that a target names, where it is to be taken."""
+        others = (self.max_norm, self.value, self.adaptive_ratio)
+        if self.finds_norm or any(other is not None for other in others):
+            return self
+        return replace(self, max_norm=max_norm)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,5 +1,6 @@
 """Reads the dict that `gradscope_setup()` returns."""
 
+import math
 from collections.abc import Mapping
 from types import MappingProxyType
 
@@ -46,3 +47,20 @@ def checked_setup(value: object, made_by: str) -> Mapping[str, object]:
                 help=did_you_mean(str(key), SETUP_KEYS) or f"the keys are {', '.join(SETUP_KEYS)}",
             )
     return {str(key): item for key, item in value.items() if item is not None}
+
+
+def clip_norm_of(setup: Mapping[str, object]) -> float | None:
+    """The largest gradient norm that a setup names, None where it names none.
+
+    Raises:
+        GradscopeError: It is no number above zero.
+    """
+    value = setup.get("clip_grad_norm")
+    if value is None:
+        return None
+    if isinstance(value, int | float) and not isinstance(value, bool) and 0 < value < math.inf:
+        return float(value)
+    raise GradscopeError(
+        f"`clip_grad_norm` of the setup is {value!r}, expected a number above zero",
+        help="leave it out where nothing is clipped",
+    )

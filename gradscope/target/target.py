@@ -52,6 +52,8 @@ class Target:
     state alone."""
     stale_optimizer: torch.optim.Optimizer | None = None
     """One that the user gave for this model and that holds none of its parameters."""
+    clip_grad_norm: float | None = None
+    """The largest gradient norm that its training clips to, where it says so."""
     notes: tuple[str, ...] = ()
     """What was decided for the user and is worth telling, as dropped batch keys."""
 

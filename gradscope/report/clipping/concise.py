@@ -41,7 +41,8 @@ def _section(section: Section) -> Iterator[str]:
     if section.advice is not None:
         yield f"advised: max_norm {section.advice.limit:g}, cuts {percent(section.advice.share)}"
     for one in section.contributions.parameters[:3]:
-        shares = f"{percent(one.share)} of the norm's power, at most {percent(one.largest)}"
+        power = section.contributions.power
+        shares = f"{percent(one.share)} of the {power}, at most {percent(one.largest)}"
         yield f"{one.name}: {shares}"
     for row in section.methods:
         yield (

@@ -37,7 +37,8 @@ class Contributions:
     parameters: tuple[Contribution, ...]
     modules: tuple[Contribution, ...]
     """Those below the models: of a list of modules, each for itself."""
-    steps: int
+    norm_type: float
+    """Of the norm whose power is shared out."""
 
     @classmethod
     def of(
@@ -65,8 +66,13 @@ class Contributions:
         return cls(
             parameters=_contributions(names, finite, left, norm_type),
             modules=_contributions(parts, finite, left, norm_type),
-            steps=len(finite),
+            norm_type=norm_type,
         )
+
+    @property
+    def power(self) -> str:
+        """What is shared out, in words."""
+        return "squared norm" if self.norm_type == 2 else "norm's power"
 
     @property
     def leader(self) -> Contribution | None:

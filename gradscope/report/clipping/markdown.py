@@ -11,6 +11,7 @@ from gradscope.report.clipping.words import (
     advice_text,
     cut_text,
     direction_text,
+    exchange_text,
     headline,
     measured_text,
     norm_name,
@@ -49,13 +50,12 @@ def _section(section: Section, report: Report, view: ViewOptions) -> Iterator[st
         yield f"{of}{counted(section.norms.count, 'step')}:"
         yield table([name for name, _ in words], [[value for _, value in words]])
     yield from _limits(section)
-    power = "squared norm" if section.norm_type == 2 else "power of the norm"
     for kind, rows, shown in (
         ("module", section.contributions.modules, view.top),
         ("parameter", section.contributions.parameters, 2 * view.top),
     ):
         if rows:
-            yield f"Mean share of the {power}, by {kind}:"
+            yield f"Mean share of the {section.contributions.power}, by {kind}:"
             yield _contributions(kind, rows[:shown])
     if section.methods:
         yield "Methods side by side, on the same gradients:"
@@ -98,7 +98,8 @@ def _limits(section: Section) -> Iterator[str]:
     ]
     yield table(header, rows)
     if section.advice is not None:
-        yield escape(" ".join(f"{text}." for text in advice_text(section.advice, UNICODE)))
+        texts = (*advice_text(section.advice, UNICODE), exchange_text(section, UNICODE))
+        yield escape(" ".join(f"{text}." for text in texts if text))
 
 
 def _contributions(kind: str, rows: tuple[Contribution, ...]) -> str:

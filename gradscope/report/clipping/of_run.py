@@ -14,6 +14,9 @@ from gradscope.rules.clipping.clip_scopes import ClippedStep, clipped_steps
 from gradscope.rules.clipping.clips import Clip, Clips
 from gradscope.rules.clipping.series import ClipPoint, ClipSeries, clip_series
 
+_STEPS_READ = 400
+"""Of so many steps it is told who makes the norm."""
+
 
 def run_sections(recording: Recording) -> tuple[Section, ...]:
     """Return one for each line that clips; where none does, one for each optimizer."""
@@ -60,6 +63,7 @@ class _Line:
             contributions=self._contributions(),
             methods=(),
             checks=tuple(self._checks()),
+            shares_after=line.method not in ("norm", None) and line.limit is not None,
             optimizer=_facts(self._case, line.optimizer, self._steps),
         )
 
@@ -68,29 +72,18 @@ class _Line:
 
         One factor for all changes no share; what other clips leave is told as it is.
         """
-        factors = {point.step: point.coefficient for point in self._line.points}
+        steps = _spread([event.step for event in self._steps])
         held = frozenset().union(*(clip.parameters or () for clip in self._line.calls))
-        after = [
-            (
-                step,
-                {
-                    p: norm
-                    for p, norm in self._clips.norms_in(step).items()
-                    if p in held or not held
-                },
-            )
-            for step in dict.fromkeys(event.step for event in self._steps)
-        ]
-        is_one_factor = self._line.method == "norm"
+        left = [_of_own(self._clips, step, held) for step in steps]
+        if self._line.method != "norm":
+            return Contributions.of(self._case.recording, left, ())
+        factors = {point.step: point.coefficient for point in self._line.points}
         before = [
-            {p: norm / factors.get(step, 1.0) for p, norm in norms.items()}
-            for step, norms in after
-            if factors.get(step, 1.0) > 0
+            {parameter: norm / factor for parameter, norm in norms.items()}
+            for step, norms in zip(steps, left, strict=True)
+            if (factor := factors.get(step, 1.0)) > 0
         ]
-        left = [norms for _, norms in after]
-        return Contributions.of(
-            self._case.recording, before if is_one_factor else left, left if is_one_factor else ()
-        )
+        return Contributions.of(self._case.recording, before, left)
 
     def _checks(self) -> Iterator[Check]:
         calls = self._line.calls
@@ -101,6 +94,18 @@ class _Line:
             yield scope
         if broken := _nonfinite(calls):
             yield broken
+
+
+def _spread(steps: Sequence[int]) -> list[int]:
+    """Return at most so many steps as tell enough, over all of the run."""
+    own = list(dict.fromkeys(steps))
+    return own[:: -(-len(own) // _STEPS_READ)] if own else own
+
+
+def _of_own(clips: Clips, step: int, held: frozenset[int]) -> dict[int, float]:
+    """Return the norms in a step, of some parameters; of all where these are not known."""
+    norms = clips.norms_in(step)
+    return {index: norm for index, norm in norms.items() if index in held or not held}
 
 
 def _order(calls: Sequence[Clip]) -> Check:
@@ -176,9 +181,8 @@ def _unclipped(case: Case, series: Series) -> Section:
     )
     numbers = Numbers.of(points, given=None, by_norm=True, in_order=True)
     clips = case.shared(Clips)
-    norms = [clips.norms_in(step.step) for step in steps]
     held = frozenset(series.parameters)
-    of_own = [{p: n for p, n in one.items() if p in held or not held} for one in norms]
+    of_own = [_of_own(clips, step, held) for step in _spread([step.step for step in steps])]
     return Section(
         words=series.name,
         site=_site(case, series),

@@ -81,6 +81,9 @@ class Section:
     methods: tuple[MethodRow, ...]
     checks: tuple[Check, ...]
     optimizer: OptimizerFacts
+    shares_after: bool = False
+    """Whether who makes the norm is told of the gradients after the clip, as those before were not
+    measured one by one."""
     obstacle: str = ""
     """Why torch's own function refuses these gradients; empty where it does not."""
 

@@ -21,6 +21,7 @@ from gradscope.report.clipping.words import (
     advice_text,
     cut_text,
     direction_text,
+    exchange_text,
     headline,
     measured_text,
     norm_name,
@@ -60,16 +61,17 @@ def _blocks(
     report: Report, clipping: Clipping, view: ViewOptions, page: Page
 ) -> Iterator[list[RenderableType]]:
     run = report.training_run
-    yield list(
-        _trial_header(report, clipping, page) if run is None else run_header(report, run, page)
-    )
+    _, *lines = header(report, page) if run is None else run_header(report, run, page)
+    title = Text("gradscope clip-report", style="bold cyan")
+    title.append(" ").append_text(page.text(report.target.name, "bold"))
+    yield [title, *lines, *_measured(clipping)]
     yield list(findings_section(report, page))
     for section in clipping.sections:
         yield from _section(section, view, page)
 
 
-def _trial_header(report: Report, clipping: Clipping, page: Page) -> Iterator[RenderableType]:
-    yield from header(report, page)
+def _measured(clipping: Clipping) -> Iterator[RenderableType]:
+    """Yield which gradients of a target were measured."""
     if clipping.trial is not None:
         text = measured_text(clipping.trial, clipping.sections[0])
         yield grid([("measured", Text(text, overflow="fold"))])
@@ -168,8 +170,10 @@ def _limits(section: Section, page: Page) -> Iterator[RenderableType]:
     yield _title("Limits", "what a largest norm would cut of these")
     yield sweep_table(section, page)
     if section.advice is not None:
-        for text in advice_text(section.advice, page.signs):
-            yield hanging(page.spell(text), page, indent=_INDENT)
+        exchange = exchange_text(section, page.signs)
+        for text in (*advice_text(section.advice, page.signs), exchange):
+            if text:
+                yield hanging(page.spell(text), page, indent=_INDENT)
 
 
 def _closing(report: Report, clipping: Clipping, page: Page) -> Text:

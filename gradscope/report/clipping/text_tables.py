@@ -91,9 +91,8 @@ def contribution_tables(
     found = section.contributions
     if not found.parameters:
         return
-    power = "squared norm" if section.norm_type == 2 else "norm's power"
     title = Text("Who makes the norm", style="bold")
-    yield title.append(f"  mean share of the {power}", "not bold dim")
+    yield title.append(f"  mean share of the {found.power}", "not bold dim")
     if len(found.modules) > 1 and len(found.modules) < len(found.parameters):
         yield _contributions("module", found.modules, _FULL_MODULES, page)
         yield Text("")

@@ -23,7 +23,8 @@ _APPLIED: dict[ClipMethod, str] = {
     "value": "clipped by value",
     "adaptive": "clipped adaptively",
 }
-_ALL = 0.9995
+_LITTLE = 1.5
+"""Factors up to which a change of the steps' length is not worth telling."""
 
 
 def percent(share: float) -> str:
@@ -64,11 +65,11 @@ def headline(section: Section) -> str:
     leader = section.contributions.leader
     if leader is None:
         return ""
-    power = "squared norm" if section.norm_type == 2 else "norm's power"
-    return (
-        f"`{leader.name}` alone makes {percent(leader.share)} of the {power}: it decides when all "
-        "gradients are cut, and the others are cut with it"
-    )
+    power = section.contributions.power
+    text = f"`{leader.name}` alone makes {percent(leader.share)} of the {power}"
+    if section.method not in ("norm", None):
+        return text
+    return f"{text}: it decides when all gradients are cut, and the others are cut with it"
 
 
 def cut_text(section: Section, signs: Signs) -> str:
@@ -164,6 +165,25 @@ def atypical_text(advice: Advice, signs: Signs) -> str:
     )
 
 
+def exchange_text(section: Section, signs: Signs) -> str:
+    """Return what taking the advised limit does to the steps; empty where it does little."""
+    given, advised = (
+        next((row.mean for row in section.sweep if word in row.mark), None)
+        for word in ("given", "auto")
+    )
+    if section.optimizer.family == "adaptive" or not given or not advised:
+        return ""
+    times = advised / given
+    if _LITTLE > times > 1 / _LITTLE:
+        return ""
+    change, rate = ("longer", "lower") if times > 1 else ("shorter", "raise")
+    factor = figure(max(times, 1 / times), signs)
+    return (
+        f"with auto in place of the given limit steps become {factor} times {change} in the mean: "
+        f"{rate} the learning rate by as much, to compare the two"
+    )
+
+
 def nonfinite_text(section: Section) -> str:
     """Return which norms are not finite; empty without any."""
     broken = section.broken
@@ -187,6 +207,8 @@ def remarks(section: Section) -> Iterator[str]:
         yield text
     if section.obstacle:
         yield f"{section.obstacle}: the numbers are those of a copy that is not sparse"
+    if section.shares_after:
+        yield "shares are of the gradients as the step finds them, after the clip"
     if section.limits is not None:
         least, greatest = section.limits
         yield f"the limit changes between {least:g} and {greatest:g}; limits below are of the last"
