@@ -4,7 +4,11 @@ import pytest
 import torch
 from torch import nn
 
+from gradscope.looks.close_looks import script_looks
+from gradscope.looks.schedule import Schedule
 from gradscope.recording.evidence.trained_optimizer import TrainedOptimizer
+from gradscope.rules.engine import judge
+from gradscope.rules.optimizers import NO_OPTIMIZER
 
 TRAINER = """
 import torch
@@ -32,6 +36,9 @@ def fit(model, wrapped, steps):
         model(torch.ones(4, 3)).square().mean().backward()
         wrapped.step()
         scheduler.step()
+
+def train(model, steps):
+    fit(model, Wrapper(torch.optim.SGD(model.parameters(), lr=0.1)), steps)
 """
 """As in accelerate and Lightning."""
 
@@ -76,6 +83,14 @@ def test_name_is_that_of_the_script(loop, name, run, trainer):
 
     known = run(whole).recording.evidence_of(TrainedOptimizer)
     assert [one.name for one in known] == ["od", name]
+
+
+def test_rules_know_the_optimizer_that_a_trainer_has_made(run, trainer):
+    model = nn.Linear(3, 2)
+    looked_at = script_looks(Schedule(1))
+    recording = run(lambda: trainer["train"](model, 4), make_looks=looked_at).recording
+    assert len(recording.looks) == 4
+    assert NO_OPTIMIZER not in {one.reason for one in judge(recording).skipped}
 
 
 def _make(model):
