@@ -3,9 +3,9 @@
 import ast
 import functools
 import linecache
-import warnings
 from collections.abc import Iterable, Iterator
 
+from gradscope.capture.parsing import parsed
 from gradscope.recording.evidence.statement import StatementRecord
 from gradscope.recording.records import Site
 
@@ -30,11 +30,8 @@ def statements_around(sites: Iterable[Site]) -> Iterator[StatementRecord]:
 @functools.lru_cache(maxsize=16)  # tests inspect many models of one file
 def _extents(source: str) -> frozenset[tuple[int, int]]:
     """Return first and last line of every statement that stands on several."""
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # its compilation has warned already
-            tree = ast.parse(source)
-    except (SyntaxError, ValueError, RecursionError):
+    tree = parsed(source)
+    if tree is None:
         return frozenset()  # a notebook's cell with magics, say
     extents = {(one.lineno, _last_line(one)) for one in _statements(tree)}
     return frozenset((first, last) for first, last in extents if last > first)

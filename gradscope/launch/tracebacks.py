@@ -1,11 +1,14 @@
 """Leaves gradscope out of the tracebacks of the script that it runs."""
 
 from collections.abc import Iterator, Sequence
+from itertools import filterfalse
 from pathlib import Path
 from types import CodeType, TracebackType
 
 _PACKAGE = f"{Path(__file__).resolve().parents[1]}/"
 _IMPORTS = str(Path(__file__).with_name("torch_import.py"))
+_CALLED_FROM = "<gradscope>"
+"""What frames of ours are called that stand for a line of the script."""
 _MACHINERY = "<frozen importlib._bootstrap"
 
 
@@ -53,10 +56,17 @@ def _detours(codes: Sequence[CodeType]) -> set[int]:
     """
     found = set[int]()
     for place, code in enumerate(codes):
-        if code.co_name == "__torch_function__" and code.co_filename.startswith(_PACKAGE):
+        if code.co_name == _CALLED_FROM:
+            found.add(place)
+        elif code.co_name == "__torch_function__" and code.co_filename.startswith(_PACKAGE):
             before = place - 1
             if before >= 0 and codes[before].co_name == "handle_torch_function":
                 found.add(before)
-                if before and codes[before - 1] in codes[place + 1 : place + 2]:
+                again = next(filterfalse(_is_own, codes[place + 1 :]), None)
+                if before and codes[before - 1] is again:
                     found.add(before - 1)
     return found
+
+
+def _is_own(code: CodeType) -> bool:
+    return code.co_name == _CALLED_FROM or code.co_filename.startswith(_PACKAGE)

@@ -5,6 +5,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
+from types import FrameType
 
 import torch
 from torch._C import DisableTorchFunction, _len_torch_function_stack
@@ -12,9 +13,13 @@ from torch.overrides import TorchFunctionMode, _pop_mode, _push_mode
 
 from gradscope.capture.compiled import is_traced
 from gradscope.capture.sites import SiteMode
+from gradscope.looks.called_from import CalledFrom
 from gradscope.looks.forward_watch import ForwardWatch
 
 _PACKAGE = str(Path(__file__).parents[1]) + os.sep
+
+_HANDING_ON = torch.overrides.handle_torch_function.__code__
+_BACKWARDS = frozenset({"backward", "grad"})
 
 MOST_CALLS = 100_000
 """A look ends after so many: what takes longer is an evaluation, or preparations."""
@@ -49,6 +54,7 @@ class LookMode(TorchFunctionMode):
         self._own = _OfThread()
         self._calls = self._calls_without_grad = 0
         self._is_own: dict[str, bool] = {}
+        self._call = CalledFrom()
 
     @property
     def is_looking(self) -> bool:
@@ -65,6 +71,7 @@ class LookMode(TorchFunctionMode):
 
     def look_away(self) -> None:
         """End looking."""
+        self._call.clear()
         self._sites = self._values = None
 
     def remove(self) -> None:
@@ -106,7 +113,7 @@ class LookMode(TorchFunctionMode):
         if self._is_gradscopes(frame.f_code.co_filename):
             return func(*args, **kwargs) if kwargs else func(*args)
         if sites is None or values is None or self._is_of_long_evaluation(func):
-            return func(*args, **kwargs) if kwargs else func(*args)
+            return self._called(frame, func, args, kwargs)
         start = 0
         own = self._own
         own.depth += 1
@@ -121,7 +128,7 @@ class LookMode(TorchFunctionMode):
                 except Exception as error:  # noqa: BLE001 - the script must not suffer from it
                     sites = None
                     self._end(error)
-            result = func(*args, **kwargs) if kwargs else func(*args)
+            result = self._called(frame, func, args, kwargs)
             # A backward that the script calls may have ended the look.
             if sites is not None and sites is self._sites:
                 try:
@@ -134,6 +141,18 @@ class LookMode(TorchFunctionMode):
         finally:
             own.depth -= 1
         return result
+
+    def _called(
+        self,
+        frame: FrameType,
+        func: Callable[..., object],
+        args: tuple[object, ...],
+        kwargs: Mapping[str, object] | None,
+    ) -> object:
+        """Call a function from where the script has called it."""
+        if getattr(func, "__name__", "") in _BACKWARDS:  # whose line is looked for from within
+            return func(*args, **kwargs) if kwargs else func(*args)
+        return self._call(_caller_of(frame), func, args, kwargs)
 
     def _is_of_long_evaluation(self, func: Callable[..., object]) -> bool:
         if torch.is_grad_enabled() or getattr(func, "__name__", "") == "_set_grad_enabled":
@@ -155,3 +174,10 @@ class LookMode(TorchFunctionMode):
         if is_own is None:
             is_own = self._is_own[file] = file.startswith(_PACKAGE)
         return is_own
+
+
+def _caller_of(frame: FrameType) -> FrameType:
+    """Return the frame that called a function which has handed itself to this mode."""
+    if frame.f_code is _HANDING_ON and frame.f_back is not None:
+        return frame.f_back.f_back or frame
+    return frame

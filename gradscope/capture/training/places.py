@@ -4,12 +4,12 @@ import ast
 import functools
 import linecache
 import sysconfig
-import warnings
 from itertools import islice
 from types import CodeType, FrameType
 from typing import NamedTuple
 
 from gradscope.capture.lines import Line, is_users_file
+from gradscope.capture.parsing import parsed
 
 _STANDARD_LIBRARY = sysconfig.get_path("stdlib")
 _INSTALLED = ("site-packages", "dist-packages")
@@ -171,11 +171,8 @@ def receiver(call: ast.Call | None) -> str | None:
 @functools.lru_cache(maxsize=64)
 def _statement_at(file: str, line: int) -> ast.stmt | None:
     """Return the innermost statement that stands on a line."""
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # its compilation has warned already
-            tree = ast.parse("".join(linecache.getlines(file)))
-    except (SyntaxError, ValueError, RecursionError):
+    tree = parsed("".join(linecache.getlines(file)))
+    if tree is None:
         return None
     found = None
     for node in ast.walk(tree):

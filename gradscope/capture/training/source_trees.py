@@ -3,29 +3,22 @@
 import ast
 import functools
 import linecache
-import warnings
 from types import CodeType
+
+from gradscope.capture.parsing import compiled, parsed
 
 
 @functools.lru_cache(maxsize=16)
 def tree_of(file: str) -> ast.Module:
     """Return the source of a file, nothing of what cannot be read."""
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # its compilation has warned already
-            return ast.parse("".join(linecache.getlines(file)))
-    except (SyntaxError, ValueError, RecursionError):
-        return ast.Module(body=[], type_ignores=[])
+    return parsed("".join(linecache.getlines(file))) or ast.Module(body=[], type_ignores=[])
 
 
 @functools.lru_cache(maxsize=64)
 def code_at(file: str, line: int) -> CodeType | None:
     """Return the innermost code that a line belongs to, compiled from the source as it is."""
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            code = compile("".join(linecache.getlines(file)), file, "exec", dont_inherit=True)
-    except (SyntaxError, ValueError, RecursionError):
+    code = compiled("".join(linecache.getlines(file)), file)
+    if code is None:
         return None
     waiting, found = [code], None
     while waiting:
