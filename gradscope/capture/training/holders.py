@@ -73,11 +73,11 @@ def holders(frames: Iterable[FrameType], modules: Iterable[nn.Module]) -> Iterat
     yield from objects.holders()
 
 
-def name_of(tensor: Tensor, frames: Iterable[FrameType]) -> str | None:
+def name_of(wanted: object, frames: Iterable[FrameType]) -> str | None:
     """Return what the user's code calls a tensor: `w`, `params[0]`, `w` of `self.w`; None if not.
 
     Args:
-        tensor: To be named.
+        wanted: The tensor, or what else is to be named.
         frames: Of the user's code that runs, innermost first.
     """
     for frame in frames:
@@ -85,17 +85,17 @@ def name_of(tensor: Tensor, frames: Iterable[FrameType]) -> str | None:
             own = _named(variables)
             attributes = [_attributes(one) for one in own.values() if _is_of_users_class(one)]
             for names in (own, *attributes):
-                if found := _name_among(tensor, names):
+                if found := _name_among(wanted, names):
                     return found
     return None
 
 
-def _name_among(tensor: Tensor, names: dict[str, object]) -> str | None:
-    plain = (name for name, value in names.items() if value is tensor)
+def _name_among(wanted: object, names: dict[str, object]) -> str | None:
+    plain = (name for name, value in names.items() if value is wanted)
     found = next(plain, None)
     for name, value in names.items():
         found = found or next(
-            (f"{name}[{key!r}]" for key, one in _numbered(value) if one is tensor), None
+            (f"{name}[{key!r}]" for key, one in _numbered(value) if one is wanted), None
         )
     return found
 

@@ -220,13 +220,14 @@ class Ledger:
     def clear_false_stale(self) -> int:
         """Empty gradients that a step has used and that are zeros now; return how many.
 
-        `p.grad.data.zero_()` leaves no trace in the version.
+        `p.grad.data.zero_()` leaves no trace in the version. A few among others that are not
+        zeros were so when the step used them: none is counted then.
         """
         spent = [entry for entry in self.entries if entry.state == SPENT]
         found = [e for e, is_zero in zip(spent, _are_zero(spent), strict=True) if is_zero]
         for entry in found:
             _clear(entry)
-        return len(found)
+        return len(found) if 2 * len(found) >= len(spent) else 0
 
     def arrived(self) -> Arrival:
         """Take in what a backward has left."""

@@ -18,6 +18,7 @@ from gradscope.capture.compiled import is_traced
 from gradscope.capture.edges import tensors
 from gradscope.capture.naming import shape_of
 from gradscope.capture.training.guard import Guard
+from gradscope.capture.training.holders import name_of
 from gradscope.capture.training.journal import Sites
 from gradscope.capture.training.ledger import Ledger
 from gradscope.capture.training.model_records import ModelRecords
@@ -182,8 +183,14 @@ class Models:
             self._ledger.add(parameter)
 
     def _name(self, module: nn.Module, frame: FrameType) -> str:
-        call = self._places.of(frame).call()
-        return self._unique((stem(call.func) if call else None) or type(_plain(module)).__name__)
+        place = self._places.of(frame)
+        call = place.call()
+        calling = _calling(frame)
+        if call is not None and calling is not None and calling.f_code is place.code:
+            name = stem(call.func)
+        else:  # it is handed to a function of torch, as in `functional_call(net, weights, x)`
+            name = name_of(module, self._places.users(frame))
+        return self._unique(name or type(_plain(module)).__name__)
 
     def _unique(self, name: str) -> str:
         taken = {root.name for root in self._roots.values()}
@@ -268,15 +275,20 @@ def _plain(module: nn.Module) -> nn.Module:
 
 def _outer_module(frame: FrameType) -> nn.Module | None:
     """Return the outermost module whose forward is running, other than the one being called."""
-    outer = None
-    step: FrameType | None = frame
-    while step is not None and step.f_code.co_filename == _MODULE_FILE:
-        step = step.f_back
+    outer, step = None, _calling(frame)
     while step is not None:
         if step.f_code.co_filename == _MODULE_FILE and step.f_code.co_name == "_call_impl":
             outer = step.f_locals.get("self")
         step = step.f_back
     return outer
+
+
+def _calling(frame: FrameType) -> FrameType | None:
+    """Return the frame that calls the module whose call runs in a frame."""
+    step: FrameType | None = frame
+    while step is not None and step.f_code.co_filename == _MODULE_FILE:
+        step = step.f_back
+    return step
 
 
 def _keyword_arguments(frame: FrameType) -> object:

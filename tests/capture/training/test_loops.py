@@ -5,6 +5,7 @@ from itertools import chain
 import pytest
 import torch
 from torch import nn
+from torch.func import functional_call
 from torch.nn.functional import cross_entropy
 
 from gradscope.recording.evidence.trained_optimizer import TrainedOptimizer
@@ -49,6 +50,19 @@ def test_events_of_a_step_stand_in_their_order_with_their_lines(run, model):
     backward = made.numbers("backward")[1]
     assert (backward["reached"], backward["stale"], backward["added"]) == (4, 0, 0)
     assert (backward["rows"], backward["reduction"], backward["divided"]) == (16, 1, 1)
+
+
+def test_a_model_that_torch_calls_has_the_name_of_its_variable(run, model):
+    def loop():
+        network = model
+        optimizer = torch.optim.SGD(network.parameters(), lr=0.5)
+        for _ in range(2):
+            optimizer.zero_grad()
+            weights = dict(network.named_parameters())
+            functional_call(network, weights, data()[:1]).sum().backward()
+            optimizer.step()
+
+    assert run(loop).recording.parameters[0].name == "network.0.weight"
 
 
 def test_norms_are_those_that_the_optimizer_sees(run, model):
@@ -105,6 +119,21 @@ def test_gradients_zeroed_by_hand_are_not_stale(zero, run, model):
     made = run(loop)
     assert [n["stale"] for n in made.numbers("backward")] == [0, 0, 0]
     assert {event.subject for event in made.events("zero")} == {"outside"}
+
+
+def test_a_gradient_that_was_zero_for_the_step_was_not_zeroed_after_it(run, model):
+    last = model[-1].bias
+
+    def loop():
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+        for _ in range(3):
+            optimizer.zero_grad()
+            (mean_loss(model) + 0 * last.sum()).backward()
+            optimizer.step()
+            mean_loss(nn.Linear(8, 4)).backward()  # before which the gradients are looked at
+
+    last.register_hook(torch.zeros_like)
+    assert {event.subject for event in run(loop).events("zero")} == {"optimizer"}
 
 
 def test_accumulation_is_counted_and_divided(run, model):
