@@ -18,6 +18,7 @@ from gradscope.rules.flow.growth_place import (
     jump_place,
     named,
     norm_of,
+    pace,
     place_of,
     related_lines,
 )
@@ -122,8 +123,8 @@ class ExplodingGradient(Rule):
             return None
         unit = "time step" if is_recurrent(case, trend) else "layer"
         message = (
-            f"the gradient grows by 10^{decades:.1f} on its way back, {ends(case, trend)}: "
-            f"{10**trend.slope:.2g} times larger with each of {len(trend.matched)} {unit}s"
+            f"the gradient grows by 10^{decades:.1f} on its way back, {ends(case, trend)}"
+            f"{pace(trend, 'larger', unit)}"
         )
         parameters = behind(case, trend.matched[0].node.depth)
         return self._finding(case, trend, decades, severity, message, parameters)

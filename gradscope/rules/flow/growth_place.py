@@ -150,6 +150,15 @@ def ends(case: Case, trend: Trend) -> str:
     return f"from a norm of {norm_of(first)} at {names[0]} to {norm_of(last)} at {names[1]}"
 
 
+def pace(trend: Trend, word: str, unit: str) -> str:
+    """Return how a trend goes from unit to unit, as `: 2 times larger with each of 17 layers`.
+
+    Empty of two, between which all of it happens.
+    """
+    units = len(trend.matched)
+    return f": {10 ** abs(trend.slope):.2g} times {word} with each of {units} {unit}s" * (units > 2)
+
+
 def named(case: Case, point: Point) -> str:
     """Return how a message names an operation: by its layer, the layer before it, or its line."""
     node = point.node

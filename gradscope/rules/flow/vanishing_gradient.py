@@ -14,6 +14,7 @@ from gradscope.rules.flow.growth_place import (
     forward_rise,
     half_way,
     is_recurrent,
+    pace,
     place_of,
     related_lines,
 )
@@ -127,9 +128,8 @@ class VanishingGradient(Rule):
         return self.finding(
             case,
             message=(
-                f"the gradient shrinks by 10^{decades:.1f} on its way back, {ends(case, trend)}: "
-                f"{10**-trend.slope:.2g} times smaller with each of {len(trend.matched)} layers, "
-                f"most of it in {place.what}"
+                f"the gradient shrinks by 10^{decades:.1f} on its way back, {ends(case, trend)}"
+                f"{pace(trend, 'smaller', 'layer')}, most of it in {place.what}"
             ),
             remedy=_remedy(place, rise, decades),
             site=place.site,

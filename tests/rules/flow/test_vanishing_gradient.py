@@ -8,7 +8,9 @@ from torch import nn
 from torch.nn import functional
 
 from gradscope.rules.case import Case
+from gradscope.rules.flow.growth_place import pace
 from gradscope.rules.flow.short_memory_horizon import ShortMemoryHorizon
+from gradscope.rules.flow.trend import Point, Trend
 from gradscope.rules.flow.vanishing_gradient import VanishingGradient
 from tests.rules.flow.test_exploding_gradient import CLASSES, Loop, recording_of, stack
 from tests.rules.flow.test_spine import Scaled
@@ -48,6 +50,15 @@ def test_the_layers_that_starve_are_named():
     assert "layers.0.weight" in found.parameters
     assert "layers.9.weight" not in found.parameters
     assert "head.weight" not in found.parameters
+
+
+@pytest.mark.parametrize(
+    ("levels", "words"),
+    [((3.0, 2.0, 0.0), ": 32 times smaller with each of 3 layers"), ((3.0, 0.0), "")],
+)
+def test_the_pace_is_told_of_more_than_two_layers(levels, words):
+    points = tuple(Point(node=None, level=level) for level in levels)
+    assert pace(Trend(points, points), "smaller", "layer") == words
 
 
 class Deep(nn.Module):
