@@ -121,8 +121,11 @@ class CutTracker:
         sources = edges(given)
         origins = self._origins(given)
         with DisableTorchFunction():
-            # Written in place, or handed on as it is: nothing was cut off.
-            returned = [tensor for tensor in returned if not tensor.requires_grad]
+            # Written in place, or handed on as they are, as by broadcast_tensors: not cut off.
+            without = [tensor for tensor in returned if not tensor.requires_grad]
+        if len(without) < len(returned):
+            sources = []
+        returned = without
         if name in _READS:
             for origin in origins:
                 self.cuts[origin].taken_out = True

@@ -185,6 +185,18 @@ def test_values_that_come_with_indices_are_not_cut_off(watch):
     assert all(0 not in cut.parameters for cut in seen.recording.cuts)
 
 
+def test_what_is_handed_on_as_it_is_is_not_cut_off(watch):
+    """Normal(mean, 0.2) broadcasts its scale, which no gradient comes to, with the mean."""
+    model, x = TwoBranches(), torch.randn(3, 4)
+
+    def forward():
+        mean, scale = torch.broadcast_tensors(model.cut(x), torch.full((3, 4), 0.2))
+        return (model.live(x) + mean.detach() * scale).sum()  # cut
+
+    recording = watch(model, forward).recording
+    assert [cut.operation for cut in recording.cuts] == ["detach"]
+
+
 def test_difference_that_is_added_to_its_own_term_is_straight_through(watch):
     model = TwoBranches()
 
