@@ -118,13 +118,11 @@ class CutTracker:
         if name in _LOOKS or name in _SHAPES or not (returned or name in _READS):
             return
         given = (args, tuple(kwargs.values())) if kwargs else args
-        sources = edges(given)
         origins = self._origins(given)
         with DisableTorchFunction():
-            # Written in place, or handed on as they are, as by broadcast_tensors: not cut off.
             without = [tensor for tensor in returned if not tensor.requires_grad]
-        if len(without) < len(returned):
-            sources = []
+        # Written in place, or handed on as they are, as by broadcast_tensors: nothing was cut off.
+        sources = edges(given) if len(without) == len(returned) else []
         returned = without
         if name in _READS:
             for origin in origins:
