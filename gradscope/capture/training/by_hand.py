@@ -115,7 +115,11 @@ class ByHand:
         with DisableTorchFunction(), torch.no_grad():
             now = norms(parameters)
         pairs = zip(self._measured, now, strict=True)
-        return [one.entry for one, norm in pairs if norm != one.weight and not math.isnan(norm)]
+        return [
+            one.entry
+            for one, norm in pairs
+            if norm != one.weight and not (math.isnan(norm) and math.isnan(one.weight))
+        ]
 
     def finish(self) -> None:
         """Take in the last step, which no backward follows.

@@ -35,11 +35,13 @@ def overwriting(series: Series, window: Window) -> Overwriting | None:
     """Return how a loop zeroed all passes but the last, None where it did not.
 
     Passes of several lines are different things, as an attack and the training on its result are;
-    so are zeros of several lines. What reaches parameters of others too is not erased by the zero.
+    so are erasures of several lines. What reaches parameters of others too is not erased by the
+    zero. That a loop zeroes after its steps as well, in another line, changes nothing.
     """
     erased: list[RunEvent] = []
     pending: list[RunEvent] = []
     zeros: list[RunEvent] = []
+    erasing = set[int | None]()
     for event in since_any_step(window):
         if event.kind == "backward":
             pending.append(event)
@@ -48,8 +50,10 @@ def overwriting(series: Series, window: Window) -> Overwriting | None:
             if pending and event.count("unspent") >= max(one.count("reached") for one in pending):
                 erased += pending
                 pending = []
+                erasing.add(event.site)
     passes = [*erased, *pending]
-    is_loop = len({one.site for one in passes}) == 1 and len({one.site for one in zeros}) == 1
+    zeros = [zero for zero in zeros if zero.site in erasing]
+    is_loop = len({one.site for one in passes}) == 1 and len(erasing) == 1
     if not erased or not pending or not is_loop or len(zeros) < len(passes):
         return None
     if window.step.number("backwards") not in (None, len(pending)):

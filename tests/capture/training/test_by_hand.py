@@ -199,6 +199,23 @@ def test_the_script_can_be_ended_after_some(tmp_path):
     assert len(manual_steps(load_recording(tmp_path / "run.gradscope"))) == 3
 
 
+def test_a_step_that_makes_the_weights_nan_is_seen(tmp_path):
+    model = net()
+
+    def loop(seen):
+        for rate in (RATE, RATE, float("nan"), RATE):
+            model.zero_grad()
+            loss = model(batch()).pow(2).mean()
+            loss.backward()
+            seen.note(loss, list(model.parameters()))
+            for p in model.parameters():
+                p.data -= rate * p.grad
+
+    recording, _ = watched(loop, tmp_path)
+    # That NaN becomes NaN once more is no trace of the last.
+    assert len(manual_steps(recording)) == 3
+
+
 def test_the_recording_can_end_after_some(tmp_path):
     recording, seen = watched(under_no_grad, tmp_path, max_steps=2)
     assert (len(manual_steps(recording)), len(seen.losses)) == (2, STEPS)

@@ -102,21 +102,24 @@ def test_a_first_step_that_only_looks_ahead_is_fine():
     assert not run.findings("GS302")
 
 
-def micro_batches(passes: int, divided: float, *, windows: int = 6) -> Run:
-    """A loop that zeroes before each micro-batch, and steps after so many."""
+def micro_batches(passes: int, divided: float, *, last: int | None = None) -> Run:
+    """A loop that zeroes before each micro-batch, steps after so many, and may zero in a line."""
     run = Run()
     weights = run.model("model", 4)
     sgd = run.optimizer(weights)
-    for _ in range(windows):
+    for _ in range(6):
         for _ in range(passes):
             run.zero(sgd, line=10)
             run.backward(weights, line=11, divided=divided)
         run.step(sgd, line=12)
+        if last is not None:
+            run.zero(sgd, line=last)
     return run
 
 
-def test_zeroing_before_each_micro_batch_of_a_divided_loss_is_an_error():
-    (found,) = micro_batches(4, 4).findings("GS302")
+@pytest.mark.parametrize("last", [None, 13])
+def test_zeroing_before_each_micro_batch_of_a_divided_loss_is_an_error(last):
+    (found,) = micro_batches(4, 4, last=last).findings("GS302")
     assert (found.severity, found.location.line) == ("error", 10)
     assert [place.line for place in found.related] == [11, 12]
     evidence = dict(found.evidence)
@@ -130,6 +133,20 @@ def test_the_same_of_an_undivided_loss_is_a_warning():
 
 def test_one_pass_a_step_erases_nothing():
     assert not micro_batches(1, 1).findings("GS302")
+    assert not micro_batches(1, 1, last=13).findings("GS302")
+
+
+def test_an_attack_that_shares_its_backward_with_training_is_no_loop():
+    run = Run()
+    weights = run.model("model", 4)
+    sgd = run.optimizer(weights)
+    for _ in range(6):
+        run.zero(sgd, line=9)
+        run.backward(weights, line=11)
+        run.zero(sgd, line=10)
+        run.backward(weights, line=11)
+        run.step(sgd, line=12)
+    assert not run.findings("GS302")
 
 
 def test_gradients_that_are_put_together_from_erased_ones_are_fine():
