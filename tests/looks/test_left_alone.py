@@ -110,3 +110,14 @@ def test_a_fault_of_a_look_ends_looks_alone(look, monkeypatch):
     assert made.looks == ()
     assert made.reasons == ["ZeroDivisionError: a fault"]
     assert len(made.recording.steps) == 6
+
+
+def test_a_model_whose_truth_or_length_cannot_be_told(look):
+    class Unsure(nn.Sequential):
+        def __len__(self):
+            raise TypeError("no length")
+
+    def loop():
+        train(Unsure(nn.Linear(8, 16), nn.ReLU(), nn.Linear(16, 4)))
+
+    assert look(loop).steps == list(range(6))
