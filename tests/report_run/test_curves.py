@@ -94,3 +94,24 @@ def test_the_lowest_loss_between_the_ends_is_told(run_of):
 )
 def test_duration(seconds, text):
     assert duration(seconds) == text
+
+
+def clipped(recording, norm, after):
+    """Return the recording with a clip before each step."""
+    events = []
+    for event in recording.events:
+        if event.kind == "step":
+            numbers = {"max_norm": after, "norm": norm, "fresh": 1.0, "parameters": 1.0}
+            events.append(replace(event, kind="clip-norm", numbers=tuple(numbers.items())))
+            event = replace(event, order=event.order + 1)
+            event = replace(event, numbers=tuple({**dict(event.numbers), "norm": after}.items()))
+        events.append(event)
+    return replace(recording, events=tuple(events))
+
+
+def test_norm_before_the_clip_is_a_curve_of_its_own_where_something_is_cut(run_of):
+    found = {curve.kind: curve for curve in drawn(clipped(plain(4), 40.0, 1.0), run_of)}
+    assert found["raw"].course.cells == (40.0,) * 4
+    assert found["norm"].course.cells == (1.0,) * 4
+    found = {curve.kind for curve in drawn(clipped(plain(4), 1.0, 1.0), run_of)}
+    assert found == {"loss", "norm"}

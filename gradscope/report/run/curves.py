@@ -7,7 +7,11 @@ from typing import Literal
 from gradscope.report.run.columns import Columns, Course, course
 from gradscope.report.run.training_run import RunStep, TrainingRun
 
-CurveKind = Literal["loss", "norm", "update", "rate"]
+CurveKind = Literal["loss", "raw", "norm", "update", "rate"]
+"""`raw` is the norm before clips, `norm` that which the optimizer found."""
+
+_WHOLE = 0.999
+"""Of a norm, from which on nothing of it was cut but for rounding."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,9 +37,11 @@ def curves(run: TrainingRun, columns: Columns, optimizers: int) -> tuple[Curve, 
 
 
 def _curves(place: int, steps: list[RunStep], columns: Columns) -> Iterator[Curve]:
+    is_cut = any(map(_is_cut, steps))
     measured: dict[CurveKind, list[tuple[int, float | None]]] = {
         "loss": [(step.step, step.loss) for step in steps],
         "norm": [(step.step, step.grad_norm) for step in steps],
+        "raw": [(step.step, step.norm_before_clip) for step in steps] if is_cut else [],
         "update": [(step.step, step.update_ratio) for step in steps],
         "rate": [(step.step, step.learning_rate) for step in steps],
     }
@@ -45,3 +51,9 @@ def _curves(place: int, steps: list[RunStep], columns: Columns) -> Iterator[Curv
         if len({value for _, value in known}) > (kind == "rate"):
             cells = columns.mean(known) if kind == "loss" else columns.largest(known)
             yield Curve(kind=kind, optimizer=place, course=course(known, cells))
+
+
+def _is_cut(step: RunStep) -> bool:
+    """Return whether a clip has left less of a norm than there was."""
+    before, after = step.norm_before_clip, step.grad_norm
+    return before is not None and after is not None and not after >= _WHOLE * before

@@ -87,6 +87,7 @@ def _run(report: Report, run: TrainingRun) -> Object:
             "seconds": [step.seconds for step in steps],
             "loss": [step.loss for step in steps],
             "grad_norm": [step.grad_norm for step in steps],
+            "norm_before_clip": [step.norm_before_clip for step in steps],
             "update_ratio": [step.update_ratio for step in steps],
             "learning_rate": [step.learning_rate for step in steps],
         },

@@ -1,5 +1,6 @@
 """A training run, step by step: what a report of it shows beside findings."""
 
+import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 
@@ -27,6 +28,8 @@ class RunStep:
     loss: float | None
     grad_norm: float | None
     """Global norm over the parameters of this step, as the optimizer saw their gradients."""
+    norm_before_clip: float | None
+    """The same before clips, the largest that one of them found; None without a clip."""
     update_ratio: float | None
     """Norm of the change over norm of the weights, over the parameters of which both were
     measured."""
@@ -111,11 +114,20 @@ def _steps(
                 seconds=_seconds(window, event),
                 loss=window.step.loss,
                 grad_norm=_grad_norm(measured, step) if norm is None else norm,
+                norm_before_clip=_norm_before_clip(window),
                 update_ratio=_update_ratio(measured, step),
                 learning_rate=numbers.get("lr"),
             )
         )
     return tuple(rows)
+
+
+def _norm_before_clip(window: Window) -> float | None:
+    """Return the largest norm that a clip found of gradients that are not scaled any more."""
+    clips = [dict(event.numbers) for event in window.events if event.kind.startswith("clip-")]
+    norms = [clip["norm"] for clip in clips if "norm" in clip and not clip.get("scaled")]
+    # NaN is larger than every number here.
+    return max(norms, key=lambda norm: (math.isnan(norm), norm), default=None)
 
 
 def _seconds(window: Window, event: EventRecord | None) -> float | None:

@@ -18,6 +18,7 @@ from gradscope.report.run.training_run import TrainingRun
 CURVE_NAMES: dict[CurveKind, str] = {
     "loss": "loss",
     "norm": "gradient norm",
+    "raw": "before clip",
     "update": "update / weight",
     "rate": "learning rate",
 }

@@ -9,6 +9,7 @@ from gradscope.recording.finding import Finding, Severity
 from gradscope.recording.norm_table import norms_of
 from gradscope.recording.records import ModuleRecord
 from gradscope.rules.case import Case
+from gradscope.rules.clipping.unclipped import UnclippedNorms
 from gradscope.rules.measure import Measure
 from gradscope.rules.patterns import matches
 from gradscope.rules.rule import Rule
@@ -134,14 +135,20 @@ class _Measured:
 
 
 def _norms(case: Case) -> dict[int, dict[int, float]]:
-    """Return the gradient norms of parameters, by the steps up to the judged one."""
+    """Return the gradient norms of parameters, by the steps up to the judged one.
+
+    Of a run they are those before its clips: these hide what a limit is there to find.
+    """
     kinds = {step.index: step.kind for step in case.recording.steps}
     found: dict[int, dict[int, float]] = {}
     norms = norms_of(case.recording)
     for step, parameter, norm in zip(norms.steps, norms.parameters, norms.gradients, strict=True):
         if not norm < 0 and kinds[step] != "probe":
             found.setdefault(step, {})[parameter] = norm
-    return found
+    if not case.is_run:
+        return found
+    unclipped = case.shared(UnclippedNorms)
+    return {step: unclipped.before(step, of_step) for step, of_step in found.items()}
 
 
 def _measured(

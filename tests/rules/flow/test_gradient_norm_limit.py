@@ -9,6 +9,7 @@ from torch import nn
 import gradscope
 from gradscope.rules.engine import judge
 from gradscope.rules.settings import WHOLE_MODEL, NormLimit, Settings
+from tests.rules.clipping.clipped_run import trained
 from tests.rules.inspecting import report_of_file
 
 
@@ -135,3 +136,18 @@ def test_what_makes_the_norm_nan_explains_that_it_is_beyond_the_limit():
     limits = Settings(norm_limits={WHOLE_MODEL: NormLimit(maximum=1.0)})
     (found,) = report_of_file(path, settings=limits).findings
     assert (found.rule, [one.rule for one in found.consequences]) == ("GS103", ["GS113"])
+
+
+@pytest.mark.parametrize("by_value", [False, True])
+def test_limit_of_a_run_holds_for_norms_before_its_clips(by_value):
+    run, weights, optimizer = trained()
+    for size in (1.0, 50.0, 1.0):
+        run.zero(optimizer)
+        run.backward(weights, size=size)
+        measured = {"norm": 2 * size, "norm_after": 2 * size} if by_value else {}
+        run.clip(weights, 1.0, by_value=by_value, **measured)
+        run.step(optimizer)
+    limits = {WHOLE_MODEL: NormLimit(maximum=10.0)}
+    (found,) = judge(run.recording(), Settings(select=("GS113",), norm_limits=limits)).findings
+    assert dict(found.evidence)["norm"] == pytest.approx(100.0)
+    assert found.step == 1
