@@ -1,9 +1,11 @@
 """Leaves gradscope out of the tracebacks of the script that it runs."""
 
 from collections.abc import Iterator, Sequence
-from itertools import filterfalse
+from itertools import filterfalse, pairwise
 from pathlib import Path
 from types import CodeType, TracebackType
+
+from gradscope.launch.module_calls import as_direct, is_detour
 
 _PACKAGE = f"{Path(__file__).resolve().parents[1]}/"
 _IMPORTS = str(Path(__file__).with_name("torch_import.py"))
@@ -41,6 +43,10 @@ def _without_own(traceback: TracebackType | None) -> TracebackType | None:
     # Python hides the frames of an import, but not where one of ours stands among them.
     hidden = (_PACKAGE, _MACHINERY) if _IMPORTS in files else (_PACKAGE,)
     detours = _detours([entry.tb_frame.f_code for entry in entries])
+    for place, (outer, inner) in enumerate(pairwise(list(entries))):
+        if is_detour(outer, inner):
+            entries[place] = as_direct(outer)
+            detours.add(place + 1)
     kept = None
     for place, file in reversed(list(enumerate(files))):
         if place not in detours and not file.startswith(hidden):

@@ -19,6 +19,14 @@ SCRIPTS = {
         output.register_hook(hook)
         torch.autograd.grad(output.sum(), list(model.parameters()))
     """,
+    "in_module": """
+        hooked = torch.nn.Sequential(torch.nn.ReLU(), torch.nn.Linear(3, 1))
+        hooked[0].register_forward_pre_hook(lambda module, args: None)
+        try:
+            torch.nn.Sequential(model, hooked)(torch.ones(4, 8))
+        except RuntimeError as error:
+            raise ValueError("shapes") from error
+    """,
     "in_place": """
         hidden = torch.sigmoid(model(torch.ones(4, 8)))
         F.dropout(hidden, 0.5, inplace=True)

@@ -1,0 +1,64 @@
+"""How calls of modules stand in a traceback while gradscope's hooks are on them, and without."""
+
+import dis
+import functools
+import linecache
+import sys
+from collections.abc import Mapping
+from types import CodeType, FrameType, TracebackType
+
+_HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
+_CALL, _DETOUR = "Module._call_impl", "Module._call_impl.<locals>.inner"
+_DIRECTLY = "return forward_call("
+
+
+def is_detour(outer: TracebackType, inner: TracebackType) -> bool:
+    """Return whether a module was called by way of `inner` for gradscope's hooks alone."""
+    outer_code, inner_code = outer.tb_frame.f_code, inner.tb_frame.f_code
+    return (
+        outer_code.co_qualname == _CALL
+        and inner_code.co_qualname == _DETOUR
+        and outer_code.co_filename == inner_code.co_filename
+        and _place_of_direct_call(outer_code) is not None
+        and not _has_hooks(outer.tb_frame)
+    )
+
+
+def as_direct(outer: TracebackType) -> TracebackType:
+    """Return the entry of a module's call as it is where there are no hooks."""
+    place = _place_of_direct_call(outer.tb_frame.f_code)
+    if place is None:
+        return outer
+    instruction, line = place
+    return TracebackType(None, outer.tb_frame, instruction, line)
+
+
+@functools.cache
+def _place_of_direct_call(code: CodeType) -> tuple[int, int] | None:
+    """Return instruction and line by which a module without hooks calls its forward."""
+    for one in dis.get_instructions(code):
+        line = one.positions.lineno if one.positions else None
+        if line is not None and one.opname.startswith("CALL_FUNCTION"):
+            text = linecache.getline(code.co_filename, line)
+            if text.strip().startswith(_DIRECTLY):
+                return one.offset, line
+    return None
+
+
+def _has_hooks(frame: FrameType) -> bool:
+    """Return whether somebody else has hooks on a module that is called, or on all."""
+    module = frame.f_locals.get("self")
+    torchs = vars(sys.modules.get("torch.nn.modules.module", sys))
+    own = [vars(module).get(name) for name in _HOOKS] if hasattr(module, "__dict__") else []
+    everyones = [torchs.get(f"_global{name}") for name in _HOOKS]
+    return any(map(bool, own)) or any(map(_holds_others, everyones))
+
+
+def _holds_others(hooks: object) -> bool:
+    found = hooks.values() if isinstance(hooks, Mapping) else ()
+    return any(not _is_own(hook) for hook in found)
+
+
+def _is_own(hook: object) -> bool:
+    function = getattr(hook, "__func__", hook)
+    return str(getattr(function, "__module__", "")).startswith("gradscope.")
