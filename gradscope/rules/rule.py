@@ -62,6 +62,10 @@ class Rule(ABC):
     def check(self, case: Case) -> Iterator[Finding]:
         """Yield a finding for every cause."""
 
+    def in_run(self, case: Case) -> Iterator[Finding]:
+        """Yield what the events of a run show, of a rule that else judges single passes."""
+        yield from ()
+
     def finding(  # noqa: PLR0913 - a finding has as many parts
         self,
         case: Case,

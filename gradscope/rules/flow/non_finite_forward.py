@@ -7,6 +7,7 @@ from typing import ClassVar
 
 from gradscope.recording.finding import Finding, Severity
 from gradscope.rules.case import Case
+from gradscope.rules.flow.broken_steps import broken_steps
 from gradscope.rules.flow.forward_origins import ForwardOrigin, forward_origins
 from gradscope.rules.flow.upstream import line_of
 from gradscope.rules.rule import Rule
@@ -29,6 +30,8 @@ class NonFiniteForward(Rule):
         operands of every operation are compared with what it returns. An infinity
         written on purpose, as the -inf of a mask that softmax turns into zero, is none of these.
         NaN that was made of an earlier infinity is told with the operation that made the infinity.
+        In a training run the steps that were not looked at count too: where the loss and the
+        gradients that a step takes are no numbers, and stay so to the last step.
 
     How to fix it:
         Write the function in its stable form: log_softmax for the log of a softmax, losses with
@@ -78,6 +81,24 @@ class NonFiniteForward(Rule):
         if loss and not lost:
             yield self._unlocated(case, loss)
 
+    def in_run(self, case: Case) -> Iterator[Finding]:
+        """Yield a finding for a loss that is no number from a step on."""
+        for broken in broken_steps(case):
+            if math.isfinite(broken.loss):
+                continue
+            yield self.finding(
+                case,
+                message=f"the loss of step {broken.step} is {_word(broken.loss)}, and its "
+                f"gradients break the weights{broken.followers}",
+                remedy=broken.remedy,
+                site=broken.backward.site,
+                related=(broken.related,),
+                parameters=broken.parameters,
+                evidence={"loss": _word(broken.loss)},
+                count=broken.count,
+                step=broken.step,
+            )
+
     def _finding(self, case: Case, origin: ForwardOrigin, loss: str) -> Finding:
         return self.finding(
             case,
@@ -109,6 +130,10 @@ def loss_word(case: Case) -> str | None:
     loss = None if case.first.step is None else case.first.step.loss
     if loss is None or math.isfinite(loss):
         return None
+    return _word(loss)
+
+
+def _word(loss: float) -> str:
     return "NaN" if math.isnan(loss) else "infinite"
 
 

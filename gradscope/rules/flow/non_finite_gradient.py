@@ -1,5 +1,6 @@
 """GS103: gradients that stop being finite on their way back."""
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import ClassVar
@@ -7,6 +8,7 @@ from typing import ClassVar
 from gradscope.recording.finding import Finding, RelatedLocation, Severity
 from gradscope.recording.records import NodeRecord
 from gradscope.rules.case import Case
+from gradscope.rules.flow.broken_steps import broken_steps
 from gradscope.rules.flow.forward_origins import ForwardOrigin, forward_origins
 from gradscope.rules.flow.gradient_breaks import GradientBreak, gradient_breaks
 from gradscope.rules.flow.nonfinite_causes import Cause, cause_of_break, what_it_is
@@ -33,7 +35,8 @@ class NonFiniteGradient(Rule):
         that it returns is not. Where the operation multiplied by NaN of the forward, the forward is
         run again, and the finding names the line that made the NaN. Infinities that a later
         operation turns into zeros again, as that of sqrt(0) behind a ReLU, reach no parameter and
-        are no finding.
+        are no finding. In a training run the steps that were not looked at count too: where a step
+        takes gradients that are no numbers, of a loss that is one, and all stays so to the last.
 
     How to fix it:
         Keep the argument away from the point at which the derivative is infinite: a small number
@@ -89,6 +92,24 @@ class NonFiniteGradient(Rule):
                 by_line.setdefault(line_of(case, one.node), []).append(one)
         for site, breaks in by_line.items():
             yield self._finding(case, site, breaks)
+
+    def in_run(self, case: Case) -> Iterator[Finding]:
+        """Yield a finding for gradients that are no numbers from a step on, of a finite loss."""
+        for broken in broken_steps(case):
+            if not math.isfinite(broken.loss):
+                continue
+            yield self.finding(
+                case,
+                message=f"the gradient of step {broken.step} is not finite, though its loss is "
+                f"{broken.loss:.4g}, and breaks the weights{broken.followers}",
+                remedy=broken.remedy,
+                site=broken.backward.site,
+                related=(broken.related,),
+                parameters=broken.parameters,
+                count=broken.count,
+                step=broken.step,
+                explains=("GS104",),
+            )
 
     def _of_forward(self, case: Case, origin: ForwardOrigin) -> Finding:
         """Return the finding where gradients break on NaN that the loss does not see."""

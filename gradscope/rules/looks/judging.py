@@ -38,19 +38,37 @@ class Looks:
     def obstacle(self, rule: Rule) -> str | None:
         """Return why a rule can judge no look, None where it can judge one."""
         reasons = [rule.obstacle(one.case) for series in self.series for one in series.judged]
-        if None in reasons:
+        if None in reasons or any(rule.in_run(self.case)):
             return None
         counts = Counter(reason for reason in reasons if reason is not None)
         return counts.most_common(1)[0][0] if counts else NO_LOOK
 
     def check(self, rule: Rule) -> Iterator[Finding]:
-        """Yield one finding for each cause that the looks show."""
+        """Yield one finding for each cause that the looks show, or the events of the run."""
+        seen, told = list(self._seen(rule)), list(rule.in_run(self.case))
+        # What was looked at later shows what came of it, and what was by then the cause.
+        yield from (one for one in seen if not any(_is_later(one, other) for other in told))
+        yield from (
+            one
+            for one in told
+            if all(_is_later(other, one) or not _is_about(other, one) for other in seen)
+        )
+
+    def _seen(self, rule: Rule) -> Iterator[Finding]:
         shown = [_shown(rule, series) for series in self.series]
         causes = by_cause([[one.finding for one in ones] for ones in shown])
         counts = {id(one.finding): one.count for ones in shown for one in ones}
         for cause in causes:
             findings = [finding for _, finding in cause]
             yield replace(_united(findings), count=sum(counts[id(one)] for one in findings))
+
+
+def _is_later(finding: Finding, other: Finding) -> bool:
+    return _is_about(finding, other) and (finding.step or 0) > (other.step or 0)
+
+
+def _is_about(finding: Finding, other: Finding) -> bool:
+    return not set(finding.parameters).isdisjoint(other.parameters)
 
 
 def _shown(rule: Rule, series: Series) -> list[_Shown]:

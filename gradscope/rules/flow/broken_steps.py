@@ -1,0 +1,82 @@
+"""The step of a run whose loss or gradients are the first that are no numbers, and stay so.
+
+The events of a run tell it, also where no backward was watched closely: of compiled models, say.
+"""
+
+import math
+from dataclasses import dataclass
+
+from gradscope.recording.finding import RelatedLocation
+from gradscope.rules.accumulation.windows import RunEvent, Series, Window, Windows
+from gradscope.rules.case import Case
+
+
+@dataclass(frozen=True, slots=True)
+class BrokenStep:
+    """The first step of an optimizer that took in NaN or infinity, and gave it to the weights."""
+
+    case: Case
+    series: Series
+    window: Window
+    count: int
+    """How many of its steps did."""
+
+    @property
+    def step(self) -> int:
+        """Its number in the run."""
+        return self.window.step.step
+
+    @property
+    def backward(self) -> RunEvent:
+        """The pass whose loss is no number, the last one where each is."""
+        passes = self.window.passes
+        return next((one for one in passes if not math.isfinite(_loss(one))), passes[-1])
+
+    @property
+    def loss(self) -> float:
+        """Of that pass."""
+        return _loss(self.backward)
+
+    @property
+    def related(self) -> RelatedLocation | None:
+        """The line of the step."""
+        return self.case.related(self.window.step.site, "the step that takes it to the weights")
+
+    @property
+    def followers(self) -> str:
+        """How many steps are like it, for the end of a message."""
+        return f", as in {self.count} of {len(self.series.windows)} steps" * (self.count > 1)
+
+    @property
+    def remedy(self) -> str:
+        """What to do to see more."""
+        recording = self.case.recording
+        # Of a script that moves its weights itself no single step is looked at.
+        if not recording.looks or self.series.record is None:
+            return "check the batch, the weights and what the loss computes by torch.isfinite"
+        is_watched = recording.command == "watch"
+        how = "tensor_every=1" if is_watched else f"--tensors-at {self.step}"
+        return f"run it again with {how}, which finds the operation that breaks"
+
+    @property
+    def parameters(self) -> tuple[int, ...]:
+        """Those that are trained."""
+        trained = (one.index for one in self.case.recording.parameters if one.requires_grad)
+        return self.series.parameters or tuple(trained)
+
+
+def broken_steps(case: Case) -> tuple[BrokenStep, ...]:
+    """Return the first such step of each optimizer whose last step is one too."""
+    found = []
+    for series in case.shared(Windows).series:
+        # An optimizer may leave out such a step by itself: then weights and loss are numbers again.
+        measured = [one for one in series.windows if one.step.number("nonfinite") is not None]
+        broken = [one for one in measured if one.step.count("nonfinite") and one.passes]
+        if broken and broken[-1] is measured[-1]:
+            found.append(BrokenStep(case, series, broken[0], len(broken)))
+    return tuple(found)
+
+
+def _loss(event: RunEvent) -> float:
+    loss = event.number("loss")
+    return 0.0 if loss is None else loss
