@@ -128,14 +128,18 @@ class _Watch:
             )
         except StepFailedError as failed:
             ending = self._end(failed)
+            self._note_clipping(trial)
         else:
             ending = step.ending
-            if self._clipping is not None:
-                self._assembler.note(*self._clipping.records(trial.steps))
+            self._note_clipping(trial)
             self._judge(step, trial)
         return target_record(
             training.target, loss=ending.description, synthetic_loss=ending.synthetic
         )
+
+    def _note_clipping(self, trial: Trial) -> None:
+        if self._clipping is not None:
+            self._assembler.note(*self._clipping.records(trial.steps))
 
     def _judge(self, step: WatchedStep, trial: Trial) -> None:
         """Examine a step, make the optimizer's part of it, and go on with probing ones."""

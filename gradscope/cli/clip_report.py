@@ -201,9 +201,21 @@ def clip_report(  # noqa: PLR0913 - the signature is the list of options
         reports = [judged(one, settings) for one in _recorded(planned, recordings)]
         if destinations.recording is not None:
             save_recording(reports[0], destinations.recording, force=force)
-        _write(reports, output_format, view, destinations.report, stdout, color)
+        # Where autograd ended the first step, there is nothing to tell beside what was told.
+        shown = [one for one in reports if not is_ended_at_once(one)]
+        if shown:
+            _write(shown, output_format, view, destinations.report, stdout, color)
     for report in reports:
         exit_if_broken(report)
+
+
+def is_ended_at_once(report: "Report") -> bool:
+    """Return whether autograd ended the first step of a target, before there was a gradient."""
+    from gradscope.recording.evidence.clip_trial import ClipTrial
+    from gradscope.recording.step_view import ended_by
+
+    recording = report.recording
+    return ended_by(recording) is not None and not recording.evidence_of(ClipTrial)
 
 
 def _recordings(chosen: Sequence[str]) -> tuple[Path, ...]:

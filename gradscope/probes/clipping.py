@@ -111,11 +111,13 @@ class ClipProbe:
             yield coefficient(limit, total)
 
     def records(self, steps: int) -> Iterator[ClipTrial | ClipPass]:
-        """Yield how the gradients were measured, and what was found.
+        """Yield how the gradients were measured, and what was found; nothing where none was.
 
         Args:
             steps: Optimizer steps that were asked for.
         """
+        if not self._passes:
+            return
         yield ClipTrial(
             max_norm=self._options.max_norm,
             norm_type=self._options.norm_type,

@@ -213,3 +213,23 @@ def test_other_rules_than_those_on_clipping_are_left_out_unless_asked_for(clip_r
     }  # fmt: skip
     _, out, _ = clip_report("a.gradscope", "--select", "GS3", "--output-format", "json")
     assert all(code.startswith("GS3") for code in json.loads(out)["rules"]["ran"])
+
+
+def test_backward_that_raises_is_told_once(clip_report):
+    write_model("\n\ndef loss_fn(output, target):\n    return output.detach().sum()\n")
+    code, out, err = clip_report("model.py")
+    assert (code, out) == (2, "")
+    assert err.count("error: ") == 1
+    assert "has no grad_fn" in err
+
+
+def test_steps_up_to_one_that_raises_are_told(clip_report):
+    write_model(
+        "\n\ncalls = []\n\n\ndef loss_fn(output, target):\n"
+        "    calls.append(1)\n"
+        "    loss = nn.functional.cross_entropy(output, target)\n"
+        "    return loss if len(calls) < 4 else loss.detach()\n"
+    )
+    code, out, _ = clip_report("model.py")
+    assert code == 2
+    assert "3 gradients: before each of 2 steps of the 20 asked for" in out

@@ -48,13 +48,15 @@ def trial_section(recording: Recording, trial: ClipTrial) -> Section:
     points = _with_outcomes(unclipped, outcomes)
     clipped = Numbers.of(points, given=None, by_norm=False, in_order=False)
     return Section(
-        words=call_words(method, own, trial.norm_type) if own is not None else "no clip",
+        words=call_words(method, own, trial.norm_type)
+        if own is not None
+        else recording.target.model,
         site=None,
         method=method if own is not None else None,
         limit=own,
         limits=None,
         norm_type=trial.norm_type,
-        is_advised=is_by_norm and trial.max_norm is None,
+        is_advised=is_by_norm and trial.max_norm is None and own is not None,
         points=points,
         norms=numbers.norms,
         bins=numbers.bins,
@@ -66,6 +68,7 @@ def trial_section(recording: Recording, trial: ClipTrial) -> Section:
         methods=tuple(_methods(found, largest)),
         checks=(),
         optimizer=_optimizer(recording),
+        made=max((one.made for one in passes), default=0),
         obstacle=next((one.obstacle for one in passes if one.obstacle), ""),
     )
 

@@ -84,6 +84,8 @@ class Section:
     shares_after: bool = False
     """Whether who makes the norm is told of the gradients after the clip, as those before were not
     measured one by one."""
+    made: int = 0
+    """Optimizer steps that were made between the points, of a target."""
     obstacle: str = ""
     """Why torch's own function refuses these gradients; empty where it does not."""
 

@@ -44,12 +44,13 @@ def norm_name(section: Section, *, of: str = "gradient norm") -> str:
 
 def measured_text(trial: ClipTrial, section: Section) -> str:
     """Return which gradients of a target were measured."""
-    count = counted(len(section.points), "gradient")
-    if not trial.steps:
+    count, made = counted(len(section.points), "gradient"), section.made
+    early = f" of the {trial.steps:,} asked for" if made < trial.steps else ""
+    if not made:
         return f"{count}: the weights stay as they are"
     clipped = "not clipped" if trial.applied is None else _APPLIED[trial.applied]
     after = "after them" if trial.batches == 1 else f"{trial.batches:,} after them"
-    return f"{count}: before each of {counted(trial.steps, 'step')}, {clipped}, and {after}"
+    return f"{count}: before each of {counted(made, 'step')}{early}, {clipped}, and {after}"
 
 
 def spread_words(found: Distribution, signs: Signs) -> Iterator[tuple[str, str]]:
