@@ -48,6 +48,15 @@ def elements(tensor: Tensor) -> Elements:
     return Elements(stored, repeats, numel)
 
 
+def is_readable(tensor: Tensor) -> bool:
+    """Return whether the elements of a tensor can be read."""
+    try:
+        elements(tensor)
+    except NotMeasurable:
+        return False
+    return True
+
+
 def has_own_elements(tensor: Tensor) -> bool:
     """Return whether torch's own kernels read the tensor, and not what its class dispatches to."""
     kind = type(tensor)

@@ -99,7 +99,10 @@ def _parameter_record(
 
 
 def _module_records(modules: dict[nn.Module, list[str]]) -> tuple[ModuleRecord, ...]:
-    by_path = {name: place for place, names in enumerate(modules.values()) for name in names}
+    by_path: dict[str, int] = {}
+    for place, names in enumerate(modules.values()):
+        for name in names:
+            by_path.setdefault(name, place)  # one without a name is not taken for what holds it
     records = []
     for index, (module, names) in enumerate(modules.items()):
         unique = list(dict.fromkeys(names))

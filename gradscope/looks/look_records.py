@@ -117,4 +117,5 @@ def _target(header: Header, script: Script) -> Target:
 
 
 def _number(loss: Tensor, scale: float) -> float | None:
-    return float(loss) / scale if loss.numel() == 1 and not loss.is_complex() else None
+    is_number = loss.numel() == 1 and not (loss.is_complex() or loss.is_meta)
+    return float(loss) / scale if is_number else None

@@ -15,10 +15,10 @@ from gradscope.capture.compiled import is_traced
 from gradscope.capture.sites import SiteMode
 from gradscope.looks.called_from import CalledFrom
 from gradscope.looks.forward_watch import ForwardWatch
+from gradscope.looks.replaced import HANDING_ON, handed_on
 
 _PACKAGE = str(Path(__file__).parents[1]) + os.sep
 
-_HANDING_ON = torch.overrides.handle_torch_function.__code__
 _BACKWARDS = frozenset({"backward", "grad"})
 
 MOST_CALLS = 100_000
@@ -110,6 +110,7 @@ class LookMode(TorchFunctionMode):
             return func(*args, **kwargs) if kwargs else func(*args)
         sites, values = self._sites, self._values
         frame = sys._getframe(1)
+        func = handed_on(func, frame)
         if self._is_gradscopes(frame.f_code.co_filename):
             return func(*args, **kwargs) if kwargs else func(*args)
         if sites is None or values is None or self._is_of_long_evaluation(func):
@@ -178,6 +179,6 @@ class LookMode(TorchFunctionMode):
 
 def _caller_of(frame: FrameType) -> FrameType:
     """Return the frame that called a function which has handed itself to this mode."""
-    if frame.f_code is _HANDING_ON and frame.f_back is not None:
+    if frame.f_code is HANDING_ON and frame.f_back is not None:
         return frame.f_back.f_back or frame
     return frame

@@ -121,3 +121,24 @@ def test_a_model_whose_truth_or_length_cannot_be_told(look):
         train(Unsure(nn.Linear(8, 16), nn.ReLU(), nn.Linear(16, 4)))
 
     assert look(loop).steps == list(range(6))
+
+
+@pytest.mark.parametrize(
+    ("place", "name"), [(torch.Tensor, "backward"), (torch.nn.functional, "layer_norm")]
+)
+def test_functions_that_the_script_replaces_run_as_often_as_without(place, name, look, monkeypatch):
+    original, called = getattr(place, name), []
+
+    def own(*args, **kwargs):
+        called.append(name)
+        return original(*args, **kwargs)
+
+    monkeypatch.setattr(place, name, own)
+
+    def loop():
+        model = nn.Sequential(nn.LayerNorm(8), mlp())
+        train(model, 3)
+
+    made = look(loop)
+    assert made.reasons == []
+    assert called == [name] * 3

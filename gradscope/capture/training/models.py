@@ -203,7 +203,7 @@ class Models:
     def _note_call(self, root: Root, module: nn.Module, inputs: object, frame: FrameType) -> None:
         forwards = self._forwards
         if forwards.rows is None or (forwards.in_eval and module.training):
-            first = next((one for one in tensors(inputs) if one.dim()), None)
+            first = next((one for one in tensors(inputs) if one.dim() and _has_sizes(one)), None)
             if first is not None:
                 forwards.rows, forwards.in_eval = first.shape[0], not module.training
                 forwards.batch = f"{shape_of(first).dtype}{list(first.shape)}"
@@ -294,3 +294,7 @@ def _calling(frame: FrameType) -> FrameType | None:
 def _keyword_arguments(frame: FrameType) -> object:
     kwargs = frame.f_locals.get("kwargs")
     return tuple(kwargs.values()) if isinstance(kwargs, dict) else ()
+
+
+def _has_sizes(tensor: Tensor) -> bool:
+    return not tensor.is_nested or tensor.layout is not torch.strided

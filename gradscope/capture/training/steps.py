@@ -18,6 +18,7 @@ from torch.optim.optimizer import (
 )
 from torch.utils.hooks import RemovableHandle
 
+from gradscope.capture.elements import is_readable
 from gradscope.capture.statistics import norms
 from gradscope.capture.training.journal import Number, known
 from gradscope.capture.training.ledger import SPENT, UNSPENT, Entry
@@ -150,7 +151,8 @@ class Steps:
                 with_weights=self._is_due(step.known) or not step.known.weights,
             )
             found = [one.gradient for one in step.measured if one.gradient is not None]
-            step.numbers["norm"] = math.hypot(*found)
+            if found or not present:  # else none of them can be read
+                step.numbers["norm"] = math.hypot(*found)
             step.numbers["nonfinite"] = float(sum(not math.isfinite(norm) for norm in found))
 
     def _finish(self, optimizer: Optimizer) -> None:
@@ -225,7 +227,7 @@ def _own_scale(one: Known) -> float:
 
 
 def _measure(one: Known, *, scale: float, with_weights: bool) -> list[Measured]:
-    """Measure the gradients and weights of an optimizer's parameters."""
+    """Measure the gradients and weights of an optimizer's parameters, where they can be read."""
     entries = [(e, p) for e in one.entries if (p := e.parameter()) is not None]
     gradients = [(place, p.grad) for place, (_, p) in enumerate(entries) if p.grad is not None]
     with DisableTorchFunction(), torch.no_grad():
@@ -236,6 +238,10 @@ def _measure(one: Known, *, scale: float, with_weights: bool) -> list[Measured]:
         del values[: len(entries)]
     rest = [norm / scale for norm in values]
     by_place = dict(zip((place for place, _ in gradients), rest, strict=True))
+    # NaN stands for what cannot be measured as well, which is no gradient that has gone wrong.
+    unseen = {
+        p for p, gradient in gradients if math.isnan(by_place[p]) and not is_readable(gradient)
+    }
     return [
         Measured(
             entry,
@@ -245,6 +251,7 @@ def _measure(one: Known, *, scale: float, with_weights: bool) -> list[Measured]:
             p.requires_grad,
         )
         for place, (entry, p) in enumerate(entries)
+        if place not in unseen
     ]
 
 

@@ -90,3 +90,52 @@ def test_models_that_are_never_called_have_the_name_that_their_optimizer_was_giv
 
     names = [p.name for p in run(of_weights).recording.parameters]
     assert names == ["net.weight", "net.bias"]
+
+
+@pytest.mark.filterwarnings("ignore:The PyTorch API of nested tensors")
+def test_inputs_without_sizes_and_modules_without_a_name_are_taken_in(run):
+    def loop():
+        model = nn.Sequential(nn.Linear(8, 4))
+        model._modules[""] = nn.Linear(4, 4)
+        model._modules["last"] = nn.Linear(4, 2)
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        for rows in (3, 5):
+            layout = torch.strided
+            nested = torch.nested.nested_tensor([torch.randn(rows, 8)] * 2, layout=layout)
+            optimizer.zero_grad()
+            torch.cat(model(nested).unbind()).pow(2).mean().backward()
+            optimizer.step()
+
+    made = run(loop)
+    assert made.recording.finished
+    assert len(made.numbers("step")) == 2
+    assert len(made.recording.parameters) == 6
+
+
+def test_what_has_no_elements_is_not_measured(run):
+    def loop():
+        shapes, model = nn.Linear(8, 4, device="meta"), nn.Linear(8, 4)
+        optimizer = torch.optim.SGD([*shapes.parameters(), *model.parameters()], lr=0.1)
+        for _ in range(2):
+            optimizer.zero_grad()
+            shapes(torch.randn(3, 8, device="meta")).pow(2).mean().backward()
+            mean_loss(model).backward()
+            optimizer.step()
+
+    made = run(loop)
+    assert [n["nonfinite"] for n in made.numbers("step")] == [0, 0]
+    names = [parameter.name for parameter in made.recording.parameters]
+    measured = {names[stat.parameter] for stat in made.recording.parameter_stats}
+    assert measured == {"model.weight", "model.bias"}
+
+
+def test_a_step_without_elements_has_no_norm(run):
+    def loop():
+        model = nn.Linear(8, 4, device="meta")
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        model(torch.randn(3, 8, device="meta")).pow(2).mean().backward()
+        optimizer.step()
+
+    (numbers,) = run(loop).numbers("step")
+    assert numbers["nonfinite"] == 0
+    assert "norm" not in numbers
