@@ -42,13 +42,13 @@ def test_warm_up_that_is_cut_hard_is_over_soon():
     assert not run.said_by("GS405")
 
 
-@pytest.mark.parametrize("size", [0.5, 2.0, 10.0])
+@pytest.mark.parametrize("size", [0.5, 2.0, 10.0, 100.0])
 def test_policy_gradients_with_adam_and_half_a_norm_are_healthy(size):
     assert not training(max_norm=0.5, sizes=(size,), class_name="Adam").said_by("GS405")
 
 
 def test_adam_is_told_only_where_next_to_nothing_is_left():
-    (found,) = training(max_norm=0.01, class_name="Adam").said_by("GS405")
+    (found,) = training(max_norm=0.001, class_name="Adam").said_by("GS405")
     assert found.severity == "note"
 
 
