@@ -126,7 +126,7 @@ class ExplodingGradient(Rule):
             f"the gradient grows by 10^{decades:.1f} on its way back, {ends(case, trend)}"
             f"{pace(trend, 'larger', unit)}"
         )
-        parameters = behind(case, trend.matched[0].node.depth)
+        parameters = behind(case, trend.matched[0].node, trend.matched[0].node.depth)
         return self._finding(case, trend, decades, severity, message, parameters)
 
     def _overflowing(self, case: Case) -> Finding | None:
@@ -219,7 +219,7 @@ class ExplodingGradient(Rule):
                 if other != site
             ],
             severity=severity,
-            parameters=[found.parameter, *behind(case, found.calls[-1].depth)],
+            parameters=[found.parameter, *behind(case, found.calls[0], found.calls[-1].depth)],
             evidence={
                 "decades": decades,
                 "decades_limit": self._limit(severity),
@@ -254,7 +254,7 @@ class ExplodingGradient(Rule):
             site=place.site,
             related=related_lines(case, place),
             severity=severity,
-            parameters=behind(case, before.node.depth),
+            parameters=behind(case, before.node, before.node.depth),
             evidence={
                 "decades": decades,
                 "decades_limit": self.jump_decades,

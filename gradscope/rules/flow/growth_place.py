@@ -196,12 +196,21 @@ def is_recurrent(case: Case, trend: Trend) -> bool:
     return bool(shared) and 2 * len(shared) >= len(used)
 
 
-def behind(case: Case, depth: int) -> tuple[int, ...]:
-    """Return the parameters of which no use is nearer to the loss than a depth."""
+def behind(case: Case, start: NodeRecord, depth: int) -> tuple[int, ...]:
+    """Return the parameters of which no use is nearer to the loss than a depth.
+
+    Args:
+        case: What is judged.
+        start: What leads to them: those of another branch of the loss, as of a critic beside an
+            actor, are left out.
+        depth: Of the graph.
+    """
+    connected = case.parameters_behind([start.index])
     return tuple(
         parameter
         for parameter, node in case.parameter_nodes.items()
-        if all(case.recording.nodes[user].depth >= depth for user in case.users.get(node, ()))
+        if parameter in connected
+        and all(case.recording.nodes[user].depth >= depth for user in case.users.get(node, ()))
     )
 
 

@@ -96,10 +96,10 @@ class VanishingGradient(Rule):
         opens = lasting > trend.steady + _SHRINKING and _has_closed_branch(case, trend)
         if severity is None or opens:
             return
-        starved = behind(case, half_way(trend).node.depth)
+        starved = behind(case, trend.between[0].node, half_way(trend).node.depth)
         if is_recurrent(case, trend):
             # Weights that are used in every step of time learn from the last ones.
-            starved = behind(case, trend.matched[-1].node.depth + 1)
+            starved = behind(case, trend.between[0].node, trend.matched[-1].node.depth + 1)
             if not starved:
                 return
         yield self._finding(case, trend, decades, severity, starved)
@@ -155,7 +155,7 @@ def is_sgd(case: Case) -> bool:
 
 def _has_closed_branch(case: Case, trend: Trend) -> bool:
     """Return whether weights that are not behind a trend get no gradient, for now."""
-    faded = set(behind(case, trend.matched[-1].node.depth))
+    faded = set(behind(case, trend.between[0].node, trend.matched[-1].node.depth))
     return any(
         stat.reach == "zero"
         and len(case.recording.parameters[stat.parameter].shape.dims) > 1

@@ -61,6 +61,24 @@ def test_the_pace_is_told_of_more_than_two_layers(levels, words):
     assert pace(Trend(points, points), "smaller", "layer") == words
 
 
+class ActorCritic(nn.Module):
+    """Two networks side by side, of which the first one's gradient fades."""
+
+    def __init__(self):
+        super().__init__()
+        self.actor, self.critic = Scaled(10 ** (-4 / 11), depth=12), Scaled(1.0, depth=11)
+
+    def forward(self, x):
+        return self.actor(x).sum() + self.critic(x).sum()
+
+
+def test_what_is_as_deep_in_another_branch_of_the_loss_does_not_starve():
+    batch = (torch.randn(4, 6), None)
+    (found,) = found_in(recording_of(ActorCritic(), batch, lambda out, _: out, steps=0))
+    assert found.parameters
+    assert {name.split(".")[0] for name in found.parameters} == {"actor"}
+
+
 class Deep(nn.Module):
     """Layers with an activation between."""
 
