@@ -46,7 +46,7 @@ _CLIP = "Clipping"
 TargetsArgument = Annotated[
     list[str] | None,
     typer.Argument(
-        metavar="[TARGET|RECORDING...] [-- ARGS]",
+        metavar="TARGET|RECORDING",
         help="path/file.py[:EXPR] or package.module[:EXPR], or .gradscope files. The configured "
         "target, or the newest recording here, if not given.",
         show_default=False,

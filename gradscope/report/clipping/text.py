@@ -108,10 +108,11 @@ def _clip(section: Section, page: Page) -> Iterator[RenderableType]:
         ("direction", direction_text(section, page.signs)),
         ("rate", rate_text(section, page.signs)),
     ]
-    yield _lines(lines, page)
+    table = _lines(lines, page)
     for check in section.checks:
-        mark, style = ("ok", "green") if check.is_right else ("not", "bold magenta")
-        yield Text(f"  {mark:<12}", style).append(page.spell(check.words), "not bold default")
+        mark, style = ("ok", "not dim green") if check.is_right else ("not", "not dim bold magenta")
+        table.add_row(Text(f"  {mark}", style), page.text(check.words))
+    yield table
     for text in (headline(section), *remarks(section)):
         if text:
             line = hanging(page.spell(text.replace("`", "")), page, indent=_INDENT)

@@ -17,6 +17,13 @@ from gradscope.report.view import ViewOptions
 _BAR = 30
 _SHORT = 16
 _FULL_MODULES = 8
+_WIDE = 84
+"""Columns of a page from which on there is room for bars beside numbers."""
+_NARROW = 68
+_LEFT_OUT = ("25 %", "75 %", "95 %")
+"""Quantiles that a narrower page has no room for."""
+_NUMBERS = 52
+"""Columns beside the names of modules and parameters."""
 
 
 def _table() -> Table:
@@ -31,10 +38,16 @@ def linear_bar(share: float, width: int, page: Page) -> Text:
     return Text(page.signs.full * whole + (page.signs.parts[part] if part else ""), style=BAR)
 
 
+def _short_bar(share: float, page: Page) -> Text:
+    return linear_bar(share, _SHORT, page) if page.width >= _WIDE else Text()
+
+
 def spread_table(section: Section, page: Page) -> Table:
     """Return the quantiles of the norms."""
     assert section.norms is not None
     words = list(spread_words(section.norms, page.signs))
+    if page.width < _NARROW:
+        words = [(name, value) for name, value in words if name not in _LEFT_OUT]
     table = _table()
     table.add_column("", width=0)
     for name, _ in words:
@@ -68,15 +81,15 @@ def sweep_table(section: Section, page: Page) -> Table:
     table.add_column("", no_wrap=True)
     table.add_column("steps cut", justify="right", no_wrap=True)
     table.add_column("", no_wrap=True)
-    table.add_column("mean coefficient", justify="right", no_wrap=True)
-    table.add_column("of those cut", justify="right", no_wrap=True)
+    table.add_column("mean coefficient", justify="right")
+    table.add_column("of those cut", justify="right")
     for row in section.sweep:
         table.add_row(
             "",
             f"{row.limit:g}",
             Text(row.mark, "magenta"),
             percent(row.share),
-            linear_bar(row.share, _SHORT, page),
+            _short_bar(row.share, page),
             figure(row.mean, page.signs),
             figure(row.mean_cut, page.signs),
             style="bold" if row.mark else "",
@@ -114,9 +127,9 @@ def _contributions(kind: str, rows: Sequence[Contribution], shown: int, page: Pa
     for row in shown_rows:
         cells: list[str | Text] = [
             "",
-            page.text(row.name or "the model itself"),
+            page.path(row.name or "the model itself", max(page.width - _NUMBERS, _SHORT)),
             percent(row.share),
-            linear_bar(row.share, _SHORT, page),
+            _short_bar(row.share, page),
             percent(row.largest),
             figure(row.before, page.signs),
         ]
