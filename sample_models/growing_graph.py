@@ -25,10 +25,10 @@ def main() -> None:
     optimizer = torch.optim.SGD(parameters, lr=0.02)
     memory = torch.zeros(32, 32)
     for features, target in batches():
-        memory = torch.tanh(embed(features) + 0.9 * memory)
+        memory = torch.tanh(embed(features) + 0.9 * memory)  # GS309
         loss = functional.cross_entropy(classes(memory), target)
         optimizer.zero_grad()
-        loss.backward(retain_graph=True)  # GS309
+        loss.backward(retain_graph=True)
         optimizer.step()
 
 

@@ -108,6 +108,8 @@ class NonFiniteGradient(Rule):
                 parameters=broken.parameters,
                 count=broken.count,
                 step=broken.step,
+                # A clip that gives one NaN to all of them is the more that can be done about.
+                caused_by=("GS408",),
                 explains=("GS104",),
             )
 
