@@ -127,12 +127,18 @@ def _units(weight: Tensor) -> int:
 
 
 def _row_norms(rows: Tensor) -> Tensor:
+    rows = _with_float64(rows)
     wide = torch.complex128 if rows.is_complex() else torch.float64
     found: Tensor = torch.linalg.vector_norm(rows, dim=1, dtype=wide).to(torch.float64)
     return found
 
 
+def _with_float64(tensor: Tensor) -> Tensor:
+    """Return a tensor where float64 is known, which some accelerators do not know."""
+    return tensor if tensor.device.type in ("cpu", "cuda") else tensor.cpu()
+
+
 def _blocks(values: Tensor) -> Iterator[Tensor]:
-    flat = values.reshape(-1)
+    flat = _with_float64(values).reshape(-1)
     for start in range(0, flat.numel(), BLOCK):
         yield flat[start : start + BLOCK].to(torch.float64)

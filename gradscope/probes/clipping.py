@@ -214,9 +214,11 @@ def _scale_units(parameter: nn.Parameter, ratio: float) -> None:
         gradient.copy_(_with_values(whole, scaled))
     elif gradient.layout is torch.strided:
         gradient.mul_(
-            _as_column(factors, gradient) if parameter.dim() > 1 else factors[0].to(gradient.dtype)
+            _as_column(factors, gradient)
+            if parameter.dim() > 1
+            else factors[0].to(gradient.device, gradient.dtype)
         )
 
 
 def _as_column(factors: Tensor, like: Tensor) -> Tensor:
-    return factors.to(like.dtype).view(-1, *(1 for _ in like.shape[1:]))
+    return factors.to(like.device, like.dtype).view(-1, *(1 for _ in like.shape[1:]))
