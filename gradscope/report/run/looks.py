@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from gradscope.errors import GradscopeError
 from gradscope.recording.records import Look, Recording, Site
-from gradscope.rules.verdict import Verdict
+from gradscope.rules.verdict import UNJUDGED, Verdict
 
 _SHOWN = 4
 """Steps, or steps on end, that are listed."""
@@ -93,7 +93,10 @@ def _ranges(steps: list[int]) -> Iterator[tuple[int, int]]:
 def verdict_on(look: Look, verdict: Verdict) -> Verdict:
     """Return what the rules make of a run, as far as it is about one look.
 
-    What they make of the look alone is not asked for: later steps tell whether it holds.
+    What they make of the look alone is not asked for: later steps tell whether it holds. Where all
+    that they find is about other steps, this one is not called right.
     """
     findings = tuple(finding for finding in verdict.findings if finding.step == look.step)
+    if verdict.findings and not findings:
+        return UNJUDGED
     return Verdict(findings=findings, ran=verdict.ran, skipped=verdict.skipped)
