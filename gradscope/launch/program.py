@@ -6,7 +6,6 @@ import os
 import sys
 import zipfile
 from dataclasses import dataclass
-from importlib.abc import InspectLoader
 from importlib.machinery import ModuleSpec, PathFinder, SourceFileLoader
 from pathlib import Path
 from types import CodeType, ModuleType
@@ -167,9 +166,11 @@ def _no_module(program: Program) -> CannotRunError:
 
 
 def _enter_spec(spec: ModuleSpec | None, program: Program) -> CodeType:
-    if spec is None or not isinstance(spec.loader, InspectLoader):
+    # Loaders of archives are not registered as `InspectLoader`, though they are ones.
+    get_code = None if spec is None else getattr(spec.loader, "get_code", None)
+    if spec is None or get_code is None:
         raise _no_module(program)
-    code = spec.loader.get_code(spec.name)
+    code: CodeType | None = get_code(spec.name)
     if code is None:
         raise CannotRunError(f"cannot run {program.name!r}", cause="there is no code of it")
     main = _new_main()

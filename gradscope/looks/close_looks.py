@@ -17,6 +17,7 @@ from gradscope.capture.naming import name_model
 from gradscope.capture.session import StepCapture
 from gradscope.capture.training.backwards import subject_of
 from gradscope.capture.training.close_looks import MakeLooks
+from gradscope.capture.training.interruptions import is_interruption
 from gradscope.capture.training.journal import Number
 from gradscope.capture.training.places import Place
 from gradscope.capture.training.scene import Scene as Training
@@ -52,8 +53,10 @@ def _alone(
     ) -> None:
         try:
             part(looks, *args, **kwargs)
-        except Exception as error:  # noqa: BLE001 - whatever it is, it is told in the recording
+        except Exception as error:
             looks.fail(error)
+            if is_interruption(error):
+                raise
 
     return guarded
 

@@ -13,6 +13,7 @@ from torch.overrides import TorchFunctionMode, _pop_mode, _push_mode
 
 from gradscope.capture.compiled import is_traced
 from gradscope.capture.sites import SiteMode
+from gradscope.capture.training.interruptions import is_interruption
 from gradscope.looks.called_from import CalledFrom
 from gradscope.looks.forward_watch import ForwardWatch
 from gradscope.looks.replaced import HANDING_ON, handed_on
@@ -169,6 +170,8 @@ class LookMode(TorchFunctionMode):
     def _end(self, error: Exception) -> None:
         self.look_away()
         self._fail(error)
+        if is_interruption(error):
+            raise error
 
     def _is_gradscopes(self, file: str) -> bool:
         is_own = self._is_own.get(file)

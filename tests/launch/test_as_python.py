@@ -2,6 +2,7 @@
 
 import re
 import signal
+import zipapp
 from textwrap import dedent
 
 import pytest
@@ -30,6 +31,7 @@ FACTS = """
         ("-m", "package", "--save", "y"),
         ("-m", "package.inner.train", "-m"),
         ("package",),
+        ("archive.pyz", "-m"),
     ],
     ids=lambda arguments: " ".join(arguments),
 )
@@ -37,6 +39,7 @@ def test_script_finds_itself_as_under_python(arguments, same, write, tmp_path):
     for name in ("train.py", "sub/größe mit leer.py", "package/__main__.py"):
         write(name, FACTS)
     write("package/__init__.py", "import sys; print('package', sys.argv[1:], __name__)")
+    zipapp.create_archive(tmp_path / "package", tmp_path / "archive.pyz")
     write("package/inner/__init__.py", "")
     write("package/inner/other.py", "value = 3")
     write("package/inner/train.py", "from .other import value\nimport package\n" + dedent(FACTS))

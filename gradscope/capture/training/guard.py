@@ -10,6 +10,7 @@ import torch
 from torch._C import DisableTorchFunction
 from torch.utils._python_dispatch import _disable_current_modes
 
+from gradscope.capture.training.interruptions import is_interruption
 from gradscope.errors import GradscopeError
 
 Parameters = ParamSpec("Parameters")
@@ -84,9 +85,11 @@ class Guard:
                 raise GradscopeError("several threads train at once, which cannot be followed")
             with DisableTorchFunction(), without_dispatch_modes():
                 return part(*args, **kwargs)
-        except Exception as error:  # noqa: BLE001 - whatever it is, the script must go on
+        except Exception as error:
             self.active = False
             self._fail(error)
+            if is_interruption(error):
+                raise
             return None
 
     def glance(

@@ -1,10 +1,12 @@
 """Whatever a script does, it goes on as without gradscope, and the recording stays whole."""
 
 import copy
+import functools
 import gc
 import inspect
 import os
 import pickle
+import signal
 import sqlite3
 import threading
 from weakref import ref
@@ -157,6 +159,31 @@ def test_a_fault_of_ours_is_told_once_and_the_script_goes_on(watch, model, capsy
     assert told.err.count("watching ended") == 1
     assert "ZeroDivisionError: a bug" in told.err
     assert watch.steps == 1
+
+
+@pytest.mark.skipif(not hasattr(signal, "SIGALRM"), reason="this system has no alarms")
+@pytest.mark.parametrize("wrap", [lambda handler: handler, functools.partial])
+def test_what_a_handler_of_a_signal_raises_reaches_the_script(
+    wrap, watch, model, capsys, monkeypatch
+):
+    def time_is_over(*_):
+        raise TimeoutError("time is over")
+
+    before = signal.signal(signal.SIGALRM, wrap(time_is_over))
+    try:
+        train(model)
+        write = watch._running._writer.write
+        monkeypatch.setattr(
+            watch._running._writer,
+            "write",
+            lambda *args: (signal.raise_signal(signal.SIGALRM), write(*args)),
+        )
+        with pytest.raises(TimeoutError, match="time is over"):
+            train(model)
+        train(model)
+    finally:
+        signal.signal(signal.SIGALRM, before)
+    assert capsys.readouterr().err.count("watching ended") == 1
 
 
 def test_a_full_disk_is_told_once_and_keeps_the_steps_before(tmp_path, model, capsys):
