@@ -1,4 +1,8 @@
-"""gradscope: the debugger for gradients in PyTorch."""
+"""gradscope: the debugger for gradients in PyTorch.
+
+Under `gradscope run -m pytest` it is imported before pytest, which would warn that it cannot
+rewrite its assertions any more; there are none in this file: PYTEST_DONT_REWRITE
+"""
 
 from __future__ import annotations
 

@@ -54,6 +54,13 @@ def test_safe_path_is_kept(start, write):
     assert start("-P", "-m", "gradscope", "run", "train.py").stdout == plain.stdout
 
 
+def test_pytest_finds_nothing_to_warn_of(start, write):
+    write("test_it.py", "def test_it():\n    assert True")
+    ended = start("-m", "gradscope", "run", "-m", "pytest", "-W", "error", "test_it.py")
+    assert ended.returncode == 0, ended.stderr
+    assert "1 passed" in ended.stdout
+
+
 @pytest.mark.parametrize(
     "code",
     ["", "0", "3", "-1", "256", "True", "None", "'a message'", "('a', 2)", "3.5", "'größe'"],
