@@ -52,6 +52,19 @@ def test_what_follows_a_step_is_told_from_what_begins_the_next():
     assert kinds(loop("zbsl")) == ["zero backward step scheduler"] * 4
 
 
+def test_zeroing_behind_a_penalty_that_some_steps_have_belongs_to_the_step_after_it():
+    run = Run()
+    weights = run.model("model", 2)
+    sgd = run.optimizer(weights)
+    for step in range(4):
+        if not step % 2:
+            run.event("grad", 9)
+        run.zero(sgd, line=10)
+        run.backward(weights, line=11)
+        run.step(sgd, line=12)
+    assert kinds(run.recording()) == ["grad zero backward step", "zero backward step"] * 2
+
+
 def test_zeroing_before_the_loop_is_not_that_at_its_end():
     first, *others = kinds(loop("bsz", before="z"))
     assert first == "zero backward step zero"

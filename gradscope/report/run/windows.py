@@ -9,11 +9,15 @@ look unlike all others otherwise.
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
+from itertools import takewhile
 
 from gradscope.recording.records import EventRecord, Recording, StepRecord
 
 _UNSEEN = frozenset({"carried", "mode", "epoch"})
 """Kinds of events that are no part of a step."""
+
+_BETWEEN = frozenset({"zero", "scheduler", "scaler-step", "scaler-update"})
+"""Kinds of events that may belong to the step before or to the one after them."""
 
 _Key = tuple[str, int | None, int | None]
 
@@ -84,12 +88,12 @@ def _in_loop_order(found: Iterable[Window]) -> tuple[Window, ...]:
         lead = tuple(_lead(window))
         before = ordered[-1] if ordered else None
         if before is None:
-            starts[window.optimizer] = {_key(event) for event in lead}
+            starts[window.optimizer] = {_key(event) for event in _opening(window)}
             ordered.append(window)
             continue
         if window.is_finished and window.optimizer not in starts:
             starts[window.optimizer] = {
-                _key(event) for event in lead if not _is_of(event, before, window)
+                _key(event) for event in _opening(window) if not _is_of(event, before, window)
             }
         known = _starts(window, starts)
         behind = max(
@@ -112,10 +116,13 @@ def _starts(window: Window, starts: dict[int | None, set[_Key]]) -> set[_Key]:
 
 def _lead(window: Window) -> Iterator[EventRecord]:
     """Yield the events before the first that has to do with a new gradient or with a step."""
-    for event in window.events:
-        if event.kind not in ("zero", "scheduler", "scaler-step", "scaler-update"):
-            return
-        yield event
+    return takewhile(lambda event: event.kind in _BETWEEN, window.events)
+
+
+def _opening(window: Window) -> Iterator[EventRecord]:
+    """Yield the same, those behind an `autograd.grad` too: not every step need have one."""
+    events = (event for event in window.events if event.kind != "grad")
+    return takewhile(lambda event: event.kind in _BETWEEN, events)
 
 
 def _key(event: EventRecord) -> _Key:
