@@ -108,5 +108,5 @@ class AlwaysClipped(Rule):
             },
             count=len(series.cut),
             step=series.cut[0].step,
-            caused_by=("GS403", "GS404", "GS409"),
+            caused_by=("GS101", "GS403", "GS404", "GS409"),
         )
