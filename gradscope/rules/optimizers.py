@@ -9,6 +9,8 @@ from gradscope.rules.case import Case
 
 EXAMINATION = "optimizers"
 NO_OPTIMIZER = "the target has no optimizer"
+NO_STEPPER = "no optimizer steps with what was watched closely"
+"""The same of a run, where optimizers may step with the gradients of other passes."""
 
 
 @dataclass(frozen=True)
@@ -42,7 +44,19 @@ class Optimizers:
         """Return why nothing is known of the target's own optimizer."""
         if self.case.examination_obstacle(EXAMINATION) is not None:
             return self.case.examination_obstacle(EXAMINATION)
-        return NO_OPTIMIZER if self.targets is None else None
+        return self.missing if self.targets is None else None
+
+    @property
+    def missing(self) -> str:
+        """The reason where there is none."""
+        return NO_OPTIMIZER if self.case.run is None else NO_STEPPER
+
+    @property
+    def without_update(self) -> str:
+        """The reason where it is not known how far a step moves the weights."""
+        if self.case.run is None:
+            return "the optimizer made no step"
+        return "how far the steps moved the weights was not measured"
 
 
 def places(case: Case, parameters: Iterable[int]) -> tuple[str, ...]:

@@ -49,7 +49,7 @@ class UpdateRatios:
             return obstacle
         stats = self.case.first.parameter_stats.values()
         if all(stat.update_norm is None for stat in stats):
-            return "the optimizer made no step"
+            return self.optimizers.without_update
         if self.learning_rates == {0.0}:
             return "the learning rate is 0 at this step, as at the start of a warm-up"
         return None if self.by_parameter else "no weight matrix gets a gradient"

@@ -6,7 +6,7 @@ from typing import ClassVar
 
 from gradscope.recording.finding import Finding, Severity
 from gradscope.rules.case import Case
-from gradscope.rules.optimizers import EXAMINATION, NO_OPTIMIZER, Optimizers, places
+from gradscope.rules.optimizers import EXAMINATION, Optimizers, places
 from gradscope.rules.rule import Rule
 
 
@@ -45,7 +45,7 @@ class DuplicateInOptimizer(Rule):
         """Return why this rule cannot judge the recording."""
         if case.examination_obstacle(EXAMINATION) is not None:
             return case.examination_obstacle(EXAMINATION)
-        return None if Optimizers(case).records else NO_OPTIMIZER
+        return None if Optimizers(case).records else Optimizers(case).missing
 
     def check(self, case: Case) -> Iterator[Finding]:
         """Yield a finding for every optimizer that lists something twice."""

@@ -49,9 +49,10 @@ class FrozenParameterMoves(Rule):
     def obstacle(self, case: Case) -> str | None:
         """Return why this rule cannot judge the recording."""
         stats = case.first.parameter_stats.values()
-        obstacle = Optimizers(case).obstacle()
+        optimizers = Optimizers(case)
+        obstacle = optimizers.obstacle()
         if obstacle is None and all(stat.update_norm is None for stat in stats):
-            return "the optimizer made no step"
+            return optimizers.without_update
         return obstacle
 
     def check(self, case: Case) -> Iterator[Finding]:

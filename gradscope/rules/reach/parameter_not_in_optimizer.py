@@ -8,7 +8,7 @@ from typing import ClassVar
 from gradscope.recording.finding import Finding, Severity
 from gradscope.rules.case import Case
 from gradscope.rules.measure import Measure
-from gradscope.rules.optimizers import EXAMINATION, NO_OPTIMIZER, Optimizers
+from gradscope.rules.optimizers import EXAMINATION, Optimizers
 from gradscope.rules.rule import Rule
 from gradscope.rules.subtrees import Part, Subtrees, counted, named
 
@@ -71,7 +71,7 @@ class ParameterNotInOptimizer(Rule):
             return case.examination_obstacle(EXAMINATION)
         if not case.has_backward:
             return "there was no backward"
-        return None if Optimizers(case).holders else NO_OPTIMIZER
+        return None if Optimizers(case).holders else Optimizers(case).missing
 
     def check(self, case: Case) -> Iterator[Finding]:
         """Yield a finding for what is left out, by how sure it is that it is a mistake."""

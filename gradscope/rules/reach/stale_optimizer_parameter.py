@@ -7,7 +7,7 @@ from typing import ClassVar
 from gradscope.recording.evidence.optimizer import OptimizerRecord, StaleTensor
 from gradscope.recording.finding import Finding, Severity
 from gradscope.rules.case import Case
-from gradscope.rules.optimizers import EXAMINATION, NO_OPTIMIZER, Optimizers
+from gradscope.rules.optimizers import EXAMINATION, Optimizers
 from gradscope.rules.rule import Rule
 from gradscope.rules.subtrees import counted
 
@@ -50,7 +50,7 @@ class StaleOptimizerParameter(Rule):
         """Return why this rule cannot judge the recording."""
         if case.examination_obstacle(EXAMINATION) is not None:
             return case.examination_obstacle(EXAMINATION)
-        return None if Optimizers(case).records else NO_OPTIMIZER
+        return None if Optimizers(case).records else Optimizers(case).missing
 
     def check(self, case: Case) -> Iterator[Finding]:
         """Yield a finding for every line that replaced what an optimizer holds."""
