@@ -179,6 +179,15 @@ def weights_that_the_script_moves():
                 weight -= 0.01 * weight.grad
 
 
+def a_loss_that_comes_to_zero():
+    weight = nn.Parameter(torch.ones(1))
+    optimizer = torch.optim.SGD([weight], lr=0.25)
+    for _ in range(420):  # halved in every step, until it is rounded to zero
+        optimizer.zero_grad()
+        weight.pow(2).mean().backward()
+        optimizer.step()
+
+
 SINGLE = (
     idle_experts,
     dropped_layers,
@@ -191,4 +200,5 @@ SINGLE = (
     errors_that_are_caught,
     steps_of_lbfgs,
     weights_that_the_script_moves,
+    a_loss_that_comes_to_zero,
 )
