@@ -232,6 +232,8 @@ class ScriptLooks:
             is_early = self._schedule.number < FIRST
             if nodes > _MOST_NODES or (self._nodes > _MOST_NODES_OF_ALL and not is_early):
                 capture.let_go_of_graph()
+                if nodes > _MOST_NODES:
+                    self.give_up(f"a graph of {nodes:,} operations takes too long to look at")
                 return
             self._nodes += nodes
             half = HalfPrecision(window.autocasts)

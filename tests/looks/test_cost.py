@@ -122,3 +122,22 @@ def test_a_model_that_is_called_often_before_its_backward(look):
         assert len(calls) == 20
         assert all(call.outputs for call in calls)
         assert recording.evidence_of(DroppedRecord) == ()
+
+
+def test_a_graph_that_is_too_large_is_looked_at_no_more(monkeypatch):
+    monkeypatch.setattr("gradscope.looks.close_looks._MOST_NODES", 50)
+    weight = torch.ones(3, requires_grad=True)
+    optimizer = torch.optim.SGD([weight], lr=0.1)
+    with gradscope.watch() as watch:
+        for _ in range(3):
+            value = weight
+            for _ in range(60):
+                value = value * 1.0
+            value.sum().backward()
+            optimizer.step()
+            optimizer.zero_grad()
+    recording = watch.report().recording
+    assert recording.looks == ()
+    (skipped,) = (one for one in recording.skipped if one.what.startswith("tensors"))
+    assert "operations takes too long" in skipped.reason
+    assert sum(step.optimizer is not None for step in recording.steps) == 3
