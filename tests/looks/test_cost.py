@@ -8,6 +8,7 @@ import torch
 from torch import nn
 from torch.nn.functional import cross_entropy
 
+import gradscope
 from gradscope.looks import mode
 from gradscope.recording.evidence.dropped import DroppedRecord
 from tests.looks.models_to_train import features, mlp
