@@ -7,11 +7,6 @@ import sys
 import pytest
 
 SCRIPTS = {
-    "freed": """
-        loss = F.mse_loss(model(torch.ones(4, 8)), torch.ones(4, 2))
-        loss.backward()
-        loss.backward()
-    """,
     "in_hook": """
         def hook(gradient):
             F.linear(gradient, torch.ones(3, 3))
@@ -26,11 +21,6 @@ SCRIPTS = {
             torch.nn.Sequential(model, hooked)(torch.ones(4, 8))
         except RuntimeError as error:
             raise ValueError("shapes") from error
-    """,
-    "in_place": """
-        hidden = torch.sigmoid(model(torch.ones(4, 8)))
-        F.dropout(hidden, 0.5, inplace=True)
-        hidden.mean().backward()
     """,
 }
 START = """

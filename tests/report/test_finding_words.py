@@ -101,7 +101,9 @@ def test_codes_that_follow_each_other_are_a_range(recording):
     codes = ("GS105", "GS106", "GS108", "GS201", "GS202", "GS203", "GS209", "GS210", "GS211")
     skipped = tuple(SkippedRule(rule=code, reason="no backward") for code in codes)
     report = Report.from_recording(recording, Verdict(skipped=skipped))
-    assert unjudged(report.rules.skipped) == [("GS105, GS106, GS108, GS201-GS203, GS209-GS211", "no backward")]
+    assert unjudged(report.rules.skipped) == [
+        ("GS105, GS106, GS108, GS201-GS203, GS209-GS211", "no backward")
+    ]
 
 
 def test_silence_is_no_verdict(report, recording):
