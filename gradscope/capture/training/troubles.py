@@ -17,13 +17,17 @@ class Troubles:
         self._had: dict[int, tuple[bool, int]] = {}
         """By `id` of a parameter's entry: whether it had a gradient other than zero, and in how
         many steps on end that was so."""
+        self._steps: dict[int, int] = {}
+        """By optimizer: how many of its steps were compared."""
         self._broken: set[int] = set()
         """The optimizers whose gradients were not finite in their last step."""
 
     def has_new(
         self, optimizer: int, numbers: Mapping[str, Number], measured: Sequence[Measured] | None
     ) -> bool:
-        """Return whether a gradient is not finite, or none any more where one had been.
+        """Return whether a gradient is not finite, gone, or there for the first time in long.
+
+        So parts of a model that die, that are frozen or unfrozen, and that an optimizer gets later.
 
         Args:
             optimizer: The place of that which has stepped.
@@ -35,11 +39,15 @@ class Troubles:
         was_broken = optimizer in self._broken
         is_broken = not math.isfinite(float(numbers.get("norm", 0.0)))
         (self._broken.add if is_broken else self._broken.discard)(optimizer)
-        changed = [self._is_changed(one) for one in measured]
+        made = self._steps[optimizer] = self._steps.get(optimizer, 0) + 1
+        changed = [self._is_changed(one, is_late=made > _SETTLED) for one in measured]
         return (is_broken and not was_broken) or any(changed)
 
-    def _is_changed(self, one: Measured) -> bool:
-        has = bool(one.gradient)
-        had, times = self._had.get(id(one.entry), (has, 0))
+    def _is_changed(self, one: Measured, *, is_late: bool) -> bool:
+        has, known = bool(one.gradient), self._had.get(id(one.entry))
+        if known is None:
+            self._had[id(one.entry)] = (has, 1)
+            return is_late
+        had, times = known
         self._had[id(one.entry)] = (has, times + 1 if has == had else 1)
-        return had and not has and times >= _SETTLED
+        return has != had and times >= _SETTLED
