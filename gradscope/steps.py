@@ -17,8 +17,9 @@ from gradscope.capture.errors import (
     backward_failed,
     subject_of,
 )
+from gradscope.capture.measurements import Measurements
 from gradscope.capture.naming import NamedModel
-from gradscope.capture.session import Measurements, StepCapture
+from gradscope.capture.session import StepCapture
 from gradscope.capture.sites import SiteMode
 from gradscope.errors import GradscopeError
 from gradscope.probes.snapshot import RandomStates

@@ -12,8 +12,9 @@ from gradscope.capture.definitions import Definitions
 from gradscope.capture.garbage import no_garbage_collection
 from gradscope.capture.graph_records import GraphPlace, GraphRecords
 from gradscope.capture.lines import Line
+from gradscope.capture.measurements import Measurements
 from gradscope.capture.naming import NamedModel
-from gradscope.capture.session import Measurements, StepCapture
+from gradscope.capture.session import StepCapture
 from gradscope.capture.sources import sources_around
 from gradscope.capture.statements import statements_around
 from gradscope.recording.records import (

@@ -7,8 +7,9 @@ from torch import Tensor
 
 from gradscope.capture.assemble import Assembler
 from gradscope.capture.definitions import Definitions
+from gradscope.capture.measurements import BackwardWatch
 from gradscope.capture.naming import NamedModel
-from gradscope.capture.session import BackwardWatch, StepCapture
+from gradscope.capture.session import StepCapture
 from gradscope.capture.training.scene import Scene as Training
 from gradscope.errors import GradscopeError
 from gradscope.looks.examination import examine_look

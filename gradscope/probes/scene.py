@@ -11,8 +11,9 @@ from gradscope.capture.assemble import Assembler
 from gradscope.capture.compiled import watchable
 from gradscope.capture.definitions import Definitions
 from gradscope.capture.graph_records import GraphPlace
+from gradscope.capture.measurements import Measurements
 from gradscope.capture.naming import NamedModel
-from gradscope.capture.session import Measurements, StepCapture
+from gradscope.capture.session import StepCapture
 from gradscope.probes.snapshot import RandomStates
 from gradscope.target.target import Outcome, Target
 

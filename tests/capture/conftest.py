@@ -8,8 +8,9 @@ import torch
 from torch import Tensor, nn
 
 from gradscope.capture.assemble import Assembler
+from gradscope.capture.measurements import Measurements
 from gradscope.capture.naming import name_model
-from gradscope.capture.session import Measurements, StepCapture
+from gradscope.capture.session import StepCapture
 from gradscope.recording.records import (
     Environment,
     GradientStat,
