@@ -73,16 +73,7 @@ def watch(
     Raises:
         GradscopeError: An argument is wrong, or the file exists.
     """
-    for name, value, kind in (("model", model, nn.Module), ("optimizer", optimizer, Optimizer)):
-        if value is not None and not isinstance(value, kind):
-            raise GradscopeError(
-                f"{name} is of type {type(value).__name__}, expected {kind.__name__}",
-                help=f"leave {name} out: what the loop calls is found by itself",
-            )
-    if isinstance(every, bool) or not isinstance(every, int) or every < 1:
-        raise GradscopeError(f"every is {every!r}, expected 1 or more")
-    if isinstance(tensor_every, bool) or not isinstance(tensor_every, int) or tensor_every < 0:
-        raise GradscopeError(f"tensor_every is {tensor_every!r}, expected 0 or more")
+    _check_arguments(model, optimizer, every=every, tensor_every=tensor_every)
     settings = Settings(select=parsed_selectors(select), ignore=parsed_selectors(ignore))
     check_settings(settings)
     frame = sys._getframe(1)
@@ -99,6 +90,26 @@ def watch(
         tensor_every=tensor_every,
         settings=settings,
     )
+
+
+def _check_arguments(
+    model: object, optimizer: object, *, every: object, tensor_every: object
+) -> None:
+    """Make sure that what `watch` was given is what it takes.
+
+    Raises:
+        GradscopeError: Something is not.
+    """
+    for name, value, kind in (("model", model, nn.Module), ("optimizer", optimizer, Optimizer)):
+        if value is not None and not isinstance(value, kind):
+            raise GradscopeError(
+                f"{name} is of type {type(value).__name__}, expected {kind.__name__}",
+                help=f"leave {name} out: what the loop calls is found by itself",
+            )
+    if isinstance(every, bool) or not isinstance(every, int) or every < 1:
+        raise GradscopeError(f"every is {every!r}, expected 1 or more")
+    if isinstance(tensor_every, bool) or not isinstance(tensor_every, int) or tensor_every < 0:
+        raise GradscopeError(f"tensor_every is {tensor_every!r}, expected 0 or more")
 
 
 class Watch:

@@ -6,11 +6,10 @@ from pathlib import Path
 from types import CodeType, TracebackType
 
 from gradscope.launch.module_calls import as_direct, is_detour
+from gradscope.looks.called_from import NAME as CALLED_FROM
 
 _PACKAGE = f"{Path(__file__).resolve().parents[1]}/"
 _IMPORTS = str(Path(__file__).with_name("torch_import.py"))
-_CALLED_FROM = "<gradscope>"
-"""What frames of ours are called that stand for a line of the script."""
 _MACHINERY = "<frozen importlib._bootstrap"
 
 
@@ -62,7 +61,7 @@ def _detours(codes: Sequence[CodeType]) -> set[int]:
     """
     found = set[int]()
     for place, code in enumerate(codes):
-        if code.co_name == _CALLED_FROM:
+        if code.co_name == CALLED_FROM:
             found.add(place)
         elif code.co_name == "__torch_function__" and code.co_filename.startswith(_PACKAGE):
             before = place - 1
@@ -75,4 +74,4 @@ def _detours(codes: Sequence[CodeType]) -> set[int]:
 
 
 def _is_own(code: CodeType) -> bool:
-    return code.co_name == _CALLED_FROM or code.co_filename.startswith(_PACKAGE)
+    return code.co_name == CALLED_FROM or code.co_filename.startswith(_PACKAGE)

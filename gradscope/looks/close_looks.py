@@ -1,7 +1,7 @@
 """Looks closely at backward passes of a script, and makes recordings of them."""
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import ExitStack
 from typing import Concatenate, ParamSpec
 
@@ -123,7 +123,7 @@ class ScriptLooks:
         self._mode.look_away()
 
     @_alone
-    def step_ended(self, index: int, parameters: list[Tensor], place: Place) -> None:
+    def step_ended(self, index: int, parameters: Iterable[Tensor], place: Place) -> None:
         """Take in that an optimizer has made a step."""
         if self._window is not None:
             self._window.note_step(parameters, place.inner)

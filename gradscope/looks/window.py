@@ -1,6 +1,7 @@
 """What is seen between two steps of optimizers: the forwards, and what leads up to them."""
 
 import threading
+from collections.abc import Iterable
 from contextlib import ExitStack
 
 from torch import Tensor
@@ -56,7 +57,7 @@ class Window:
         """Whether this thread is the one that is seen."""
         return self._thread == threading.get_ident() and self._mode.is_looking
 
-    def note_step(self, parameters: list[Tensor], line: Line | None) -> None:
+    def note_step(self, parameters: Iterable[Tensor], line: Line | None) -> None:
         """Take in that a step has written to parameters, whatever operations it consists of."""
         with DisableTorchFunction():
             writes = self.capture.writes

@@ -1,6 +1,6 @@
 """What a watch of a training asks of those who look at some of its backward passes closely."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Protocol
 
 from torch import Tensor
@@ -52,12 +52,12 @@ class CloseLooks(Protocol):
     def step_begins(self) -> None:
         """Take in that an optimizer is about to step, and runs nothing of the script's own."""
 
-    def step_ended(self, index: int, parameters: list[Tensor], place: Place) -> None:
+    def step_ended(self, index: int, parameters: Iterable[Tensor], place: Place) -> None:
         """Take in that an optimizer has made a step.
 
         Args:
             index: Its place among those that are known.
-            parameters: That it has changed.
+            parameters: That it has changed; read only while something is looked at.
             place: Where its step was called.
         """
 

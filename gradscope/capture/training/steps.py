@@ -190,7 +190,7 @@ class Steps:
         if self._troubles.has_new(step.known.index, step.numbers, step.measured):
             looks.trouble()
         entries = step.known.entries
-        parameters = [p for entry in entries if (p := entry.parameter()) is not None]
+        parameters = (p for entry in entries if (p := entry.parameter()) is not None)
         looks.step_ended(step.known.index, parameters, step.place)
 
     def _write(self, step: _Open, optimizer: Optimizer) -> None:
