@@ -11,7 +11,7 @@ import typer
 from gradscope.cli import options
 from gradscope.cli.arguments import given_arguments, split_arguments
 from gradscope.cli.check_options import BaselineGroup, GateGroup
-from gradscope.cli.console import make_console
+from gradscope.cli.console import ColorChoice, make_console
 from gradscope.cli.further_reports import (
     AlsoOption,
     check_further_reports,
@@ -19,18 +19,20 @@ from gradscope.cli.further_reports import (
 )
 from gradscope.cli.option_groups import with_groups
 from gradscope.cli.output import (
+    Destination,
     check_destinations,
     files_of_target,
     set_verbosity,
     write_text,
 )
-from gradscope.cli.rules import settings_of
 from gradscope.cli.running import typed_command
 from gradscope.errors import GradscopeError
+from gradscope.report.formats import OutputFormat
 
 if TYPE_CHECKING:
     from gradscope.configuration import Configuration
     from gradscope.gate.options import PlannedTarget
+    from gradscope.gate.results import CheckResult
 
 _RECORDING = ".gradscope"
 
@@ -83,17 +85,11 @@ def check(  # noqa: PLR0913 - the signature is the list of options
     from gradscope.cli.saving import recording_places, save_runs
     from gradscope.configuration import read_configuration
     from gradscope.gate.decision import exit_code
-    from gradscope.report.gate.render import render_check
 
     given, args = split_arguments(targets or [], sys.argv)
     named = tuple(_unfolded(given))
     configuration = read_configuration(rules.config)
-    settings = settings_of(
-        rules,
-        configuration.settings,
-        max_grad_norm=gate.max_grad_norm,
-        min_grad_norm=gate.min_grad_norm,
-    )
+    settings = gate.settings(rules, configuration.settings)
     overrides = {**loading.given(), **trial.given(), **gate.running()}
     # Limits for another target match nothing in this one.
     is_whole = not named or {*configuration.targets} <= {*named}
@@ -108,23 +104,31 @@ def check(  # noqa: PLR0913 - the signature is the list of options
     destination = check_destinations(output_file, None, force=False, inputs=kept).report
     further = check_further_reports(also or (), destination, kept)
     form = output_format or configuration.output_format or "full"
+    policy = gate.policy(configuration.policy)
     with commands_off(is_wanted=form == "github"):
-        result = checked(
-            subjects,
-            settings,
-            typed_command(),
-            policy=gate.policy(configuration.policy),
-            is_whole=is_whole,
-        )
+        result = checked(subjects, settings, typed_command(), policy=policy, is_whole=is_whole)
     result = baseline_applied(result, baseline, known)
-    console = make_console(sys.stdout if destination is None else io.StringIO(), color)
-    text = render_check(result, form, console, is_brief=quiet)
-    write_text(text, destination, sys.stdout)
+    _write(result, form, destination, is_brief=quiet, color=color)
     write_further_reports(result, further)
     save_runs(result, places, force=force)
     if form == "github" and not no_step_summary:
         add_step_summary(result)
     raise typer.Exit(exit_code(result))
+
+
+def _write(
+    result: "CheckResult",
+    form: OutputFormat,
+    destination: Destination | None,
+    *,
+    is_brief: bool,
+    color: ColorChoice,
+) -> None:
+    """Write a report on a check to a file, or to stdout."""
+    from gradscope.report.gate.render import render_check
+
+    console = make_console(sys.stdout if destination is None else io.StringIO(), color)
+    write_text(render_check(result, form, console, is_brief=is_brief), destination, sys.stdout)
 
 
 def _unfolded(given: Iterable[str]) -> Iterator[str]:

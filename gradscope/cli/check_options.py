@@ -7,9 +7,11 @@ from typing import Annotated
 
 import typer
 
-from gradscope.cli.options import Value, given_in
+from gradscope.cli.options import RulesGroup, Value, given_in
+from gradscope.cli.rules import settings_of
 from gradscope.gate.options import BaselineOptions, Policy
 from gradscope.recording.finding import Severity
+from gradscope.rules.settings import Settings
 
 _GATE = "Gate"
 _BASELINE = "Baseline"
@@ -89,6 +91,16 @@ class GateGroup:
         """Return what was given of how targets run, by the configuration's keys."""
         given = given_in(self)
         return {key: given[key] for key in ("seeds", "timeout") if key in given}
+
+    def settings(self, rules: RulesGroup, configured: Settings) -> Settings:
+        """Return the settings of the configuration as the options change them.
+
+        Raises:
+            GradscopeError: An option names no rule.
+        """
+        return settings_of(
+            rules, configured, max_grad_norm=self.max_grad_norm, min_grad_norm=self.min_grad_norm
+        )
 
     def policy(self, configured: Policy) -> Policy:
         """Return the configured policy as the options change it."""
