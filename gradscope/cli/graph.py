@@ -68,8 +68,8 @@ def graph(  # noqa: PLR0913 - the signature is the list of options
     destination = check_destinations(output_file, None, force=False, inputs=read).report
     _check_cap(output_format, max_nodes)
     with reserved_stdout() as stdout:
-        from gradscope.report.graph_part import GraphOptions
-        from gradscope.report.graph_render import render_graph
+        from gradscope.report.graph.part import GraphOptions
+        from gradscope.report.graph.render import render_graph
         from gradscope.report.model import Report
 
         if planned is None:

@@ -10,10 +10,10 @@ from xml.etree import ElementTree
 import pytest
 from rich.console import Console
 
-from gradscope.report.graph_dot import render_dot
-from gradscope.report.graph_mermaid import render_mermaid
-from gradscope.report.graph_part import GraphOptions, graph_part
-from gradscope.report.graph_render import render_graph
+from gradscope.report.graph.dot import render_dot
+from gradscope.report.graph.mermaid import render_mermaid
+from gradscope.report.graph.part import GraphOptions, graph_part
+from gradscope.report.graph.render import render_graph
 
 NAMES = [
     'quote"',

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from gradscope.errors import GradscopeError
-from gradscope.report.graph_part import GraphOptions, graph_part
+from gradscope.report.graph.part import GraphOptions, graph_part
 
 
 def labels(part, kind):
