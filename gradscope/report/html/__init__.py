@@ -1,0 +1,29 @@
+"""The HTML report: one file that opens offline, and runs under a strict content policy.
+
+A page holds sheets, one for each thing reported on (a target, a run, a comparison); tabs switch
+between them. A sheet holds what is told in words, which the template writes and which is there
+without JavaScript too, and pictures. Python decides what a picture shows and how it is encoded;
+JavaScript draws it, and links it with the others.
+
+**Pictures** (`picture.Picture`) have a kind, which names the painter in `assets/` that draws them:
+
+- `plot`: `{"figure": {"data": […], "layout": {…}}}`, drawn by plotly. Colours are names of CSS
+  variables, as `@accent`, `@error`, `@ink-soft`, so that light and dark are one figure; the painter
+  adds fonts, grids and background. What a mark stands for is told by its trace:
+  `meta.links` maps `module`, `parameter`, `tensor` or `step` to a column with an entry a point,
+  null where it stands for none; of a heatmap `meta.rows` likewise maps to a column by row, and
+  `meta.steps` is a column by column. `meta.under` true: a click selects, but nothing is marked.
+- `graph`: drawings of modules, by `assets/graph.js`.
+- `table`: columns of rows, by `assets/table.js`; see `tables`.
+
+A painter is registered as `painter(kind, paint)`; `paint(canvas, content, sheet)` draws into the
+element `canvas` and returns an object with `show(selection)`, called after each change of what is
+selected, and may return `theme()`, called when light and dark change or the page is printed.
+`sheet.modules` has the columns of `sheet.module_columns`, decoded; `sheet.select({module: 3})`
+changes the selection `{module, parameter, tensor, step}` (numbers or null) and tells every picture;
+`sheet.isInside(module)` says whether a module lies in the selected one. A picture is painted when
+it comes into view for the first time.
+
+**Columns** of many values are encoded by `columns`; wherever such an object stands in a sheet's
+JSON, painters find a plain array, with null for None, and NaN and infinities as they are.
+"""

@@ -1,0 +1,15 @@
+// How numbers are written: three significant digits, and four ways to have none.
+
+function figure(value) {
+  if (value === null || value === undefined) return '—';
+  if (Number.isNaN(value)) return 'NaN';
+  if (!Number.isFinite(value)) return value > 0 ? 'inf' : '-inf';
+  if (value === 0) return '0';
+  const exponent = Number(value.toExponential(2).split('e')[1]);
+  if (exponent > -4 && exponent < 4) {
+    return Number(value.toExponential(2)).toFixed(Math.max(0, 2 - exponent));
+  }
+  return value.toExponential(2).replace('e+', 'e');
+}
+
+const count = (value) => (value === null ? '—' : value.toLocaleString('en-US'));

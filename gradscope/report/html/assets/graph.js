@@ -1,0 +1,1 @@
+// Draws the inside of a module as a graph.

@@ -1,0 +1,121 @@
+// Puts a page together: its sheets, the bar on top, keys, theme and print.
+
+const sheets = [...document.querySelectorAll('.sheet')].map((article, place) => (
+  new Sheet(article, JSON.parse(document.getElementById(`data-${place}`).textContent))));
+let current = sheets[0];
+
+const bar = {
+  selected: document.querySelector('.selected'),
+  crumbs: document.querySelector('.crumbs'),
+  input: document.querySelector('.find input'),
+  layers: document.getElementById('layers'),
+};
+
+function paint(sheet, section) {
+  try {
+    sheet.paint(section);
+  } catch (error) {
+    section.querySelector('.canvas').replaceChildren(
+      element('p', { className: 'failure', textContent: `This picture could not be drawn: ${error.message}` }));
+    console.error(error);
+  }
+}
+
+// Pictures are painted when they come into view, so that the page is there at once.
+const watcher = new IntersectionObserver((entries) => {
+  for (const entry of entries) {
+    if (!entry.isIntersecting) continue;
+    watcher.unobserve(entry.target);
+    paint(sheets.find((sheet) => sheet.article.contains(entry.target)), entry.target);
+  }
+}, { rootMargin: '200px' });
+
+function showCrumbs() {
+  const { module, step } = current.selection;
+  const crumbs = module === null ? [] : current.above(module).map((at) => {
+    const path = current.modules.path[at] ?? '';
+    const parent = current.modules.parent[at];
+    const start = parent === null ? '' : current.modules.path[parent];
+    const name = start && path.startsWith(`${start}.`) ? path.slice(start.length + 1) : path;
+    const button = element('button', { type: 'button', textContent: name || current.name(at) });
+    button.addEventListener('click', () => current.select({ module: at }));
+    return button;
+  });
+  const parts = crumbs.flatMap((crumb, place) => (place ? [' › ', crumb] : [crumb]));
+  if (step !== null) parts.push(`${parts.length ? ' · ' : ''}step ${count(step)}`);
+  bar.crumbs.replaceChildren(...parts);
+  bar.selected.hidden = !parts.length;
+}
+
+function showLayers() {
+  bar.layers.replaceChildren(...current.modules.path.slice(0, 5000).map(
+    (path, at) => element('option', { value: path || current.name(at) })));
+}
+
+function open(place) {
+  current = sheets[place];
+  sheets.forEach((sheet, at) => {
+    sheet.article.hidden = at !== place;
+    const tab = document.getElementById(`tab-${at}`);
+    tab?.setAttribute('aria-selected', String(at === place));
+    if (tab) tab.tabIndex = at === place ? 0 : -1;
+  });
+  showCrumbs();
+  showLayers();
+}
+
+for (const sheet of sheets) {
+  sheet.listeners.push(showCrumbs);
+  sheet.article.querySelectorAll('.picture').forEach((section) => watcher.observe(section));
+  sheet.article.querySelectorAll('button.select').forEach((button) => button.addEventListener('click', () => {
+    const { module, step } = button.dataset;
+    const change = {};
+    if (module !== undefined) change.module = Number(module);
+    if (step !== undefined) change.step = Number(step);
+    sheet.select(change);
+    sheet.article.querySelector('.pictures')?.scrollIntoView();
+  }));
+}
+
+document.querySelectorAll('[role=tab]').forEach((tab, place, tabs) => {
+  tab.addEventListener('click', () => open(place));
+  tab.addEventListener('keydown', (event) => {
+    const step = { ArrowRight: 1, ArrowLeft: -1 }[event.key];
+    if (!step) return;
+    const next = (place + step + tabs.length) % tabs.length;
+    tabs[next].focus();
+    open(next);
+  });
+});
+
+document.querySelector('.selected .clear').addEventListener('click', () => current.clear());
+document.querySelector('.find').addEventListener('submit', (event) => event.preventDefault());
+bar.input.addEventListener('change', () => {
+  const wanted = bar.input.value.trim();
+  const { path } = current.modules;
+  const exact = path.findIndex((name, at) => (name || current.name(at)) === wanted);
+  const at = exact >= 0 ? exact : path.findIndex((name) => wanted && name?.includes(wanted));
+  if (at >= 0) current.select({ module: at });
+});
+
+document.addEventListener('keydown', (event) => {
+  const isTyping = /^(INPUT|SELECT|TEXTAREA)$/.test(event.target.tagName);
+  if (event.key === 'Escape') {
+    event.target.blur?.();
+    current.clear();
+  } else if (event.key === '/' && !isTyping && !event.ctrlKey && !event.metaKey) {
+    event.preventDefault();
+    bar.input.focus();
+  }
+});
+
+const repaint = () => sheets.forEach((sheet) => sheet.theme());
+matchMedia('(prefers-color-scheme: dark)').addEventListener('change', repaint);
+addEventListener('beforeprint', () => {
+  for (const sheet of sheets) sheet.article.querySelectorAll('.picture').forEach((section) => paint(sheet, section));
+  document.querySelectorAll('details').forEach((details) => { details.open = true; });
+  repaint();
+});
+addEventListener('afterprint', repaint);
+
+open(0);

@@ -1,0 +1,163 @@
+// Draws a figure by plotly, and links its marks with the sheet's selection.
+
+const colour = (name) => getComputedStyle(document.documentElement).getPropertyValue(`--${name}`).trim();
+
+// The figure with the names of colours replaced by the colours of the theme.
+function coloured(value) {
+  if (typeof value === 'string' && value.startsWith('@')) return colour(value.slice(1)) || '#888';
+  if (Array.isArray(value)) {
+    return typeof value[0] === 'number' || value[0] === null ? value : value.map(coloured);
+  }
+  if (value === null || typeof value !== 'object') return value;
+  // Names and numbers are nobody's colours.
+  return Object.fromEntries(Object.entries(value).map(([key, inner]) => (
+    UNCOLOURED.has(key) ? [key, inner] : [key, coloured(inner)])));
+}
+const UNCOLOURED = new Set(['x', 'y', 'z', 'text', 'hovertext', 'labels', 'ids', 'parents', 'values', 'meta', 'customdata']);
+
+function themedLayout(given, height) {
+  const layout = coloured(given);
+  const axis = {
+    gridcolor: colour('line'), zerolinecolor: colour('line'), linecolor: colour('line'),
+    tickcolor: colour('line'), automargin: true,
+  };
+  for (const key of Object.keys(layout)) {
+    if (/^[xy]axis\d*$/.test(key)) layout[key] = { ...axis, ...layout[key] };
+  }
+  return {
+    height,
+    margin: { l: 60, r: 16, t: 12, b: 40 },
+    showlegend: false,
+    hovermode: 'closest',
+    dragmode: 'zoom',
+    paper_bgcolor: 'rgba(0,0,0,0)',
+    plot_bgcolor: 'rgba(0,0,0,0)',
+    ...layout,
+    font: { family: colour('sans'), size: 12, color: colour('ink'), ...layout.font },
+    hoverlabel: { font: { family: colour('mono'), size: 12 }, align: 'left', ...layout.hoverlabel },
+    legend: { orientation: 'h', y: 1.02, yanchor: 'bottom', x: 0, ...layout.legend },
+  };
+}
+
+const SETTINGS = {
+  displaylogo: false, responsive: true, showTips: false,
+  modeBarButtonsToRemove: ['select2d', 'lasso2d', 'autoScale2d', 'toImage'],
+};
+
+// What a clicked mark stands for.
+function linked(point) {
+  const meta = point.data.meta ?? {};
+  const change = {};
+  for (const [name, column] of Object.entries(meta.links ?? {})) {
+    const value = column[point.pointNumber];
+    if (value !== null && value !== undefined) change[name] = value;
+  }
+  if (Array.isArray(point.pointNumber)) {
+    const [row, column] = point.pointNumber;
+    if (meta.rows?.module && meta.rows.module[row] !== null) change.module = meta.rows.module[row];
+    if (meta.steps && meta.steps[column] !== undefined) change.step = meta.steps[column];
+  }
+  return change;
+}
+
+// Marks and shapes that show the selection on top of a figure.
+class Selection {
+  constructor(figure, sheet) {
+    this.figure = figure;
+    this.sheet = sheet;
+  }
+
+  isMarked(trace, place) {
+    const { links = {} } = trace.meta;
+    const { parameter, tensor } = this.sheet.selection;
+    if (parameter !== null && links.parameter) return links.parameter[place] === parameter;
+    if (tensor !== null && links.tensor) return links.tensor[place] === tensor;
+    return Boolean(links.module) && this.sheet.isInside(links.module[place]);
+  }
+
+  traces() {
+    return this.figure.data
+      .filter((trace) => trace.type === 'scatter' && trace.meta?.links && !trace.meta.under)
+      .map((trace) => {
+        const places = trace.x.map((_, place) => place).filter((place) => this.isMarked(trace, place));
+        return {
+          type: 'scatter', mode: 'markers', hoverinfo: 'skip', showlegend: false,
+          x: places.map((place) => trace.x[place]), y: places.map((place) => trace.y[place]),
+          xaxis: trace.xaxis, yaxis: trace.yaxis, visible: trace.visible,
+          marker: {
+            color: 'rgba(0,0,0,0)', size: 11, symbol: 'circle',
+            line: { color: colour('select'), width: 2 },
+          },
+        };
+      })
+      .filter((trace) => trace.x.length);
+  }
+
+  shapes() {
+    return this.figure.data.flatMap((trace) => {
+      const { meta } = trace;
+      const found = [];
+      (meta?.rows?.module ?? []).forEach((module, row) => {
+        if (this.sheet.isInside(module)) found.push(this.band(trace, row));
+      });
+      return found;
+    }).concat(this.stepLines());
+  }
+
+  band(trace, row) {
+    return {
+      type: 'rect', xref: `${trace.xaxis ?? 'x'} domain`, yref: trace.yaxis ?? 'y', x0: 0, x1: 1,
+      y0: row - 0.5, y1: row + 0.5, line: { color: colour('select'), width: 1.5 }, layer: 'above',
+    };
+  }
+
+  stepLines() {
+    const { step } = this.sheet.selection;
+    const axes = this.figure.layout.meta?.stepAxes ?? [];
+    if (step === null) return [];
+    return axes.map((xref) => ({
+      type: 'line', xref, yref: 'paper', x0: step, x1: step, y0: 0, y1: 1,
+      line: { color: colour('select'), width: 1.5, dash: 'dot' }, layer: 'above',
+    }));
+  }
+}
+
+// In a module tree the selected module is outlined.
+function outlined(trace, sheet) {
+  const { module } = trace.meta.links;
+  const isSelected = module.map((at) => at !== null && at === sheet.selection.module);
+  const line = trace.marker?.line ?? {};
+  return {
+    ...trace,
+    marker: {
+      ...trace.marker,
+      line: {
+        ...line,
+        color: isSelected.map((is) => (is ? colour('select') : colour('paper'))),
+        width: isSelected.map((is) => (is ? 3 : line.width ?? 1)),
+      },
+    },
+  };
+}
+
+const TREES = new Set(['icicle', 'treemap', 'sunburst']);
+
+painter('plot', (canvas, content, sheet) => {
+  const height = Number(canvas.dataset.height);
+  const marks = new Selection(content.figure, sheet);
+  const draw = () => {
+    const figure = content.figure;
+    const data = coloured(figure.data).map((trace) => (
+      TREES.has(trace.type) && trace.meta?.links?.module ? outlined(trace, sheet) : trace));
+    const layout = themedLayout(figure.layout, height);
+    layout.shapes = [...(layout.shapes ?? []), ...marks.shapes()];
+    layout.uirevision = 'kept';
+    return Plotly.react(canvas, [...data, ...marks.traces()], layout, { ...SETTINGS, ...content.settings });
+  };
+  draw();
+  canvas.on('plotly_click', (event) => {
+    const change = event.points.map(linked).find((found) => Object.keys(found).length);
+    if (change) sheet.select(change);
+  });
+  return { show: draw, theme: draw };
+});

@@ -1,0 +1,92 @@
+// A sheet's data, what is selected on it, and the painters of its pictures.
+
+const painters = new Map();
+
+function painter(kind, paint) {
+  painters.set(kind, paint);
+}
+
+function element(name, properties = {}, ...children) {
+  const made = document.createElement(name);
+  for (const [key, value] of Object.entries(properties)) {
+    if (key in made && !key.startsWith('aria')) made[key] = value;
+    else made.setAttribute(key, value);
+  }
+  made.append(...children);
+  return made;
+}
+
+class Sheet {
+  constructor(article, data) {
+    this.article = article;
+    this.data = data;
+    this.modules = { path: [], class: [], parent: [], ...decoded(data.modules) };
+    this.selection = { module: null, parameter: null, tensor: null, step: null };
+    this.painted = new Map();
+    this.listeners = [];
+    this.children = this.modules.path.map(() => []);
+    this.modules.parent.forEach((parent, place) => {
+      if (parent !== null) this.children[parent].push(place);
+    });
+  }
+
+  name(module) {
+    return this.modules.path[module] || this.modules.class[module] || 'the model';
+  }
+
+  // The module and those it lies in, the outermost first.
+  above(module) {
+    const found = [];
+    for (let at = module; at !== null && at !== undefined; at = this.modules.parent[at]) found.unshift(at);
+    return found;
+  }
+
+  select(change) {
+    const next = { ...this.selection, ...change };
+    // What lies in another module is selected no longer.
+    if ('module' in change && change.module !== this.selection.module) {
+      if (!('parameter' in change)) next.parameter = null;
+      if (!('tensor' in change)) next.tensor = null;
+    }
+    const isSame = Object.keys(next).every((key) => next[key] === this.selection[key]);
+    if (isSame) return;
+    this.selection = next;
+    this.inside = null;
+    for (const picture of this.painted.values()) picture.show?.(next);
+    for (const listener of this.listeners) listener(next);
+  }
+
+  clear() {
+    this.select({ module: null, parameter: null, tensor: null, step: null });
+  }
+
+  // Whether a module is the selected one or lies in it.
+  isInside(module) {
+    if (this.selection.module === null || module === null || module === undefined) return false;
+    if (!this.inside) {
+      this.inside = new Set();
+      const pending = [this.selection.module];
+      while (pending.length) {
+        const at = pending.pop();
+        this.inside.add(at);
+        pending.push(...(this.children[at] ?? []));
+      }
+    }
+    return this.inside.has(module);
+  }
+
+  paint(section) {
+    const name = section.dataset.picture;
+    if (this.painted.has(name)) return;
+    const { kind, content } = this.data.pictures[name];
+    const canvas = section.querySelector('.canvas');
+    this.painted.set(name, {});
+    const picture = painters.get(kind)(canvas, decoded(content), this) ?? {};
+    this.painted.set(name, picture);
+    picture.show?.(this.selection);
+  }
+
+  theme() {
+    for (const picture of this.painted.values()) picture.theme?.();
+  }
+}

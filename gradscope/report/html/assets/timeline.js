@@ -1,0 +1,1 @@
+// Draws what led to a step.

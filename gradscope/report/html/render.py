@@ -1,0 +1,13 @@
+"""Reports as a page of HTML."""
+
+from collections.abc import Sequence
+
+from gradscope.report.html.page import render_page
+from gradscope.report.html.sheets import sheet_of
+from gradscope.report.model import Report
+
+
+def render_html(reports: Sequence[Report]) -> str:
+    """Return a page with a sheet for each report, without a last line break."""
+    sheets = [sheet_of(report) for report in reports]
+    return render_page(sheets, f"{reports[0].target.name} · gradscope")
