@@ -26,6 +26,7 @@ from gradscope.cli.output import (
     write_text,
 )
 from gradscope.cli.running import typed_command
+from gradscope.cli.wanted_output import wanted_output
 from gradscope.errors import GradscopeError
 from gradscope.report.formats import OutputFormat
 
@@ -64,8 +65,9 @@ def check(  # noqa: PLR0913 - the signature is the list of options
     rules: options.RulesGroup,
     baseline: BaselineGroup,
     targets: CheckArguments = None,
-    output_format: options.CheckFormatOption = None,
+    output_format: options.OutputFormatOption = None,
     output_file: options.ReportFileOption = "-",
+    open_page: options.OpenOption = False,
     also: AlsoOption = None,
     no_step_summary: NoStepSummaryOption = False,
     save: options.SaveRunsOption = None,
@@ -101,18 +103,25 @@ def check(  # noqa: PLR0913 - the signature is the list of options
     read = (*_files_read(subjects), *((known.file,) if known.file else ()))
     places = {} if save is None else recording_places(save, planned, read, force=force)
     kept = (*read, *places.values())
-    destination = check_destinations(output_file, None, force=False, inputs=kept).report
+    wanted = wanted_output(
+        output_format,
+        output_file,
+        is_opened=open_page,
+        subject=named[0] if len(named) == 1 else "check",
+        default=configuration.output_format,
+    )
+    destination = check_destinations(wanted.file, None, force=False, inputs=kept).report
     further = check_further_reports(also or (), destination, kept)
-    form = output_format or configuration.output_format or "full"
     policy = gate.policy(configuration.policy)
-    with commands_off(is_wanted=form == "github"):
+    with commands_off(is_wanted=wanted.form == "github"):
         result = checked(subjects, settings, typed_command(), policy=policy, is_whole=is_whole)
     result = baseline_applied(result, baseline, known)
-    _write(result, form, destination, is_brief=quiet, color=color)
+    _write(result, wanted.form, destination, is_brief=quiet, color=color)
     write_further_reports(result, further)
     save_runs(result, places, force=force)
-    if form == "github" and not no_step_summary:
+    if wanted.form == "github" and not no_step_summary:
         add_step_summary(result)
+    wanted.open(destination)
     raise typer.Exit(exit_code(result))
 
 

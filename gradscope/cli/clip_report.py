@@ -27,6 +27,7 @@ from gradscope.cli.report import check_count
 from gradscope.cli.rules import judged, settings_of
 from gradscope.cli.running import exit_if_broken, planned_target, record_planned
 from gradscope.cli.streams import reserved_stdout
+from gradscope.cli.wanted_output import wanted_output
 from gradscope.errors import GradscopeError
 from gradscope.report.formats import OutputFormat, is_of_ci
 
@@ -162,8 +163,9 @@ def clip_report(  # noqa: PLR0913 - the signature is the list of options
     view: options.ViewGroup,
     rules: options.RulesGroup,
     targets: TargetsArgument = None,
-    output_format: options.OutputFormatOption = "full",
+    output_format: options.OutputFormatOption = None,
     output_file: options.ReportFileOption = "-",
+    open_page: options.OpenOption = False,
     save: options.SaveOption = None,
     force: options.ForceOption = False,
     quiet: options.QuietOption = False,
@@ -195,8 +197,9 @@ def clip_report(  # noqa: PLR0913 - the signature is the list of options
     elif save is not None:
         raise GradscopeError("--save has nothing to keep: recordings are saved already")
     read = recordings if planned is None else files_of_target(planned)
-    destinations = check_destinations(output_file, save, force=force, inputs=read)
-    check_count(len(chosen), "recordings", output_format, output_file)
+    wanted = wanted_output(output_format, output_file, is_opened=open_page, subject=chosen[0])
+    destinations = check_destinations(wanted.file, save, force=force, inputs=read)
+    check_count(len(chosen), "recordings", wanted)
     with reserved_stdout() as stdout:
         reports = [judged(one, settings) for one in _recorded(planned, recordings)]
         if destinations.recording is not None:
@@ -204,7 +207,8 @@ def clip_report(  # noqa: PLR0913 - the signature is the list of options
         # Where autograd ended the first step, there is nothing to tell beside what was told.
         shown = [one for one in reports if not is_ended_at_once(one)]
         if shown:
-            _write(shown, output_format, view, destinations.report, stdout, color)
+            _write(shown, wanted.form, view, destinations.report, stdout, color)
+            wanted.open(destinations.report)
     for report in reports:
         exit_if_broken(report)
 
@@ -264,6 +268,11 @@ def _write(
 
     if is_of_ci(output_format):
         write_text(render_ci(together(reports), output_format), destination, stdout)
+        return
+    if output_format == "html":
+        from gradscope.report.html.render import render_html
+
+        write_text(render_html(reports), destination, stdout)
         return
     console = make_console(stdout if destination is None else io.StringIO(), color)
     for report in reports:

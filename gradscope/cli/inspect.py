@@ -13,6 +13,7 @@ from gradscope.cli.output import (
 from gradscope.cli.rules import judged, settings_of
 from gradscope.cli.running import exit_if_broken, planned_target, record_planned
 from gradscope.cli.streams import reserved_stdout
+from gradscope.cli.wanted_output import wanted_output
 
 
 @with_groups
@@ -23,8 +24,9 @@ def inspect(  # noqa: PLR0913 - the signature is the list of options
     view: options.ViewGroup,
     rules: options.RulesGroup,
     args: options.FileArguments = None,
-    output_format: options.OutputFormatOption = "full",
+    output_format: options.OutputFormatOption = None,
     output_file: options.ReportFileOption = "-",
+    open_page: options.OpenOption = False,
     save: options.SaveOption = None,
     force: options.ForceOption = False,
     quiet: options.QuietOption = False,
@@ -44,8 +46,9 @@ def inspect(  # noqa: PLR0913 - the signature is the list of options
     planned = planned_target(
         target, configuration, {**loading.given(), **trial.given(), **given_arguments(args)}
     )
+    wanted = wanted_output(output_format, output_file, is_opened=open_page, subject=target)
     destinations = check_destinations(
-        output_file, save, force=force, inputs=files_of_target(planned)
+        wanted.file, save, force=force, inputs=files_of_target(planned)
     )
     with reserved_stdout() as stdout:
         report = judged(record_planned(planned), settings)
@@ -53,10 +56,11 @@ def inspect(  # noqa: PLR0913 - the signature is the list of options
             save_recording(report, destinations.recording, force=force)
         write_report(
             report,
-            output_format,
+            wanted.form,
             view.chosen(can_save=True),
             destination=destinations.report,
             stdout=stdout,
             color=color,
         )
+    wanted.open(destinations.report)
     exit_if_broken(report)

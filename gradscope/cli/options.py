@@ -297,12 +297,15 @@ class RulesGroup:
 _FORMAT = typer.Option(
     "--output-format",
     envvar="GRADSCOPE_OUTPUT_FORMAT",
-    help="How to write the report.",
+    help="How to write the report; html for a file that ends so, else full, if not given.",
     rich_help_panel=_OUTPUT,
 )
-OutputFormatOption = Annotated[OutputFormat, _FORMAT]
-CheckFormatOption = Annotated[OutputFormat | None, _FORMAT]
-"""None where the configuration decides."""
+OutputFormatOption = Annotated[OutputFormat | None, _FORMAT]
+"""None where the file's ending decides, and then the configuration."""
+OpenOption = Annotated[
+    bool,
+    typer.Option("--open", help="Show the report in a browser, as html.", rich_help_panel=_OUTPUT),
+]
 OutputFileOption = Annotated[
     str,
     typer.Option(

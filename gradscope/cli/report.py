@@ -11,8 +11,9 @@ from gradscope.cli import options
 from gradscope.cli.option_groups import with_groups
 from gradscope.cli.output import check_destinations, set_verbosity, write_report, write_text
 from gradscope.cli.rules import judged, settings_of
+from gradscope.cli.wanted_output import WantedOutput, wanted_output
 from gradscope.errors import GradscopeError
-from gradscope.report.formats import OutputFormat, is_of_ci
+from gradscope.report.formats import holds_several, is_of_ci
 
 if TYPE_CHECKING:
     from gradscope.recording.records import Recording
@@ -38,20 +39,24 @@ StepOption = Annotated[
 
 
 @with_groups
-def report(
+def report(  # noqa: PLR0913 - the signature is the list of options
     recordings: RecordingArguments,
     view: options.ViewGroup,
     rules: options.RulesGroup,
     step: StepOption = None,
-    output_format: options.OutputFormatOption = "full",
+    output_format: options.OutputFormatOption = None,
     output_file: options.ReportFileOption = "-",
+    open_page: options.OpenOption = False,
     quiet: options.QuietOption = False,
     color: options.ColorOption = "auto",
 ) -> None:
     """Render recordings again, in any format, without running anything."""
     set_verbosity(quiet=quiet, verbose=False)
-    destination = check_destinations(output_file, None, force=False, inputs=recordings).report
-    check_count(len(recordings), "recordings", output_format, output_file)
+    wanted = wanted_output(
+        output_format, output_file, is_opened=open_page, subject=str(recordings[0])
+    )
+    destination = check_destinations(wanted.file, None, force=False, inputs=recordings).report
+    check_count(len(recordings), "recordings", wanted)
     # sqlite3 is loaded for those who read a recording, not for --help.
     from gradscope.recording.store import load_recording
     from gradscope.report.render import render_ci, together
@@ -64,14 +69,20 @@ def report(
         reports = [judged(recording, settings) for recording in loaded]
     else:
         reports = [one for run in loaded for one in step_reports(run, step, settings)]
-        check_count(len(reports), "backward passes", output_format, output_file)
-    if is_of_ci(output_format):
-        write_text(render_ci(together(reports), output_format), destination, sys.stdout)
+        check_count(len(reports), "backward passes", wanted)
+    if is_of_ci(wanted.form):
+        write_text(render_ci(together(reports), wanted.form), destination, sys.stdout)
+        return
+    if wanted.form == "html":
+        from gradscope.report.html.render import render_html
+
+        write_text(render_html(reports), destination, sys.stdout)
+        wanted.open(destination)
         return
     for one in reports:
         write_report(
             one,
-            output_format,
+            wanted.form,
             view.chosen(),
             destination=destination,
             stdout=sys.stdout,
@@ -79,21 +90,21 @@ def report(
         )
 
 
-def check_count(count: int, things: str, output_format: OutputFormat, output_file: str) -> None:
+def check_count(count: int, things: str, wanted: WantedOutput) -> None:
     """Make sure that the output can hold as many reports as there are things to report on.
 
     Raises:
         GradscopeError: It holds one, and there are more.
     """
-    if count == 1 or is_of_ci(output_format):
+    if count == 1 or holds_several(wanted.form):
         return
     one = "give one recording, or " if things == "recordings" else ""
-    if output_file != "-":
+    if wanted.file != "-":
         raise GradscopeError(
-            f"`{output_file}` can hold one report, and there are {count} {things}",
+            f"`{wanted.file}` can hold one report, and there are {count} {things}",
             help=f"{one}leave --output-file out",
         )
-    if output_format == "json":
+    if wanted.form == "json":
         raise GradscopeError(
             f"`json` holds one report, and there are {count} {things}",
             help=f"{one}--output-format jsonl",

@@ -21,13 +21,17 @@ from gradscope.cli.run_options import (
     WatchGroup,
 )
 from gradscope.cli.running import typed_command
+from gradscope.cli.wanted_output import WantedOutput, wanted_output
 from gradscope.gate.options import Policy
 from gradscope.launch.program import Program, check_program
-from gradscope.report.formats import OutputFormat
 
 if TYPE_CHECKING:
     from gradscope.cli.run_recording import RecordingPlace
     from gradscope.rules.settings import Settings
+
+
+_STDERR = ""
+"""Where the report goes that nobody asked for elsewhere."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,7 +47,7 @@ class PlannedRun:
     policy: Policy | None
     """None where nothing is gated."""
     fails_fast: bool
-    output_format: OutputFormat
+    output: WantedOutput
     report: Destination | None
     """Where the report is to be written; None is the stream that `on_stdout` names."""
     on_stdout: bool
@@ -70,8 +74,9 @@ def run(  # noqa: PLR0913 - the signature is the list of options
     rules: options.RulesGroup,
     args: ScriptArguments = None,
     module: ModuleOption = False,
-    output_format: options.CheckFormatOption = None,
+    output_format: options.OutputFormatOption = None,
     output_file: RunFileOption = None,
+    open_page: options.OpenOption = False,
     save: SaveRunOption = None,
     live: LiveOption = False,
     force: options.ForceOption = False,
@@ -93,7 +98,16 @@ def run(  # noqa: PLR0913 - the signature is the list of options
     rank = _rank()
     # Nothing that is written may take the place of the script.
     inputs = () if module else (Path(script),)
-    written = check_destinations(output_file or "-", save, force=force, inputs=inputs)
+    wanted = wanted_output(
+        output_format,
+        output_file or _STDERR,
+        is_opened=open_page,
+        subject=script,
+        default=configuration.output_format,
+        streams=("-", _STDERR),
+    )
+    file = "-" if wanted.file == _STDERR else wanted.file
+    written = check_destinations(file, save, force=force, inputs=inputs)
     raise RunPlanned(
         PlannedRun(
             program=program,
@@ -103,9 +117,9 @@ def run(  # noqa: PLR0913 - the signature is the list of options
             settings=settings_of(rules, configuration.settings),
             policy=gate.policy(configuration.policy),
             fails_fast=gate.fail_fast,
-            output_format=output_format or configuration.output_format or "full",
+            output=wanted,
             report=written.report,
-            on_stdout=output_file == "-",
+            on_stdout=wanted.file == "-",
             rank=rank,
             is_live=live,
             is_quiet=quiet,

@@ -151,10 +151,11 @@ def _write(planned: PlannedRun, result: CheckResult, closing: str, *, is_wanted:
     if stream is sys.stderr:
         text = f"\n{text}"  # apart from what the script has printed
     write_text(text, planned.report, stream)
+    planned.output.open(planned.report)
 
 
 def _rendered(planned: PlannedRun, result: CheckResult, closing: str, console: Console) -> str:
-    form = planned.output_format
+    form = planned.output.form
     if planned.policy is not None and form != "full":
         return render_check(result, form, console, is_brief=planned.is_quiet)
     (run,) = result.targets[0].runs

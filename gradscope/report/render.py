@@ -48,6 +48,10 @@ def render(
             from gradscope.report.markdown import render_markdown
 
             return render_markdown(report, view)
+        case "html":
+            from gradscope.report.html.render import render_html
+
+            return render_html([report])
         case _:
             return render_ci(together([report]), output_format)
 

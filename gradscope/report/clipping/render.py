@@ -46,6 +46,10 @@ def render_clip_report(
             from gradscope.report.json_format import render_json
 
             return render_json(report)
+        case "html":
+            from gradscope.report.html.render import render_html
+
+            return render_html([report])
         case "jsonl":
             from gradscope.report.jsonl_format import render_jsonl
 

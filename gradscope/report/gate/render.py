@@ -41,6 +41,10 @@ def render_check(
             from gradscope.report.gate.json_format import render_jsonl
 
             return render_jsonl(result)
+        case "html":
+            from gradscope.report.html.check_page import render_check_html
+
+            return render_check_html(result)
         case "markdown":
             from gradscope.report.ci.step_summary import step_summary
 
