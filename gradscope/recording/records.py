@@ -8,6 +8,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal, TypeVar
 
+from gradscope.recording.kept_gradient import KeptGradient
+
 Evidence = TypeVar("Evidence")
 
 Reach = Literal["gradient", "zero", "none", "frozen"]
@@ -359,6 +361,8 @@ class Recording:
     """False of a run that goes on still, or was killed: what it did last may be missing."""
     looks: "tuple[Look, ...]" = ()
     """Backward passes of a run that were watched closely, in their order."""
+    kept_gradients: tuple[KeptGradient, ...] = ()
+    """Those that were asked for, whole or as sketches; by step, and then by parameter."""
 
     def evidence_of(self, kind: type[Evidence]) -> tuple[Evidence, ...]:
         """Return the evidence of one kind, in the order in which it was found."""

@@ -14,6 +14,7 @@ from gradscope.recording.evidence.source import SourceRecord
 from gradscope.recording.evidence.statement import StatementRecord
 from gradscope.recording.evidence.trained_optimizer import TrainedOptimizer
 from gradscope.recording.evidence_tables import evidence_tables
+from gradscope.recording.kept_gradient import KeptGradient
 from gradscope.recording.meta import Header
 from gradscope.recording.records import (
     EventRecord,
@@ -50,6 +51,7 @@ class RunStep:
     skipped: tuple[Skipped, ...] = ()
     looks: tuple[Look, ...] = ()
     """Those at backward passes that led to this step."""
+    kept_gradients: tuple[KeptGradient, ...] = ()
 
 
 class RunRecorder:
@@ -100,6 +102,7 @@ class RunRecorder:
                 self._writer.add(STEPS, [one.step])
             for look in one.looks:
                 self._writer.add_look(look)
+            self._writer.add_kept(one.kept_gradients)
 
     def describe(self, *, model: str, batch: str, optimizer: str | None) -> None:
         """Say what is trained, once it is known."""

@@ -5,11 +5,13 @@ import os
 import sqlite3
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
+from dataclasses import replace
 from os import PathLike
 from pathlib import Path
 
 from gradscope.errors import GradscopeError
 from gradscope.recording.contents import contents, recording_of
+from gradscope.recording.kept_tables import read_kept
 from gradscope.recording.look_tables import read_looks
 from gradscope.recording.meta import header_of, read_header
 from gradscope.recording.records import Recording
@@ -42,6 +44,7 @@ def save_recording(recording: Recording, path: str | PathLike[str], *, force: bo
                 writer.add(table, records)
             for look in recording.looks:
                 writer.add_look(look)
+            writer.add_kept(recording.kept_gradients)
         remove_logs(target)
         partial.replace(target)
     except OSError as error:
@@ -64,7 +67,7 @@ def load_recording(path: str | PathLike[str]) -> Recording:
             # One transaction: tables that are read one after the other belong together.
             base.execute("BEGIN")
             with _no_collection():
-                return _read(base)
+                return _read(base, file)
     except (sqlite3.Error, ValueError) as error:
         raise GradscopeError(f"cannot read `{file}`: {error}") from error
     except (KeyError, TypeError) as error:  # a word or a gap where none can be
@@ -109,11 +112,12 @@ def _check_format(base: sqlite3.Connection, file: Path) -> None:
         )
 
 
-def _read(base: sqlite3.Connection) -> Recording:
+def _read(base: sqlite3.Connection, file: Path) -> Recording:
     header = read_header(dict(base.execute("SELECT name, value FROM meta")))
-    return recording_of(
+    recording = recording_of(
         header,
         lambda table: table.records(base),
         stats=read_parameter_stats(base),
         looks=read_looks(base),
     )
+    return replace(recording, kept_gradients=read_kept(base, file.absolute()))

@@ -10,6 +10,14 @@ from typing import Self
 
 from gradscope.errors import GradscopeError
 from gradscope.recording.contents import all_tables, contents
+from gradscope.recording.kept_gradient import KeptGradient
+from gradscope.recording.kept_tables import (
+    KEPT,
+    PART_DEFINITION,
+    PART_INSERTION,
+    PARTS,
+    KeptRow,
+)
 from gradscope.recording.look_tables import LOOKS, LookRow, look_definitions, look_tables
 from gradscope.recording.meta import Header, header_of, write_header
 from gradscope.recording.records import Look
@@ -123,6 +131,20 @@ class RecordingWriter:
             twin = tables[table.name]
             rows = ((place, index, *twin.write(one)) for index, one in enumerate(records))
             self._connection.executemany(twin.insertion, rows)
+
+    def add_kept(self, gradients: Iterable[KeptGradient]) -> None:
+        """Add gradients with their numbers; inside a transaction."""
+        for gradient in gradients:
+            if KEPT.name not in self._places:
+                self._connection.execute(KEPT.definition)
+                self._connection.execute(PART_DEFINITION)
+            start = self._places.get(PARTS, 0)
+            rows = (
+                (place, part.values, part.rows) for place, part in enumerate(gradient.parts, start)
+            )
+            count = max(self._connection.executemany(PART_INSERTION, rows).rowcount, 0)
+            self._places[PARTS] = start + count
+            self.add(KEPT, [KeptRow(gradient=gradient, start=start, count=count)])
 
     def describe(self, header: Header) -> None:
         """Write the header again; inside a transaction."""

@@ -72,10 +72,11 @@ def _least_of(hint):
 
 
 def recordings(looks):
-    """Return a strategy for recordings with the looks of another."""
+    """Return a strategy for recordings with the looks of another, and no kept gradients."""
     hints = get_type_hints(Recording)
     hints["parameter_stats"] = tuple[ParameterStat, ...]
-    parts = {name: values(hints[name]) for name in hints if name not in ("evidence", "looks")}
+    apart = ("evidence", "looks", "kept_gradients")
+    parts = {name: values(hints[name]) for name in hints if name not in apart}
     for name in ("parameters", "modules", "calls", "nodes"):
         parts[name] = parts[name].map(numbered)
     parts["events"] = parts["events"].map(
