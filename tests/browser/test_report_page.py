@@ -1,0 +1,129 @@
+"""A report's page as a reader meets it: findings, tables, tabs, keys, print."""
+
+import re
+
+import pytest
+from playwright.sync_api import expect
+
+from gradscope.report.html.page import render_page
+from gradscope.report.html.sheets import sheet_of
+from tests.browser.recordings import HOSTILE, hostile_report, sample_report
+
+
+@pytest.fixture(scope="module")
+def stack():
+    return sample_report("vanishing_stack.py")
+
+
+@pytest.fixture
+def show(open_page, tmp_path):
+    def show(*sheets, **given):
+        path = tmp_path / "report.html"
+        path.write_text(render_page(sheets, "a report"), encoding="utf-8")
+        return open_page(path, **given)
+
+    return show
+
+
+def test_a_finding_stands_with_its_line_and_selects_its_layer(show, stack):
+    page = show(sheet_of(stack))
+    expect(page.locator(".verdict")).to_have_text(re.compile("Found 1 error"))
+    expect(page.locator(".finding .cause code")).to_have_text("    x = torch.sigmoid(layer(x))")
+    expect(page.locator(".selected")).to_be_hidden()
+    page.get_by_role("button", name="show in the pictures").click()
+    expect(page.locator(".crumbs")).to_have_text(re.compile("layers"))
+    page.keyboard.press("Escape")
+    expect(page.locator(".selected")).to_be_hidden()
+
+
+def test_the_table_holds_the_recordings_numbers(show, stack):
+    page = show(sheet_of(stack))
+    table = page.locator("[data-picture=parameters]")
+    table.scroll_into_view_if_needed()
+    norms = table.locator("tbody tr:not(.space) td.number:nth-child(4)")
+    expect(norms.first).to_be_visible()
+    titles = norms.evaluate_all("cells => cells.map(cell => cell.title)")
+    assert [float(text) for text in titles] == [
+        row.grad.norm for row in stack.parameters[: len(titles)]
+    ]
+
+
+def test_a_table_is_sorted_and_filtered(show, stack):
+    page = show(sheet_of(stack))
+    table = page.locator("[data-picture=parameters]")
+    table.scroll_into_view_if_needed()
+    first = table.locator("tbody tr:not(.space)").first.locator("td.name")
+    by_norm = sorted(stack.parameters, key=lambda row: row.grad.norm)
+    heading = table.get_by_role("button", name="gradient norm")
+    heading.click()
+    expect(first).to_have_text(by_norm[-1].name)
+    heading.click()
+    expect(first).to_have_text(by_norm[0].name)
+    heading.click()
+    expect(first).to_have_text(stack.parameters[0].name)
+    table.get_by_role("searchbox").fill("layers.7 bias")
+    expect(table.locator("tbody tr:not(.space)")).to_have_count(1)
+    expect(table.locator(".controls")).to_contain_text("1 of 42 rows")
+
+
+def test_a_row_selects_its_layer_for_every_table(show, stack):
+    page = show(sheet_of(stack))
+    tables = page.locator(".picture.table")
+    tables.nth(0).scroll_into_view_if_needed()
+    tables.nth(0).get_by_text("layers.3.weight", exact=True).click()
+    expect(page.locator(".crumbs")).to_have_text("SigmoidStack \u203a layers \u203a 3")
+    tables.nth(1).scroll_into_view_if_needed()
+    marked = tables.nth(1).locator("tr.in")
+    expect(marked).to_have_count(1)
+    expect(marked).to_contain_text("layers.3")
+
+
+def test_layers_are_found_by_keys_alone(show, stack):
+    page = show(sheet_of(stack))
+    page.keyboard.press("/")
+    page.keyboard.type("layers.12")
+    page.keyboard.press("Enter")
+    expect(page.locator(".crumbs")).to_have_text("SigmoidStack \u203a layers \u203a 12")
+
+
+def test_tabs_switch_by_keys_between_reports(show, stack):
+    page = show(sheet_of(stack, "first"), sheet_of(stack, "second"))
+    page.get_by_role("tab", name="first").focus()
+    page.keyboard.press("ArrowRight")
+    expect(page.get_by_role("tab", name="second")).to_be_focused()
+    expect(page.locator("#sheet-0")).to_be_hidden()
+    expect(page.locator("#sheet-1 .verdict")).to_be_visible()
+
+
+def test_names_are_text_whatever_they_are_made_of(show):
+    page = show(sheet_of(hostile_report()))
+    assert page.evaluate("window.harmed") is None
+    expect(page.locator("h1")).to_have_text(HOSTILE)
+    for section in page.locator(".picture").all():
+        section.scroll_into_view_if_needed()
+        page.wait_for_timeout(100)
+    expect(page.locator("[data-picture=parameters] td.name").first).to_contain_text(HOSTILE)
+    assert page.evaluate("window.harmed") is None
+    # Nothing of the name has become an element.
+    assert page.locator("b.hostile, img[src=x]").count() == 0
+
+
+@pytest.mark.parametrize("dark", [False, True])
+def test_every_picture_is_drawn_in_light_and_dark(show, stack, dark):
+    page = show(sheet_of(stack), dark=dark)
+    background = page.evaluate("getComputedStyle(document.body).backgroundColor")
+    assert (sum(map(int, re.findall(r"\d+", background)[:3])) < 200) is dark
+    for section in page.locator(".picture").all():
+        section.scroll_into_view_if_needed()
+        expect(section.locator(".canvas > *").first).to_be_visible()
+    assert page.locator(".failure").count() == 0
+
+
+def test_what_is_printed_is_all_of_it_in_light(show, stack):
+    page = show(sheet_of(stack), dark=True)
+    page.evaluate("dispatchEvent(new Event('beforeprint'))")
+    page.emulate_media(media="print")
+    assert all(page.locator("details").evaluate_all("all => all.map(one => one.open)"))
+    assert page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
+    drawn = page.locator(".canvas").evaluate_all("all => all.map(one => one.children.length)")
+    assert all(drawn)

@@ -1,0 +1,115 @@
+import json
+import re
+from base64 import b64encode
+from hashlib import sha256
+
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+from lxml import html
+
+from gradscope.report.html.page import embedded_json, render_page
+from gradscope.report.html.picture import Picture, Sheet
+from gradscope.report.html.words import Fact, FindingCard, Words
+from gradscope.report.snippets import CodeLine, Label, Snippet
+
+HOSTILE = "</script><script>alert(1)</script><img src=x onerror=alert(2)> & \"q\" 'a' [/x] \u2028"
+
+
+def sheet(text="a sheet", **changes):
+    values = {"title": text, "words": Words(heading=text), "pictures": ()} | changes
+    return Sheet(**values)
+
+
+def card(text):
+    line = CodeLine(number=3, text=text, labels=(Label(message=text, is_cause=True),))
+    return FindingCard(
+        severity="error",
+        rule="GS201",
+        name="gradient-cut",
+        message=text,
+        place=text,
+        snippets=(Snippet(file=text, line=3, function=text, lines=(line,), message=text),),
+        details=(Fact(name="measured", text=text),),
+        remedy=text,
+        module=0,
+        step=None,
+        mark=text,
+    )
+
+
+@given(
+    st.recursive(
+        st.text() | st.integers(), lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner)
+    )
+)
+def test_embedded_json_is_json_without_markup(value):
+    text = embedded_json(value)
+    assert json.loads(text) == value
+    assert not re.search(r"[<>&\u2028\u2029]", text)
+
+
+def test_numbers_that_json_has_not_are_refused():
+    with pytest.raises(ValueError, match="JSON"):
+        embedded_json([float("nan")])
+
+
+@settings(max_examples=20)
+@example(HOSTILE)
+@given(st.text(st.characters(codec="utf-8", exclude_categories=["Cc", "Cs"])))
+def test_text_from_outside_stays_text(text):
+    words = Words(
+        heading=text,
+        facts=(Fact(name="model", text=text),),
+        verdict="Found 1 error.",
+        level="error",
+        warnings=(text,),
+        cards=(card(text),),
+        notes=((text, (text,)),),
+    )
+    pictures = (
+        Picture(
+            name="p", kind="table", title=text, caption=text, content={"name": text, "columns": []}
+        ),
+    )
+    page = render_page([sheet(text, words=words, pictures=pictures)], text)
+    plain = html.fromstring(render_page([sheet(words=words, pictures=pictures)], "x"))
+    found = html.fromstring(page)
+    # What is written is never an element: there are as many of each as with any other text.
+    assert elements(found) == elements(plain)
+    assert found.xpath("//h1")[0].text_content() == text
+    (data,) = found.xpath("//script[@type='application/json']")
+    assert json.loads(data.text)["pictures"]["p"]["content"]["name"] == text
+
+
+def elements(page):
+    return [(one.tag, sorted(one.keys())) for one in page.iter() if isinstance(one.tag, str)]
+
+
+def test_the_policy_allows_the_scripts_of_the_page_and_nothing_else():
+    page = html.fromstring(render_page([sheet()], "x"))
+    policy = page.xpath("//meta[@http-equiv='Content-Security-Policy']/@content")[0]
+    rules = dict(rule.split(" ", 1) for rule in policy.split("; "))
+    assert rules["default-src"] == "'none'"
+    scripts = [one.text for one in page.xpath("//script[not(@type)]")]
+    hashes = [b64encode(sha256(script.encode()).digest()).decode() for script in scripts]
+    assert rules["script-src"].split() == [f"'sha256-{digest}'" for digest in hashes]
+    assert not {"connect-src", "font-src", "frame-src", "object-src"} & set(rules)
+    assert "unsafe-eval" not in policy and "http" not in policy
+
+
+def test_a_page_without_plots_is_small_and_one_with_them_holds_plotly():
+    plot = Picture(
+        name="p",
+        kind="plot",
+        title="t",
+        caption="c",
+        content={"figure": {"data": [], "layout": {}}},
+    )
+    assert len(render_page([sheet()], "x")) < 150_000
+    page = render_page([sheet(pictures=(plot,))], "x")
+    assert "plotly.js" in page and len(page.encode()) < 5_200_000
+
+
+def test_the_same_page_every_time():
+    assert render_page([sheet()], "x") == render_page([sheet()], "x")
