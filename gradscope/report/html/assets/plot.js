@@ -126,36 +126,80 @@ class Selection {
 function outlined(trace, sheet) {
   const { module } = trace.meta.links;
   const isSelected = module.map((at) => at !== null && at === sheet.selection.module);
-  const line = trace.marker?.line ?? {};
+  const { color = colour('paper'), width = 1 } = trace.marker?.line ?? {};
+  const given = (value, at) => (Array.isArray(value) ? value[at] : value);
   return {
     ...trace,
     marker: {
       ...trace.marker,
       line: {
-        ...line,
-        color: isSelected.map((is) => (is ? colour('select') : colour('paper'))),
-        width: isSelected.map((is) => (is ? 3 : line.width ?? 1)),
+        color: isSelected.map((is, at) => (is ? colour('select') : given(color, at))),
+        width: isSelected.map((is, at) => (is ? 3 : given(width, at))),
       },
     },
   };
+}
+
+const isObject = (value) => value !== null && typeof value === 'object' && !Array.isArray(value);
+
+// The given value with a patch laid over it: objects are merged, all else is replaced.
+function patched(given, patch) {
+  if (patch === undefined || patch === null) return given;
+  if (!isObject(given) || !isObject(patch)) return patch;
+  const found = { ...given };
+  for (const key of Object.keys(patch)) found[key] = patched(given[key], patch[key]);
+  return found;
+}
+
+// Rows of buttons over a figure, each of which shows it another way.
+class Switches {
+  constructor(switches, name, draw) {
+    this.switches = switches;
+    this.chosen = switches.map(() => 0);
+    this.controls = element('div', { className: 'controls' });
+    switches.forEach((one, place) => {
+      const group = element('fieldset', { className: 'switch' }, element('legend', { textContent: one.label }));
+      one.choices.forEach((choice, at) => {
+        const button = element('input', { type: 'radio', name: `${name}-${place}`, checked: at === 0 });
+        button.addEventListener('change', () => {
+          this.chosen[place] = at;
+          draw();
+        });
+        group.append(element('label', {}, button, element('span', { textContent: choice.label })));
+      });
+      this.controls.append(group);
+    });
+  }
+
+  shown(figure) {
+    const choices = this.switches.map((one, place) => one.choices[this.chosen[place]]);
+    return choices.reduce((given, { data = [], layout }) => ({
+      data: given.data.map((trace, at) => patched(trace, data[at])),
+      layout: patched(given.layout, layout),
+    }), figure);
+  }
 }
 
 const TREES = new Set(['icicle', 'treemap', 'sunburst']);
 
 painter('plot', (canvas, content, sheet) => {
   const height = Number(canvas.dataset.height);
-  const marks = new Selection(content.figure, sheet);
+  const plot = element('div');
+  const switches = new Switches(content.switches ?? [], canvas.parentElement.id, () => draw());
+  if (content.switches) canvas.append(switches.controls);
+  canvas.append(plot);
   const draw = () => {
-    const figure = content.figure;
+    const figure = switches.shown(content.figure);
+    const marks = new Selection(figure, sheet);
     const data = coloured(figure.data).map((trace) => (
       TREES.has(trace.type) && trace.meta?.links?.module ? outlined(trace, sheet) : trace));
     const layout = themedLayout(figure.layout, height);
     layout.shapes = [...(layout.shapes ?? []), ...marks.shapes()];
     layout.uirevision = 'kept';
-    return Plotly.react(canvas, [...data, ...marks.traces()], layout, { ...SETTINGS, ...content.settings });
+    return Plotly.react(plot, [...data, ...marks.traces()], layout, { ...SETTINGS, ...content.settings });
   };
   draw();
-  canvas.on('plotly_click', (event) => {
+  plot.on('plotly_click', (event) => {
     const change = event.points.map(linked).find((found) => Object.keys(found).length);
     if (change) sheet.select(change);
   });
