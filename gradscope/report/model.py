@@ -120,6 +120,14 @@ class Report:
 
         return render_json(self)
 
+    def to_html(self) -> str:
+        """Return the report as a page of HTML that needs nothing beside itself."""
+        # Plotly and jinja2 are needed by those alone who want a page.
+        with _python_random_kept():
+            from gradscope.report.html.render import render_html
+
+            return render_html([self])
+
     def save(self, path: str | PathLike[str], *, force: bool = False) -> None:
         """Write the recording to a file that `gradscope report` reads.
 

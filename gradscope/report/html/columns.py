@@ -1,49 +1,85 @@
-"""Columns of many values in JSON: exact, compact, and the same on every machine."""
+"""Columns of many values in JSON: exact, compact, and the same on every machine.
+
+A column is one of
+
+- `{"f8": …}` or `{"f4": …}`: floats, with `"none": …` the places where there is none,
+- `{"at": …, "bytes": 1, 2 or 4}`: integers from 0, where -1 stands for none,
+- `{"words": […], "at": …, "bytes": …}`: texts, as places among the words,
+- `{"same": …, "count": …}`: one value many times; what is not finite as a text.
+
+The dots are the little-endian bytes of an array, in base64.
+"""
 
 import math
 import struct
+import sys
 from array import array
 from base64 import b64encode
 from collections.abc import Iterable, Mapping, Sequence
-from itertools import chain
 
 Json = str | float | bool | None | Sequence["Json"] | Mapping[str, "Json"]
 """A value of JSON; floats are finite."""
 
+_INTEGERS = ((1, "b", 2**7), (2, "h", 2**15), (4, "i", 2**31))
+"""Bytes, type code and the first number that is too large."""
+
 
 def numbers(values: Iterable[float | None]) -> Json:
-    """Return float64 numbers as base64, with the places of None apart.
-
-    NaN and infinities stay what they are.
-    """
+    """Return numbers exactly as they are."""
     given = list(values)
-    encoded = _base64("d", (math.nan if value is None else value for value in given))
-    missing = [place for place, value in enumerate(given) if value is None]
-    return {"f8": encoded, **_none(missing)}
+    if len(given) > 1 and len({_identity(value) for value in given}) == 1:
+        return {"same": _spelled(given[0]), "count": len(given)}
+    if all(value is None or _is_place(value) for value in given):
+        return places(None if value is None else int(value) for value in given)
+    return _floats("f8", "d", given)
 
 
 def single_numbers(values: Iterable[float | None]) -> Json:
     """Return numbers as float32, for pictures of so many that seven digits have to do."""
-    given = list(values)
-    encoded = _base64("f", (math.nan if value is None else _rounded(value) for value in given))
-    missing = [place for place, value in enumerate(given) if value is None]
-    return {"f4": encoded, **_none(missing)}
+    return _floats("f4", "f", [None if value is None else _rounded(value) for value in values])
 
 
 def places(values: Iterable[int | None]) -> Json:
-    """Return places in other columns, from 0; None where there is none."""
-    return {"at": _base64("i", (-1 if value is None else value for value in values))}
+    """Return integers from 0 to 2**31 - 1, as places in other columns."""
+    given = [-1 if value is None else value for value in values]
+    return _integers(given)
 
 
 def texts(values: Iterable[str | None]) -> Json:
     """Return texts, each different one once."""
     words: dict[str, int] = {}
     at = [-1 if text is None else words.setdefault(text, len(words)) for text in values]
-    return {"words": list(words), "at": _base64("i", at)}
+    return {"words": list(words), **_integers(at)}
 
 
-def _none(missing: Sequence[int]) -> dict[str, Json]:
-    return {"none": _base64("i", missing)} if missing else {}
+def _floats(name: str, code: str, given: Sequence[float | None]) -> dict[str, Json]:
+    missing = [place for place, value in enumerate(given) if value is None]
+    column: dict[str, Json] = {
+        name: _base64(code, [math.nan if value is None else value for value in given])
+    }
+    if missing:
+        column["none"] = _base64("i", missing)
+    return column
+
+
+def _integers(given: Sequence[int]) -> dict[str, Json]:
+    largest = max(given, default=0)
+    size, code = next((size, code) for size, code, beyond in _INTEGERS if largest < beyond)
+    return {"at": _base64(code, given), "bytes": size}
+
+
+def _is_place(value: float) -> bool:
+    # Minus zero is none: it would lose its sign.
+    return 0 <= value < 2**31 and value == int(value) and math.copysign(1.0, value) > 0
+
+
+def _identity(value: float | None) -> object:
+    """Return what tells numbers apart that compare equal, and has NaN equal itself."""
+    return value if value is None or (math.isfinite(value) and value) else str(value)
+
+
+def _spelled(value: float | None) -> Json:
+    return value if value is None or math.isfinite(value) else str(value)
 
 
 def _rounded(value: float) -> float:
@@ -54,9 +90,8 @@ def _rounded(value: float) -> float:
         return math.copysign(math.inf, value)
 
 
-def _base64(code: str, values: Iterable[float] | Iterable[int]) -> str:
-    packed = array(code, list(chain(values)))
-    # Browsers run on little-endian machines alone.
-    if struct.pack("=H", 1) != struct.pack("<H", 1):
+def _base64(code: str, values: Sequence[float] | Sequence[int]) -> str:
+    packed = array(code, values)
+    if sys.byteorder == "big":
         packed.byteswap()
     return b64encode(packed.tobytes()).decode("ascii")

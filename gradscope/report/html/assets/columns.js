@@ -1,22 +1,28 @@
 // Decodes columns, as `columns.py` writes them, wherever they stand in a sheet's data.
 
 const bytesOf = (text) => Uint8Array.from(atob(text), (sign) => sign.charCodeAt(0)).buffer;
-const placesOf = (text) => new Int32Array(bytesOf(text));
+const INTEGERS = { 1: Int8Array, 2: Int16Array, 4: Int32Array };
+const UNSPELLED = { nan: NaN, inf: Infinity, '-inf': -Infinity };
+
+function floats(column) {
+  const found = Array.from('f8' in column
+    ? new Float64Array(bytesOf(column.f8)) : new Float32Array(bytesOf(column.f4)));
+  if (column.none) for (const place of new Int32Array(bytesOf(column.none))) found[place] = null;
+  return found;
+}
 
 function decoded(value) {
   if (Array.isArray(value)) return value.map(decoded);
   if (value === null || typeof value !== 'object') return value;
-  if ('f8' in value || 'f4' in value) {
-    const found = Array.from(
-      'f8' in value ? new Float64Array(bytesOf(value.f8)) : new Float32Array(bytesOf(value.f4)));
-    if (value.none) for (const place of placesOf(value.none)) found[place] = null;
-    return found;
+  if ('f8' in value || 'f4' in value) return floats(value);
+  if ('at' in value && 'bytes' in value) {
+    const { words } = value;
+    return Array.from(new INTEGERS[value.bytes](bytesOf(value.at)),
+      (place) => (place < 0 ? null : words ? words[place] : place));
   }
-  if ('words' in value && 'at' in value) {
-    return Array.from(placesOf(value.at), (place) => (place < 0 ? null : value.words[place]));
-  }
-  if (typeof value.at === 'string' && Object.keys(value).length === 1) {
-    return Array.from(placesOf(value.at), (place) => (place < 0 ? null : place));
+  if ('same' in value && 'count' in value) {
+    const one = typeof value.same === 'string' ? UNSPELLED[value.same] : value.same;
+    return new Array(value.count).fill(one);
   }
   return Object.fromEntries(Object.entries(value).map(([key, inner]) => [key, decoded(inner)]));
 }
