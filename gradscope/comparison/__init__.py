@@ -1,0 +1,1 @@
+"""What is different between recordings: numbers in, a `Comparison` out; torch-free."""

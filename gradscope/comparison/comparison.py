@@ -1,0 +1,114 @@
+"""The comparison of recordings: the first is the base, each other is compared with it."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from gradscope import __version__
+from gradscope.comparison.curves import ComparedCurve, compared_curves
+from gradscope.comparison.differences import Difference, differences_of
+from gradscope.comparison.directions import Directions, directions_of
+from gradscope.comparison.findings import ComparedFinding, compared_findings
+from gradscope.comparison.matching import Matching, Renaming, match_parameters
+from gradscope.comparison.parameters import ComparedParameter, Limits, compared_parameters
+from gradscope.comparison.regressions import ComparisonVerdict, judged
+from gradscope.comparison.side import Side, common_steps, rank_of_file, side_of
+from gradscope.comparison.tolerance import Tolerance
+from gradscope.report.model import Report
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class Comparison:
+    """Recordings beside each other."""
+
+    version: str
+    """Of gradscope."""
+    command: str
+    """As typed, for the record."""
+    sides: tuple[Side, ...]
+    """The base first."""
+    of_ranks: bool
+    """Whether they are the ranks of one distributed training."""
+    differences: tuple[Difference, ...]
+    """In how they were made."""
+    renamings: tuple[tuple[Renaming, ...], ...]
+    """Of each side against the base: under which names its parameters are the same."""
+    steps: int
+    """So many steps are compared; 0 where one judged step is."""
+    directions: tuple[Directions | None, ...]
+    """How far each side's kept gradients agree with the base's; None of the base."""
+    parameters: tuple[ComparedParameter, ...]
+    findings: tuple[ComparedFinding, ...]
+    """The worst first."""
+    curves: tuple[ComparedCurve, ...]
+    tolerance: Tolerance
+    verdict: ComparisonVerdict
+    is_gate: bool
+    """Whether a regression is a failure."""
+
+
+def compare(
+    reports: Sequence[tuple[str, Report]],
+    tolerance: Tolerance,
+    *,
+    command: str = "",
+    step: int | None = None,
+    is_gate: bool = False,
+) -> Comparison:
+    """Compare reports with the first of them.
+
+    Args:
+        reports: Two or more, each with the name that the user knows it by.
+        tolerance: What passes.
+        command: As typed, for the record.
+        step: Of training runs, the one step to compare.
+        is_gate: Whether a regression is a failure.
+
+    Raises:
+        GradscopeError: They have no step in common.
+    """
+    steps = common_steps([report for _, report in reports], step)
+    sides = tuple(
+        side_of(place, name, report, steps) for place, (name, report) in enumerate(reports)
+    )
+    of_ranks = _are_ranks([name for name, _ in reports])
+    limits = Limits(norm=tolerance.norm_limit(of_ranks=of_ranks), cosine=tolerance.cosine)
+    matchings = [
+        match_parameters(sides[0].report.recording.parameters, side.report.recording.parameters)
+        for side in sides[1:]
+    ]
+    directions = [
+        directions_of(sides[0], side, matching, steps)
+        for side, matching in zip(sides[1:], matchings, strict=True)
+    ]
+    parameters = compared_parameters(sides, matchings, directions, limits)
+    names = [{}, *(_names(sides[0], *item) for item in zip(sides[1:], matchings, strict=True))]
+    findings = compared_findings(sides, names)
+    curves = compared_curves(sides, {"loss": tolerance.loss, "norm": limits.norm})
+    return Comparison(
+        version=__version__,
+        command=command,
+        sides=sides,
+        of_ranks=of_ranks,
+        differences=differences_of(sides),
+        renamings=((), *(matching.renamings for matching in matchings)),
+        steps=len(steps),
+        directions=(None, *directions),
+        parameters=parameters,
+        findings=findings,
+        curves=curves,
+        tolerance=tolerance,
+        verdict=judged(sides, parameters, findings, curves, tolerance, of_ranks=of_ranks),
+        is_gate=is_gate,
+    )
+
+
+def _are_ranks(names: Sequence[str]) -> bool:
+    found = [rank_of_file(name) for name in names]
+    known = [one for one in found if one is not None]
+    stems, ranks = {stem for stem, _ in known}, {rank for _, rank in known}
+    return len(ranks) == len(names) and len(stems) == 1
+
+
+def _names(base: Side, side: Side, matching: Matching) -> dict[str, str]:
+    """Return what a side's parameters are called in the base."""
+    return {side.parameters[other].name: base.parameters[own].name for own, other in matching.pairs}

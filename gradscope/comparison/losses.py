@@ -1,0 +1,24 @@
+"""The loss of a step that is computed in parts."""
+
+import math
+
+from gradscope.recording.records import Recording
+from gradscope.report.run.windows import Window, windows
+
+
+def summed_losses(recording: Recording) -> dict[int, float]:
+    """Return by step of a run the sum of the losses that backward started from.
+
+    That is what the step's gradients are the gradient of, in however many parts it was computed.
+    Steps with a backward whose loss is not known are left out.
+    """
+    sums = {}
+    for window in windows(recording):
+        losses = _losses(window)
+        if window.is_finished and not window.is_skipped and losses and None not in losses:
+            sums[window.step.index] = math.fsum(loss for loss in losses if loss is not None)
+    return sums
+
+
+def _losses(window: Window) -> list[float | None]:
+    return [dict(event.numbers).get("loss") for event in window.events if event.kind == "backward"]

@@ -1,0 +1,207 @@
+"""Which parameter of one model is which of another, though the names around it may differ."""
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from gradscope.recording.records import ParameterRecord
+
+WRAPPERS = frozenset({"module", "_orig_mod", "_fsdp_wrapped_module", "_checkpoint_wrapped_module"})
+"""Parts of names that torch.compile, data parallelism, FSDP and checkpointing add."""
+
+_Key = tuple[str, tuple[int, ...]]
+"""A name, and the shape that goes with it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Renaming:
+    """Parameters that have the same names but for their beginning, or for wrappers in them."""
+
+    before: str
+    """What the names of the base have there, with its dot; may be empty."""
+    after: str
+    """In the other model."""
+    parameters: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Matching:
+    """Which parameters of two models are the same."""
+
+    pairs: tuple[tuple[int, int], ...]
+    """Places in the base and in the other model, in the base's order."""
+    renamings: tuple[Renaming, ...]
+
+
+def match_parameters(base: Sequence[ParameterRecord], other: Sequence[ParameterRecord]) -> Matching:
+    """Match the parameters of two models by their names.
+
+    Names are equal if one of those that the tensor has is, or if they differ in wrappers alone.
+    What is left is matched where another beginning of the names makes all else equal, shapes too.
+    """
+    search = _Search(base, other)
+    search.match_names()
+    search.match_unwrapped()
+    search.match_below_prefixes()
+    search.match_roots()
+    return Matching(pairs=tuple(sorted(search.pairs)), renamings=tuple(search.renamings))
+
+
+class _Search:
+    """One search; each way of matching looks at what the ways before it have left."""
+
+    def __init__(self, base: Sequence[ParameterRecord], other: Sequence[ParameterRecord]) -> None:
+        self._base, self._other = base, other
+        self._base_left = dict.fromkeys(range(len(base)))
+        self._other_left = dict.fromkeys(range(len(other)))
+        self.pairs: list[tuple[int, int]] = []
+        self.renamings: list[Renaming] = []
+
+    def _take(self, base: int, other: int) -> None:
+        self.pairs.append((base, other))
+        del self._base_left[base]
+        del self._other_left[other]
+
+    def match_names(self) -> None:
+        """Match equal names, then other names of the same tensors."""
+        firsts = {self._other[place].name: place for place in self._other_left}
+        for place in tuple(self._base_left):
+            found = firsts.get(self._base[place].name)
+            if found is not None:
+                self._take(place, found)
+        names = {
+            name: place
+            for place in self._other_left
+            for name in (self._other[place].name, *self._other[place].aliases)
+        }
+        for place in tuple(self._base_left):
+            record = self._base[place]
+            known = (names.get(name) for name in (record.name, *record.aliases))
+            found = next((one for one in known if one in self._other_left), None)
+            if found is not None:
+                self._take(place, found)
+
+    def match_unwrapped(self) -> None:
+        """Match names that differ in wrappers alone, and that no other name is like without."""
+        base = _unique({place: unwrapped(self._base[place].name) for place in self._base_left})
+        other = _unique({place: unwrapped(self._other[place].name) for place in self._other_left})
+        common = [(place, other[name]) for name, place in base.items() if name in other]
+        for pair in common:
+            self._take(*pair)
+        if common:
+            self._tell_wrappers(common)
+
+    def _tell_wrappers(self, pairs: Sequence[tuple[int, int]]) -> None:
+        seen = Counter(
+            (_wrappers(self._base[base].name), _wrappers(self._other[other].name))
+            for base, other in pairs
+        )
+        for (before, after), count in seen.items():
+            self.renamings.append(Renaming(before=before, after=after, parameters=count))
+
+    def match_below_prefixes(self) -> None:
+        """Match all that is below two modules that most parameters left are in.
+
+        Where no name has been equal so far, half of them being equal is enough.
+        """
+        base, other = self._left_base(), self._left_other()
+        best: tuple[int, int, str, str, dict[int, int]] | None = None
+        for before in _prefixes([key[0] for key in base.values()]):
+            for after in _prefixes([key[0] for key in other.values()]):
+                found = self._equal_below(base, other, before, after)
+                # As many as can be, by beginnings as short as can be.
+                rank = (len(found), -len(before) - len(after))
+                if found and (best is None or rank > best[:2]):
+                    best = (*rank, before, after, found)
+        if best is not None:
+            self._take_renamed(best[2], best[3], best[4])
+
+    def _equal_below(
+        self, base: dict[int, _Key], other: dict[int, _Key], before: str, after: str
+    ) -> dict[int, int]:
+        """Return what is equal below two modules; nothing where too much is not."""
+        ours, theirs = _below(base, before), _below(other, after)
+        found = {place: theirs[key] for key, place in ours.items() if key in theirs}
+        is_whole = len(found) == len(ours) == len(theirs)
+        is_most = not self.pairs and 2 * len(found) >= max(len(ours), len(theirs))
+        return found if is_whole or is_most else {}
+
+    def match_roots(self) -> None:
+        """Match what is below the first part of names, where one alone of the other side fits."""
+        base, other = _by_root(self._left_base()), _by_root(self._left_other())
+        fits = [
+            (before, after)
+            for before, ours in base.items()
+            for after, theirs in other.items()
+            if ours.keys() == theirs.keys()
+        ]
+        of_base = Counter(before for before, _ in fits)
+        of_other = Counter(after for _, after in fits)
+        for before, after in fits:
+            if of_base[before] == of_other[after] == 1:
+                theirs = other[after]
+                found = {place: theirs[key] for key, place in base[before].items()}
+                self._take_renamed(before, after, found)
+
+    def _take_renamed(self, before: str, after: str, found: dict[int, int]) -> None:
+        for base, other in found.items():
+            self._take(base, other)
+        self.renamings.append(Renaming(before=before, after=after, parameters=len(found)))
+
+    def _left_base(self) -> dict[int, _Key]:
+        return {place: _key(self._base[place]) for place in self._base_left}
+
+    def _left_other(self) -> dict[int, _Key]:
+        return {place: _key(self._other[place]) for place in self._other_left}
+
+
+def unwrapped(name: str) -> str:
+    """Return a parameter's name without wrappers."""
+    *modules, own = name.split(".")
+    return ".".join([*(part for part in modules if part not in WRAPPERS), own])
+
+
+def _key(record: ParameterRecord) -> _Key:
+    return unwrapped(record.name), record.shape.dims
+
+
+def _unique(names: dict[int, str]) -> dict[str, int]:
+    counts = Counter(names.values())
+    return {name: place for place, name in names.items() if counts[name] == 1}
+
+
+def _wrappers(name: str) -> str:
+    return "".join(f"{part}." for part in name.split(".")[:-1] if part in WRAPPERS)
+
+
+def _prefixes(names: Sequence[str]) -> Iterator[str]:
+    """Yield the modules that hold at least half of the names, the outermost first."""
+    prefix = ""
+    while names:
+        yield prefix
+        heads = Counter(
+            name[: name.index(".", len(prefix)) + 1] for name in names if "." in name[len(prefix) :]
+        )
+        (following, count), *_ = heads.most_common(1) or [("", 0)]
+        if 2 * count < len(names):
+            return
+        prefix = following
+        names = [name for name in names if name.startswith(prefix)]
+
+
+def _below(keys: dict[int, _Key], prefix: str) -> dict[_Key, int]:
+    return {
+        (name.removeprefix(prefix), shape): place
+        for place, (name, shape) in keys.items()
+        if name.startswith(prefix)
+    }
+
+
+def _by_root(keys: dict[int, _Key]) -> dict[str, dict[_Key, int]]:
+    """Return what is below the first part of each name that has more than one."""
+    roots: dict[str, dict[_Key, int]] = {}
+    for place, (name, shape) in keys.items():
+        root, dot, rest = name.partition(".")
+        if dot:
+            roots.setdefault(f"{root}.", {})[rest, shape] = place
+    return roots

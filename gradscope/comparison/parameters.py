@@ -1,0 +1,261 @@
+"""The parameters of all sides, matched, and how each differs from the base."""
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+from gradscope.comparison.directions import Directions
+from gradscope.comparison.matching import Matching
+from gradscope.comparison.rounding import is_rounding, rounding_limits
+from gradscope.comparison.side import Series, Side, SideParameter
+from gradscope.recording.kept_gradient import Agreement
+
+Change = Literal[
+    "non-finite",
+    "lost",
+    "zero",
+    "frozen",
+    "reshaped",
+    "turned",
+    "norm",
+    "finite",
+    "gained",
+    "missing",
+    "new",
+    "within",
+    "rounding",
+    "equal",
+    "none",
+]
+"""How a parameter of a side differs from the base's, the worst first.
+
+`non-finite`, `lost`, `zero`, `frozen`: what became of a gradient that the base has; `finite` and
+`gained` are the way back. `turned`: the cosine of both gradients is below its limit; `norm`: the
+norm is outside of the tolerance; `within`: it is not, and neither is it equal. `rounding`: on both
+sides the gradient is what rounding leaves of a zero, as of a bias before a normalisation. `none`:
+neither side has a gradient."""
+
+CHANGES: tuple[Change, ...] = get_args(Change)
+WORSE: tuple[Change, ...] = ("non-finite", "lost", "zero", "frozen", "turned", "norm")
+"""Those that are regressions."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ParameterPair:
+    """How a parameter of a side differs from the same one of the base."""
+
+    change: Change
+    ratio: float | None
+    """Gradient norm over that of the base; None without one of them, or where the base's is 0."""
+    weight_ratio: float | None
+    """Likewise of the weights."""
+    cosine: float | None
+    """Between both gradients, where they were kept."""
+    relative_difference: float | None
+    """Norm of their difference over the norm of the larger, where they were kept."""
+    first_difference: int | None
+    """Of runs: the first common step in which norms of gradient or weight are not the same."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ComparedParameter:
+    """A parameter, by the name that it has in the first side that has it."""
+
+    name: str
+    sides: tuple[SideParameter | None, ...]
+    """None where a side has no such parameter."""
+    pairs: tuple[ParameterPair | None, ...]
+    """How each side differs from the base; None of the base itself."""
+
+    @property
+    def worst(self) -> tuple[int, float]:
+        """What parameters are sorted by: the worst change, then how far the norm is off."""
+        pairs = [pair for pair in self.pairs if pair is not None]
+        return min((_rank(pair) for pair in pairs), default=(len(CHANGES), 0.0))
+
+
+def _rank(pair: ParameterPair) -> tuple[int, float]:
+    if pair.change == "turned":
+        return CHANGES.index(pair.change), pair.cosine if pair.cosine is not None else 0.0
+    return CHANGES.index(pair.change), -distance(pair.ratio)
+
+
+def distance(ratio: float | None) -> float:
+    """Return how far a ratio is from 1, the same for x and 1 / x."""
+    if ratio is None or math.isnan(ratio):
+        return 0.0
+    return math.inf if ratio in (0.0, math.inf) else abs(math.log(ratio))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """What passes between two gradients."""
+
+    norm: float
+    """How many times a norm may grow or shrink, less one."""
+    cosine: float
+
+
+def compared_parameters(
+    sides: Sequence[Side],
+    matchings: Sequence[Matching],
+    directions: Sequence[Directions],
+    limits: Limits,
+) -> tuple[ComparedParameter, ...]:
+    """Return the parameters of all sides, the base's in its order, then new ones.
+
+    Args:
+        sides: The base first.
+        matchings: Of each other side with the base.
+        directions: Likewise.
+        limits: Of what is within the tolerance.
+    """
+    base = sides[0]
+    partners = [dict(matching.pairs) for matching in matchings]
+    noise = [rounding_limits(side) for side in sides]
+    rows = []
+    for place, own in enumerate(base.parameters):
+        places = [place, *(found.get(place) for found in partners)]
+        of_sides = tuple(
+            None if at is None else side.parameters[at]
+            for side, at in zip(sides, places, strict=True)
+        )
+        pairs = tuple(
+            _pair(
+                own,
+                one,
+                directions[turn].by_parameter.get(place),
+                limits,
+                is_noise=one is not None
+                and is_rounding(own, noise[0])
+                and is_rounding(one, noise[turn + 1]),
+            )
+            for turn, one in enumerate(of_sides[1:])
+        )
+        rows.append(ComparedParameter(name=own.name, sides=of_sides, pairs=(None, *pairs)))
+    return (*rows, *_new(sides, matchings))
+
+
+def _new(sides: Sequence[Side], matchings: Sequence[Matching]) -> Iterator[ComparedParameter]:
+    """Yield the parameters that the base has not, those of one name together."""
+    found: dict[str, dict[int, SideParameter]] = {}
+    for turn, (side, matching) in enumerate(zip(sides[1:], matchings, strict=True), 1):
+        matched = {other for _, other in matching.pairs}
+        for place, one in enumerate(side.parameters):
+            if place not in matched:
+                found.setdefault(one.name, {})[turn] = one
+    new = _without_numbers("new")
+    for name, by_side in found.items():
+        yield ComparedParameter(
+            name=name,
+            sides=tuple(by_side.get(turn) for turn in range(len(sides))),
+            pairs=tuple(new if turn in by_side else None for turn in range(len(sides))),
+        )
+
+
+def _without_numbers(change: Change) -> ParameterPair:
+    return ParameterPair(
+        change=change,
+        ratio=None,
+        weight_ratio=None,
+        cosine=None,
+        relative_difference=None,
+        first_difference=None,
+    )
+
+
+def _pair(
+    base: SideParameter,
+    other: SideParameter | None,
+    direction: Agreement | None,
+    limits: Limits,
+    *,
+    is_noise: bool,
+) -> ParameterPair:
+    if other is None:
+        return _without_numbers("missing")
+    cosine = None if direction is None else direction.cosine
+    ratio = _ratio(other.norm, base.norm)
+    first = _first_difference(base.series, other.series)
+    change = _reach_change(base, other)
+    if change in ("zero", "gained") and is_noise:
+        change = "rounding"
+    if change is None:
+        is_equal = first is None and _is_equal(base, other)
+        change = _number_change(ratio, cosine, limits, is_equal=is_equal, is_noise=is_noise)
+    return ParameterPair(
+        change=change,
+        ratio=ratio,
+        weight_ratio=_ratio(other.weight_norm, base.weight_norm),
+        cosine=cosine,
+        relative_difference=None if direction is None else direction.relative_difference,
+        first_difference=first,
+    )
+
+
+def _reach_change(base: SideParameter, other: SideParameter) -> Change | None:
+    """Return what tells more than numbers; None where both sides have a finite gradient."""
+    if base.shape.dims != other.shape.dims:
+        return "reshaped"
+    if base.reach == "gradient" != other.reach:
+        lost: dict[str, Change] = {"zero": "zero", "frozen": "frozen"}
+        return lost.get(other.reach, "lost")
+    if other.reach == "gradient" != base.reach:
+        return "non-finite" if other.nonfinite else "gained"
+    if bool(base.nonfinite) != bool(other.nonfinite):
+        return "non-finite" if other.nonfinite else "finite"
+    return None if base.reach == "gradient" else "none"
+
+
+def _number_change(
+    ratio: float | None,
+    cosine: float | None,
+    limits: Limits,
+    *,
+    is_equal: bool,
+    is_noise: bool,
+) -> Change:
+    """Return how two gradients that are there differ in their numbers."""
+    is_turned = cosine is not None and cosine < limits.cosine
+    if is_equal and not is_turned:
+        return "equal"
+    if is_noise:
+        return "rounding"
+    if is_turned:
+        return "turned"
+    is_near = ratio is None or math.isnan(ratio) or distance(ratio) <= math.log1p(limits.norm)
+    return "within" if is_near else "norm"
+
+
+def _is_equal(base: SideParameter, other: SideParameter) -> bool:
+    return all(
+        _same(getattr(base, name), getattr(other, name))
+        for name in ("norm", "weight_norm", "absolute_maximum")
+    )
+
+
+def _same(one: float | None, other: float | None) -> bool:
+    if one is None or other is None:
+        return one is other
+    return one == other or (math.isnan(one) and math.isnan(other))
+
+
+def _first_difference(base: Series | None, other: Series | None) -> int | None:
+    """Return the first step in which two runs differ; None where in none, or not both are runs."""
+    if base is None or other is None or base == other:
+        return None
+    ours = zip(base.norms, base.weights, strict=True)
+    theirs = zip(other.norms, other.weights, strict=True)
+    by_step = dict(zip(other.steps, theirs, strict=True))
+    for step, (norm, weight) in zip(base.steps, ours, strict=True):
+        found = by_step.get(step)
+        if found is None or not (_same(norm, found[0]) and _same(weight, found[1])):
+            return step
+    return next(iter(sorted(set(other.steps) - set(base.steps))), None)
+
+
+def _ratio(above: float | None, below: float | None) -> float | None:
+    if above is None or below is None or below == 0.0:
+        return None
+    return above / below

@@ -1,0 +1,225 @@
+"""Whether a side is worse than the base, and in what."""
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from gradscope.comparison.curves import ComparedCurve
+from gradscope.comparison.findings import ComparedFinding
+from gradscope.comparison.parameters import Change, ComparedParameter, ParameterPair, distance
+from gradscope.comparison.side import Side
+from gradscope.comparison.tolerance import Tolerance
+from gradscope.recording.finding import at_least
+
+Outcome = Literal["passed", "failed", "unjudged"]
+RegressionKind = Literal[
+    "finding", "non-finite", "lost", "zero", "frozen", "turned", "norm", "weights", "loss", "ending"
+]
+"""Of parameters as in `Change`; `weights`: ranks do not hold the same; `ending`: a run was ended by
+what did not end the base."""
+
+_OF_PARAMETERS: tuple[tuple[RegressionKind, Change], ...] = (
+    ("non-finite", "non-finite"),
+    ("lost", "lost"),
+    ("zero", "zero"),
+    ("frozen", "frozen"),
+    ("turned", "turned"),
+    ("norm", "norm"),
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Regression:
+    """In what a side is worse than the base."""
+
+    kind: RegressionKind
+    side: int
+    """Its place."""
+    subjects: tuple[str, ...]
+    """Names of parameters, the worst first; the rule of a finding; the optimizer of a loss."""
+    message: str
+    """What a finding or an ending says; empty of others."""
+    before: float | None
+    """Of the base; of several parameters, that of the worst."""
+    after: float | None
+    limit: float | None
+    """What would have passed: as the option gives it; None where nothing would."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ComparisonVerdict:
+    """What a gate makes of a comparison."""
+
+    outcome: Outcome
+    regressions: tuple[Regression, ...]
+    """By side; there may be some where not all could be judged."""
+    obstacles: tuple[str, ...]
+    """Why it cannot be judged; empty where it can."""
+
+
+def judged(
+    sides: Sequence[Side],
+    parameters: Sequence[ComparedParameter],
+    findings: Sequence[ComparedFinding],
+    curves: Sequence[ComparedCurve],
+    tolerance: Tolerance,
+    *,
+    of_ranks: bool,
+) -> ComparisonVerdict:
+    """Return in what each side is worse than the base.
+
+    Ranks see parts of a batch each: their losses differ, and their weights may not.
+    """
+    obstacles = tuple(_obstacles(sides, parameters))
+    found: list[Regression] = []
+    for place in range(1, len(sides)):
+        found += _of_findings(place, findings, tolerance)
+        found += _of_parameters(place, parameters, tolerance, of_ranks=of_ranks)
+        if of_ranks:
+            found += _of_weights(place, parameters, tolerance)
+        else:
+            found += _of_loss(place, sides, curves, tolerance)
+        found += _of_ending(place, sides)
+    outcome: Outcome = "unjudged" if obstacles else "failed" if found else "passed"
+    return ComparisonVerdict(outcome=outcome, regressions=tuple(found), obstacles=obstacles)
+
+
+def _obstacles(sides: Sequence[Side], parameters: Sequence[ComparedParameter]) -> Iterator[str]:
+    for place, side in enumerate(sides):
+        if not side.has_gradient:
+            yield f"no parameter of {side.letter} has a gradient: {side.name}"
+        elif place and not any(one.sides[0] and one.sides[place] for one in parameters):
+            yield f"{sides[0].letter} and {side.letter} have no parameter in common"
+
+
+def _of_findings(
+    place: int, findings: Sequence[ComparedFinding], tolerance: Tolerance
+) -> Iterator[Regression]:
+    failing = at_least(tolerance.fail_level)
+    for one in findings:
+        finding = one.findings[place]
+        if finding is None or one.standing(place) not in ("came", "worse"):
+            continue
+        before = one.findings[0]
+        was_failing = before is not None and before.severity in failing
+        if finding.severity in failing and not was_failing:
+            yield Regression(
+                kind="finding",
+                side=place,
+                subjects=(finding.rule,),
+                message=f"{finding.name}: {finding.message}",
+                before=None,
+                after=None,
+                limit=None,
+            )
+
+
+def _of_parameters(
+    place: int,
+    parameters: Sequence[ComparedParameter],
+    tolerance: Tolerance,
+    *,
+    of_ranks: bool,
+) -> Iterator[Regression]:
+    changed: dict[Change, list[tuple[ComparedParameter, ParameterPair]]] = {}
+    for one in parameters:
+        pair = one.pairs[place]
+        if pair is not None:
+            changed.setdefault(pair.change, []).append((one, pair))
+    limits = {"turned": tolerance.cosine, "norm": tolerance.norm_limit(of_ranks=of_ranks)}
+    for kind, change in _OF_PARAMETERS:
+        found = sorted(changed.get(change, []), key=lambda item: item[0].worst)
+        if not found:
+            continue
+        worst, pair = found[0]
+        base, other = worst.sides[0], worst.sides[place]
+        is_turned = kind == "turned"
+        yield Regression(
+            kind=kind,
+            side=place,
+            subjects=tuple(one.name for one, _ in found),
+            message="",
+            before=None if is_turned or base is None else base.norm,
+            after=pair.cosine if is_turned else None if other is None else other.norm,
+            limit=limits.get(change),
+        )
+
+
+def _of_weights(
+    place: int, parameters: Sequence[ComparedParameter], tolerance: Tolerance
+) -> Iterator[Regression]:
+    limit = tolerance.norm_limit(of_ranks=True)
+    apart = [
+        (one, pair)
+        for one in parameters
+        if (pair := one.pairs[place]) and distance(pair.weight_ratio) > math.log1p(limit)
+    ]
+    if not apart:
+        return
+    apart.sort(key=lambda item: -distance(item[1].weight_ratio))
+    base, other = apart[0][0].sides[0], apart[0][0].sides[place]
+    yield Regression(
+        kind="weights",
+        side=place,
+        subjects=tuple(one.name for one, _ in apart),
+        message="",
+        before=None if base is None else base.weight_norm,
+        after=None if other is None else other.weight_norm,
+        limit=limit,
+    )
+
+
+def _of_loss(
+    place: int, sides: Sequence[Side], curves: Sequence[ComparedCurve], tolerance: Tolerance
+) -> Iterator[Regression]:
+    ends: list[tuple[str, float | None, float | None, float]] = [
+        (curve.optimizer, parting.base_end, parting.end, parting.increase)
+        for curve in curves
+        if curve.kind == "loss" and (parting := curve.partings[place]) is not None
+    ]
+    base, other = sides[0], sides[place]
+    if not (base.is_run and other.is_run) or base.step is not None:
+        # Of steps that were made before the judged one, the judged one is the last.
+        ends = [("", base.loss, other.loss, _increase(base.loss, other.loss))]
+    for optimizer, before, after, increase in ends:
+        # NaN is no increase: it is worse where the base was finite.
+        is_broken = math.isfinite(before or 0.0) and not math.isfinite(after or 0.0)
+        if increase > tolerance.loss or is_broken:
+            yield Regression(
+                kind="loss",
+                side=place,
+                subjects=(optimizer,) if optimizer else (),
+                message="",
+                before=before,
+                after=after,
+                limit=tolerance.loss,
+            )
+
+
+def _increase(before: float | None, after: float | None) -> float:
+    """Return by which share of itself a loss is higher; 0 where one is not known."""
+    if before is None or after is None or before == after:
+        return 0.0
+    return (after - before) / abs(before) if before else math.copysign(math.inf, after)
+
+
+def _of_ending(place: int, sides: Sequence[Side]) -> Iterator[Regression]:
+    before, after = (_trouble(side) for side in (sides[0], sides[place]))
+    if after and not before:
+        yield Regression(
+            kind="ending",
+            side=place,
+            subjects=(),
+            message=after,
+            before=None,
+            after=None,
+            limit=None,
+        )
+
+
+def _trouble(side: Side) -> str:
+    """Return how a run ended that nobody asked to end so; empty of others."""
+    run = side.report.training_run
+    ending = None if run is None else run.ending
+    return ending.line if ending is not None and ending.is_trouble else ""

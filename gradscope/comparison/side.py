@@ -1,0 +1,247 @@
+"""One of the recordings that are compared, and what was measured of its parameters."""
+
+import re
+from array import array
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from math import isfinite, nan
+from statistics import median
+from typing import Literal
+
+from gradscope.comparison.losses import summed_losses
+from gradscope.errors import GradscopeError
+from gradscope.recording.norm_table import NOT_MEASURED, REACHES, norms_of
+from gradscope.recording.records import Reach, Recording, Shape
+from gradscope.report.model import Report
+from gradscope.report.rows import ParameterRow
+
+_RANK = re.compile(r"(?P<stem>.+)\.rank(?P<rank>\d+)(?P<rest>\.gradscope)")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Series:
+    """What the steps of a run left in one parameter; not measured is `NOT_MEASURED`."""
+
+    steps: "array[int]" = field(default_factory=lambda: array("q"))
+    norms: "array[float]" = field(default_factory=lambda: array("d"))
+    weights: "array[float]" = field(default_factory=lambda: array("d"))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SideParameter:
+    """A parameter of one side."""
+
+    name: str
+    module: str
+    """The path of the module that owns it."""
+    shape: Shape
+    numel: int
+    reach: Reach | Literal["unknown"]
+    """`unknown` where no backward was seen to its end. Of a run, the best that a step left."""
+    reason: str | None
+    """Why there is no gradient."""
+    norm: float | None
+    """Of a run the median over the steps that all sides have; not finite where most are not."""
+    weight_norm: float | None
+    """Of a run at the last of those steps."""
+    nonfinite: int
+    """Elements of the gradient that are NaN or infinite; of a run, such steps."""
+    absolute_maximum: float | None
+    """Of one step."""
+    series: Series | None
+    """Of a run, step by step."""
+
+    @property
+    def rms(self) -> float | None:
+        """Root mean square of the gradient's elements."""
+        return None if self.norm is None or not self.numel else self.norm / self.numel**0.5
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class Side:
+    """A recording, under the letter that it goes by."""
+
+    letter: str
+    """`A` is the base."""
+    name: str
+    """As the user named it."""
+    rank: int | None
+    """Of a distributed training, by the file's name."""
+    steps: int
+    """Of a run; 0 where one step was judged."""
+    step: int | None
+    """The one that is compared; None where all steps of a run are."""
+    loss: float | None
+    """Of that step; of a run, of the last that all sides have."""
+    grad_norm: float | None
+    """Over all parameters; of a run, the median of its steps."""
+    parameters: tuple[SideParameter, ...]
+    report: Report = field(compare=False)
+
+    @property
+    def is_run(self) -> bool:
+        """Whether it is a training run, of which many steps are compared."""
+        return self.report.training_run is not None
+
+    @property
+    def has_gradient(self) -> bool:
+        """Whether a parameter has got a gradient, zero or not."""
+        return any(one.reach in ("gradient", "zero") for one in self.parameters)
+
+
+def common_steps(reports: Sequence[Report], step: int | None) -> frozenset[int]:
+    """Return the steps that runs are compared in; none where nothing is a run.
+
+    Args:
+        reports: Of what is compared.
+        step: The one to compare; None for all that they have in common.
+
+    Raises:
+        GradscopeError: There is none.
+    """
+    runs = [report for report in reports if report.training_run is not None]
+    if not runs:
+        if step is not None:
+            raise GradscopeError(
+                "--step chooses one of a training run's, and none of these is such a run"
+            )
+        return frozenset()
+    single = [report.summary.step for report in reports if report.training_run is None]
+    if step is None and single:
+        # What is compared with a single step is the step of that number.
+        step = single[0] or 0
+    common = set.intersection(*(_measured_steps(report.recording) for report in runs))
+    if step is not None:
+        common &= {step}
+    if common:
+        return frozenset(common)
+    what = "no step" if step is None else f"no gradients of step {step:,}"
+    raise GradscopeError(
+        f"nothing to compare: {what} measured in every run",
+        help="--step N compares one step; gradscope report shows what each has",
+    )
+
+
+def _measured_steps(recording: Recording) -> set[int]:
+    return set(norms_of(recording).steps)
+
+
+def letter_of(place: int) -> str:
+    """Return `A`, `B` … `Z`, `AA`, `AB` …."""
+    head, last = divmod(place, 26)
+    return (letter_of(head - 1) if head else "") + chr(ord("A") + last)
+
+
+def rank_of_file(name: str) -> tuple[str, int] | None:
+    """Return the name that the recordings of a job share, and the rank; None of other files."""
+    match = _RANK.fullmatch(name)
+    return None if match is None else (match["stem"], int(match["rank"]))
+
+
+def side_of(place: int, name: str, report: Report, steps: Collection[int]) -> Side:
+    """Return a side of a comparison.
+
+    Args:
+        place: Among all sides; the base is at 0.
+        name: As the user knows it.
+        report: Of the recording.
+        steps: Of runs, those that are compared.
+    """
+    rank = rank_of_file(name)
+    run = report.training_run
+    if run is None:
+        parameters = tuple(map(_of_step, report.parameters))
+        loss, norm = report.summary.loss, report.summary.grad_norm
+    else:
+        parameters = _of_run(report, steps)
+        compared = [one for one in run.steps if one.step in steps]
+        last = compared[-1] if compared else None
+        loss = None if last is None else summed_losses(report.recording).get(last.step, last.loss)
+        norm = _median([one.grad_norm for one in compared if one.grad_norm is not None])
+    single = next(iter(steps)) if len(steps) == 1 else None
+    return Side(
+        letter=letter_of(place),
+        name=name,
+        rank=None if rank is None else rank[1],
+        steps=0 if run is None else len(run.steps),
+        step=report.summary.step if run is None else single,
+        loss=loss,
+        grad_norm=norm,
+        parameters=parameters,
+        report=report,
+    )
+
+
+def _of_step(row: ParameterRow) -> SideParameter:
+    gradient = row.grad
+    return SideParameter(
+        name=row.name,
+        module=row.module,
+        shape=Shape(dims=row.shape, dtype=row.dtype),
+        numel=row.numel,
+        reach=row.reach,
+        reason=row.reason,
+        norm=None if gradient is None else gradient.norm,
+        weight_norm=row.weight_norm,
+        nonfinite=0 if gradient is None else gradient.nonfinite,
+        absolute_maximum=None if gradient is None else gradient.absolute_maximum,
+        series=None,
+    )
+
+
+def _of_run(report: Report, steps: Collection[int]) -> tuple[SideParameter, ...]:
+    series, reaches = _series(report.recording, steps)
+    return tuple(
+        _of_series(row, series.get(row.index, Series()), reaches.get(row.index))
+        for row in report.parameters
+    )
+
+
+def _series(
+    recording: Recording, steps: Collection[int]
+) -> tuple[Mapping[int, Series], Mapping[int, Reach]]:
+    """Return what the steps left in each parameter, and the best that it came to."""
+    table = norms_of(recording)
+    found: dict[int, Series] = {}
+    codes: dict[int, int] = {}
+    rows = zip(
+        table.steps, table.parameters, table.reaches, table.gradients, table.weights, strict=True
+    )
+    for step, parameter, code, norm, weight in rows:
+        if step not in steps:
+            continue
+        series = found.get(parameter)
+        if series is None:
+            series = found[parameter] = Series()
+        series.steps.append(step)
+        series.norms.append(norm)
+        series.weights.append(weight)
+        # They are in this order: the best first.
+        codes[parameter] = min(code, codes.get(parameter, code))
+    return found, {parameter: REACHES[code] for parameter, code in codes.items()}
+
+
+def _of_series(row: ParameterRow, series: Series, reach: Reach | None) -> SideParameter:
+    known = [norm for norm in series.norms if norm != NOT_MEASURED]
+    return SideParameter(
+        name=row.name,
+        module=row.module,
+        shape=Shape(dims=row.shape, dtype=row.dtype),
+        numel=row.numel,
+        reach=reach or ("unknown" if row.requires_grad else "frozen"),
+        reason=None if known else row.reason,
+        norm=_median(known),
+        weight_norm=series.weights[-1] if series.weights else None,
+        nonfinite=sum(not isfinite(norm) for norm in known),
+        absolute_maximum=None,
+        series=series,
+    )
+
+
+def _median(values: Iterable[float]) -> float | None:
+    """Return the number in the middle; NaN where most are not finite, None where there is none."""
+    known = list(values)
+    if not known:
+        return None
+    finite = [value for value in known if isfinite(value)]
+    return median(finite) if 2 * len(finite) > len(known) else nan
