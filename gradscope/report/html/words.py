@@ -14,6 +14,7 @@ from gradscope.report.finding_words import (
     unjudged,
     verdict_text,
 )
+from gradscope.report.html.summary_table import SummaryTable
 from gradscope.report.model import Report
 from gradscope.report.notes import SYNTHETIC_LOSS, training_text
 from gradscope.report.page import UNICODE
@@ -66,6 +67,7 @@ class Words:
     """Whether any rule ran."""
     warnings: tuple[str, ...] = ()
     cards: tuple[FindingCard, ...] = ()
+    summaries: tuple[SummaryTable, ...] = ()
     notes: tuple[tuple[str, tuple[str, ...]], ...] = ()
     """Titles and the lines below them."""
 

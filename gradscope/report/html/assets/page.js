@@ -88,6 +88,13 @@ document.querySelectorAll('[role=tab]').forEach((tab, place, tabs) => {
   });
 });
 
+document.querySelectorAll('button[data-sheet]').forEach((button) => {
+  button.addEventListener('click', () => {
+    open(Number(button.dataset.sheet));
+    scrollTo(0, 0);
+  });
+});
+
 document.querySelector('.selected .clear').addEventListener('click', () => current.clear());
 document.querySelector('.find').addEventListener('submit', (event) => event.preventDefault());
 bar.input.addEventListener('change', () => {

@@ -122,10 +122,14 @@ class Selection {
   }
 }
 
-// In a module tree the selected module is outlined.
+// In a module tree the selected module is outlined; of bars those that lie in it.
 function outlined(trace, sheet) {
-  const { module } = trace.meta.links;
-  const isSelected = module.map((at) => at !== null && at === sheet.selection.module);
+  const { module, parameter } = trace.meta.links;
+  const { selection } = sheet;
+  const isSelected = module.map((at, place) => {
+    if (TREES.has(trace.type)) return at !== null && at === selection.module;
+    return selection.parameter !== null && parameter ? parameter[place] === selection.parameter : sheet.isInside(at);
+  });
   const { color = colour('paper'), width = 1 } = trace.marker?.line ?? {};
   const given = (value, at) => (Array.isArray(value) ? value[at] : value);
   return {
@@ -181,6 +185,7 @@ class Switches {
 }
 
 const TREES = new Set(['icicle', 'treemap', 'sunburst']);
+const OUTLINED = new Set([...TREES, 'bar']);
 
 painter('plot', (canvas, content, sheet) => {
   const height = Number(canvas.dataset.height);
@@ -192,7 +197,7 @@ painter('plot', (canvas, content, sheet) => {
     const figure = switches.shown(content.figure);
     const marks = new Selection(figure, sheet);
     const data = coloured(figure.data).map((trace) => (
-      TREES.has(trace.type) && trace.meta?.links?.module ? outlined(trace, sheet) : trace));
+      OUTLINED.has(trace.type) && trace.meta?.links?.module ? outlined(trace, sheet) : trace));
     const layout = themedLayout(figure.layout, height);
     layout.shapes = [...(layout.shapes ?? []), ...marks.shapes()];
     layout.uirevision = 'kept';
