@@ -1,6 +1,6 @@
 """Training curves: loss, global gradient norm, size of the updates, learning rate."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -36,7 +36,8 @@ def curves(run: TrainingRun, columns: Columns, optimizers: int) -> tuple[Curve, 
     )
 
 
-def _curves(place: int, steps: list[RunStep], columns: Columns) -> Iterator[Curve]:
+def measured_curves(steps: Sequence[RunStep]) -> dict[CurveKind, list[tuple[int, float]]]:
+    """Return what was measured in the steps of one optimizer, each number with its step."""
     is_cut = any(map(_is_cut, steps))
     measured: dict[CurveKind, list[tuple[int, float | None]]] = {
         "loss": [(step.step, step.loss) for step in steps],
@@ -45,12 +46,22 @@ def _curves(place: int, steps: list[RunStep], columns: Columns) -> Iterator[Curv
         "update": [(step.step, step.update_ratio) for step in steps],
         "rate": [(step.step, step.learning_rate) for step in steps],
     }
-    for kind, values in measured.items():
-        known = [(step, value) for step, value in values if value is not None]
-        # A learning rate that stays as it is stands in the optimizer's name.
-        if len({value for _, value in known}) > (kind == "rate"):
-            cells = columns.mean(known) if kind == "loss" else columns.largest(known)
-            yield Curve(kind=kind, optimizer=place, course=course(known, cells))
+    known: dict[CurveKind, list[tuple[int, float]]] = {
+        kind: [(step, value) for step, value in values if value is not None]
+        for kind, values in measured.items()
+    }
+    # A learning rate that stays as it is stands in the optimizer's name.
+    return {
+        kind: values
+        for kind, values in known.items()
+        if len({value for _, value in values}) > (kind == "rate")
+    }
+
+
+def _curves(place: int, steps: list[RunStep], columns: Columns) -> Iterator[Curve]:
+    for kind, known in measured_curves(steps).items():
+        cells = columns.mean(known) if kind == "loss" else columns.largest(known)
+        yield Curve(kind=kind, optimizer=place, course=course(known, cells))
 
 
 def _is_cut(step: RunStep) -> bool:
