@@ -15,6 +15,7 @@ from gradscope.report.html.picture import Sheet
 
 SCRIPTS = ("columns", "figures", "sheet", "plot", "table", "graph", "timeline", "page")
 """Of `assets/`, in the order in which they run: they share one scope."""
+STYLES = ("page", "graph")
 
 _ASSETS = files("gradscope.report.html") / "assets"
 _ESCAPES = {"<": "\\u003c", ">": "\\u003e", "&": "\\u0026"}
@@ -42,7 +43,7 @@ def render_page(sheets: Sequence[Sheet], title: str) -> str:
         .render(
             title=title,
             policy=_policy(scripts),
-            style=Markup(_ASSETS.joinpath("page.css").read_text("utf-8")),
+            style=Markup(_own("css", STYLES)),
             scripts=[Markup(script) for script in scripts],
             sheets=sheets,
             data=[Markup(embedded_json(_data(sheet))) for sheet in sheets],
@@ -67,9 +68,12 @@ def _data(sheet: Sheet) -> dict[str, Json]:
     return {"modules": sheet.modules, "pictures": pictures}
 
 
+def _own(kind: str, names: Sequence[str]) -> str:
+    return "\n".join(_ASSETS.joinpath(f"{name}.{kind}").read_text("utf-8") for name in names)
+
+
 def _own_script() -> str:
-    parts = [_ASSETS.joinpath(f"{name}.js").read_text("utf-8") for name in SCRIPTS]
-    return "(() => {\n'use strict';\n" + "\n".join(parts) + "\n})();"
+    return f"(() => {{\n'use strict';\n{_own('js', SCRIPTS)}\n}})();"
 
 
 def _policy(scripts: Sequence[str]) -> str:

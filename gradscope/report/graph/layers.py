@@ -1,0 +1,183 @@
+"""Puts the items of a drawing into layers, so that links lead from a layer to ones below it."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from heapq import heapify, heappop, heappush
+from itertools import pairwise
+from typing import Literal
+
+Rank = Literal["first", "inner", "last"]
+"""`first` and `last` are what links come in and go out by: above and below all others."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Item:
+    """A rectangle to be placed. Its axis is where its links come in and go out."""
+
+    left: float
+    """How far it reaches to the left of its axis."""
+    right: float
+    height: float
+    rank: Rank = "inner"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Arc:
+    """A link between two items."""
+
+    source: int
+    target: int
+    out: float = 0.0
+    """Where it leaves the source, from its axis to the right."""
+    into: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Segment:
+    """The part of a link between one layer and the next."""
+
+    upper: int
+    lower: int
+    out: float
+    into: float
+    weight: int
+    """How much it matters that it is straight."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LayeredGraph:
+    """Items and bends in layers; where a link passes through a layer, it has a bend there."""
+
+    layers: tuple[tuple[int, ...], ...]
+    """Top to bottom. Numbers from that of the items on are bends."""
+    segments: tuple[Segment, ...]
+    ways: tuple[tuple[int, ...], ...]
+    """What each arc goes through, from its upper end to its lower one."""
+    is_back: tuple[bool, ...]
+    """Of each arc: whether it leads up, as links that go round in a circle must somewhere."""
+
+
+def layered(items: Sequence[Item], arcs: Sequence[Arc]) -> LayeredGraph:
+    """Return the items in layers; their order is that of the forward, as far as links allow."""
+    return _Layering(items, arcs).build()
+
+
+@dataclass(slots=True)
+class _Layering:
+    items: Sequence[Item]
+    arcs: Sequence[Arc]
+    layer: list[int] = field(init=False, default_factory=list)
+    bends: dict[tuple[int, float, int], int] = field(init=False, default_factory=dict)
+    """By upper end of the arcs, where they leave it, and layer: they share bends on their way."""
+    segments: dict[tuple[int, int, float, float], Segment] = field(init=False, default_factory=dict)
+
+    def build(self) -> LayeredGraph:
+        place = {item: place for place, item in enumerate(self._order())}
+        is_back = tuple(place[arc.source] >= place[arc.target] for arc in self.arcs)
+        ends = [
+            (arc.target, arc.source, arc.into, arc.out)
+            if back
+            else (arc.source, arc.target, arc.out, arc.into)
+            for arc, back in zip(self.arcs, is_back, strict=True)
+        ]
+        self._assign([(upper, lower) for upper, lower, _, _ in ends], list(place))
+        ways = tuple(
+            tuple(self._way(end, back=back)) for end, back in zip(ends, is_back, strict=True)
+        )
+        return LayeredGraph(
+            layers=self._layers(ways),
+            segments=tuple(self.segments.values()),
+            ways=ways,
+            is_back=is_back,
+        )
+
+    def _order(self) -> list[int]:
+        """Return the items so that arcs lead on; of a circle, the first item comes first."""
+        below: list[list[int]] = [[] for _ in self.items]
+        waiting = [0] * len(self.items)
+        for arc in self.arcs:
+            below[arc.source].append(arc.target)
+            waiting[arc.target] += 1
+        ready = [item for item, count in enumerate(waiting) if not count]
+        heapify(ready)
+        left = dict.fromkeys(range(len(self.items)))
+        order: list[int] = []
+        while left:
+            item = heappop(ready) if ready else next(iter(left))
+            if item not in left:
+                continue
+            del left[item]
+            order.append(item)
+            for target in below[item]:
+                waiting[target] -= 1
+                if not waiting[target] and target in left:
+                    heappush(ready, target)
+        return order
+
+    def _assign(self, ends: Sequence[tuple[int, int]], order: Sequence[int]) -> None:
+        """Give each item its layer: one below the lowest of those that lead to it.
+
+        What nothing leads to, as parameters, goes down to what it leads to.
+        """
+        below: list[list[int]] = [[] for _ in self.items]
+        above = [0] * len(self.items)
+        for upper, lower in ends:
+            below[upper].append(lower)
+            above[lower] += 1
+        base = int(any(item.rank == "first" for item in self.items))
+        self.layer = [base if item.rank != "first" else 0 for item in self.items]
+        for item in order:
+            for lower in below[item]:
+                self.layer[lower] = max(self.layer[lower], self.layer[item] + 1)
+        for number, placed in enumerate(self.items):
+            if not above[number] and below[number] and placed.rank == "inner":
+                self.layer[number] = min(self.layer[lower] for lower in below[number]) - 1
+        inner = [
+            layer for layer, item in zip(self.layer, self.items, strict=True) if item.rank != "last"
+        ]
+        last = max(inner, default=0) + 1
+        for number, placed in enumerate(self.items):
+            if placed.rank == "last":
+                self.layer[number] = last
+
+    def _way(self, end: tuple[int, int, float, float], *, back: bool) -> Iterator[int]:
+        upper, lower, out, into = end
+        yield upper
+        current, leaves = upper, out
+        for layer in range(self.layer[upper] + 1, self.layer[lower]):
+            # What leads back shares no bend: it comes from elsewhere.
+            key = (upper if not back else -1 - lower, out, layer)
+            bend = self.bends.setdefault(key, len(self.items) + len(self.bends))
+            self._join(current, bend, leaves, 0.0)
+            yield bend
+            current, leaves = bend, 0.0
+        self._join(current, lower, leaves, into)
+        yield lower
+
+    def _join(self, upper: int, lower: int, out: float, into: float) -> None:
+        bends = (upper >= len(self.items)) + (lower >= len(self.items))
+        weight = (4, 1, 8)[bends]
+        self.segments[upper, lower, out, into] = Segment(
+            upper=upper, lower=lower, out=out, into=into, weight=weight
+        )
+
+    def _layers(self, ways: Sequence[tuple[int, ...]]) -> tuple[tuple[int, ...], ...]:
+        """Return the layers, each in the order in which a walk along the arcs comes to it."""
+        layer = dict(enumerate(self.layer)) | {
+            bend: number for (_, _, number), bend in self.bends.items()
+        }
+        below: dict[int, dict[int, None]] = {}
+        for way in ways:
+            for upper, lower in pairwise(way):
+                below.setdefault(upper, {})[lower] = None
+        found: list[list[int]] = [[] for _ in range(max(layer.values(), default=-1) + 1)]
+        seen: set[int] = set()
+        for start in sorted(layer, key=lambda node: (layer[node], node)):
+            pending = [start]
+            while pending:
+                node = pending.pop()
+                if node not in seen:
+                    seen.add(node)
+                    found[layer[node]].append(node)
+                    pending.extend(reversed(below.get(node, {})))
+        return tuple(tuple(nodes) for nodes in found if nodes)

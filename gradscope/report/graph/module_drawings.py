@@ -1,0 +1,243 @@
+"""A drawing of each module's inside, one level deep: what a reader opens one after the other."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from itertools import pairwise
+from typing import Literal
+
+from gradscope.recording.records import TensorRef
+from gradscope.recording.step_view import StepView, created, first_step
+from gradscope.report.folding import Span, span
+from gradscope.report.graph.cuts import cut_label, cut_module, cut_place, cuts_of
+from gradscope.report.graph.drawing import Drawing
+from gradscope.report.graph.layout import Arrangements, lay_out
+from gradscope.report.graph.severities import Severities
+from gradscope.report.graph.shortening import shortened_part
+from gradscope.report.graph.tensor_links import TensorLinks, module_of, node_place, output_shape
+from gradscope.report.graph.vertices import GraphPart, Link, LinkKind, Vertex
+from gradscope.report.model import Report
+from gradscope.report.names import shape_text
+
+WHOLE = -1
+"""Stands for the whole graph: the models, and what is outside of all modules."""
+
+MOST_VERTICES = 150
+
+_Kind = Literal["module", "node", "parameter", "cut", "before", "after"]
+_Member = tuple[_Kind, int]
+
+
+def module_drawings(report: Report, most: int = MOST_VERTICES) -> Mapping[int, Drawing]:
+    """Return the drawing of the whole graph, by `WHOLE`, and of each module that holds something.
+
+    In a drawing the modules below are one vertex each, and what lies before and after the module
+    is one vertex each. Takes time by the size of the graph, however many modules there are.
+
+    Args:
+        report: Whose judged step it is; of a run there is nothing to draw.
+        most: How many vertices a drawing may have. Of more, the middle of the forward is one.
+    """
+    insides = _Insides(report, first_step(report.recording))
+    known: Arrangements = {}
+    return {
+        module: lay_out(shortened_part(insides.part(module), most), known)
+        for module in sorted(insides.members)
+    }
+
+
+@dataclass(slots=True)
+class _Bundle:
+    """The tensors between two members."""
+
+    kind: LinkKind
+    refs: dict[TensorRef, None] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class _Insides:
+    """What is in each module, gathered in one walk over the graph."""
+
+    report: Report
+    view: StepView
+    links: TensorLinks = field(init=False)
+    members: dict[int, dict[_Member, list[int]]] = field(init=False, default_factory=dict)
+    """By module: what is in it, each with its nodes, in the order of the forward."""
+    bundles: dict[int, dict[tuple[_Member, _Member], _Bundle]] = field(
+        init=False, default_factory=dict
+    )
+    paths: dict[int, tuple[int, ...]] = field(init=False, default_factory=dict)
+    """By module: those around it, and itself."""
+    behind: set[_Member] = field(init=False, default_factory=set)
+    severities: Severities = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.links = TensorLinks(self.report, self.view)
+        self.severities = Severities.of(self.report)
+        for row in self.report.modules:
+            around = (WHOLE,) if row.parent is None else self.paths[row.parent]
+            self.paths[row.index] = (*around, row.index)
+        self._add_nodes()
+        self._add_unreached()
+        passed = {node.index for node in self.view.nodes if node.kind == "view"}
+        for ref, consumer in self.links.between(lambda node: node.index in passed):
+            if ref.node not in passed:
+                self._join(("node", ref.node), ("node", consumer), "gradient", ref)
+        self._add_cuts()
+
+    def part(self, module: int) -> GraphPart:
+        """Return what is drawn of a module."""
+        members = dict(self.members[module])
+        bundles = self.bundles.get(module, {})
+        for pair in bundles:
+            for member in pair:
+                members.setdefault(member, [])
+        places = {member: place for place, member in enumerate(members)}
+        vertices = tuple(
+            self._vertex(places[member], member, nodes) for member, nodes in members.items()
+        )
+        links = (
+            Link(
+                source=places[source],
+                target=places[target],
+                norms=_single(self.links.norm(bundle.refs)),
+                tensors=len(bundle.refs),
+                kind=bundle.kind,
+            )
+            for (source, target), bundle in bundles.items()
+        )
+        ordered = sorted(links, key=lambda link: (link.source, link.target))
+        return GraphPart(vertices=vertices, links=tuple(ordered))
+
+    def _add_nodes(self) -> None:
+        for node in sorted(self.view.nodes, key=lambda node: (created(node), -node.depth)):
+            if node.kind != "view":
+                member: _Member = ("node", node.index)
+                for around, held in self._places(member):
+                    self.members.setdefault(around, {}).setdefault(held, []).append(node.index)
+
+    def _add_unreached(self) -> None:
+        """Add the parameters that backward does not lead to, and modules without nodes."""
+        seen = {node.parameter for node in self.view.nodes}
+        for parameter in self.view.recording.parameters:
+            if parameter.index not in seen:
+                for around, held in self._places(("parameter", parameter.index)):
+                    self.members.setdefault(around, {}).setdefault(held, [])
+
+    def _add_cuts(self) -> None:
+        nodes = {
+            node.parameter: node.index for node in self.view.nodes if node.parameter is not None
+        }
+        for place, cut in enumerate(cuts_of(self.view)):
+            member: _Member = ("cut", place)
+            for around, held in self._places(member):
+                self.members.setdefault(around, {}).setdefault(held, [])
+            for parameter in cut.parameters:
+                source: _Member = ("parameter", parameter)
+                if parameter in nodes:
+                    source = ("node", nodes[parameter])
+                self.behind.update(held for _, held in self._places(source))
+                self._join(source, member, "cut", None)
+            for node in cut.joins:
+                self._join(member, ("node", node), "cut", None)
+
+    def _home(self, member: _Member) -> tuple[int, ...]:
+        """Return the modules around a node, a parameter or a cut."""
+        kind, index = member
+        if kind == "node":
+            home = module_of(self.view, self.view.recording.nodes[index])
+        elif kind == "parameter":
+            home = self.view.recording.parameters[index].module
+        else:
+            home = cut_module(self.view, cuts_of(self.view)[index])
+        return (WHOLE,) if home is None else self.paths[home]
+
+    def _places(self, member: _Member) -> Iterator[tuple[int, _Member]]:
+        """Yield each module around a member, and what of it holds the member."""
+        around = self._home(member)
+        for outer, inner in pairwise(around):
+            yield outer, ("module", inner)
+        yield around[-1], member
+
+    def _join(
+        self, source: _Member, target: _Member, kind: LinkKind, ref: TensorRef | None
+    ) -> None:
+        above, below = tuple(self._places(source)), tuple(self._places(target))
+        level = 0
+        while (
+            level + 1 < min(len(above), len(below)) and above[level + 1][0] == below[level + 1][0]
+        ):
+            level += 1
+        self._bundle(above[level][0], above[level][1], below[level][1], kind, ref)
+        for module, member in above[level + 1 :]:
+            self._bundle(module, member, ("after", 0), kind, ref)
+        for module, member in below[level + 1 :]:
+            self._bundle(module, ("before", 0), member, kind, ref)
+
+    def _bundle(
+        self, module: int, source: _Member, target: _Member, kind: LinkKind, ref: TensorRef | None
+    ) -> None:
+        bundles = self.bundles.setdefault(module, {})
+        bundle = bundles.setdefault((source, target), _Bundle(kind))
+        if ref is not None:
+            bundle.kind = "gradient"
+            bundle.refs[self.view.measured(ref)] = None
+
+    def _vertex(self, place: int, member: _Member, nodes: list[int]) -> Vertex:
+        kind, index = member
+        vertex = Vertex(
+            index=place,
+            kind="outside",
+            label=kind,
+            nodes=tuple(nodes),
+            is_behind_cut=member in self.behind,
+        )
+        match kind:
+            case "module":
+                row = self.report.modules[index]
+                return replace(
+                    vertex,
+                    kind="module",
+                    label=row.path,
+                    name=row.path.rpartition(".")[2],
+                    class_name=row.class_name,
+                    modules=(index,),
+                    norms=_single(row.grad_norm),
+                    severity=self.severities.of_modules((index,)),
+                )
+            case "parameter":
+                return self._parameter(vertex, index)
+            case "node":
+                node = self.view.recording.nodes[index]
+                if node.parameter is not None:
+                    return self._parameter(vertex, node.parameter)
+                return replace(
+                    vertex,
+                    kind=node.kind,
+                    label=node.operation,
+                    detail=output_shape(node),
+                    place=node_place(self.view, node),
+                )
+            case "cut":
+                cut = cuts_of(self.view)[index]
+                place_of = cut_place(self.view, cut)
+                return replace(vertex, kind="cut", label=cut_label(cut), detail=place_of)
+            case _:
+                return vertex
+
+    def _parameter(self, vertex: Vertex, index: int) -> Vertex:
+        row = self.report.parameters[index]
+        return replace(
+            vertex,
+            kind="parameter",
+            label=row.name,
+            name=row.name.rpartition(".")[2],
+            detail=shape_text(row),
+            parameters=(index,),
+            norms=_single(None if row.grad is None else row.grad.norm),
+            reach=row.reach,
+            severity=self.severities.of_parameters((index,)),
+        )
+
+
+def _single(norm: float | None) -> Span | None:
+    return span([norm])

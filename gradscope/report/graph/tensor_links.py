@@ -1,0 +1,81 @@
+"""The tensors that lead from one node of a graph to another, and the norms of their gradients."""
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+
+from gradscope.recording.records import NodeRecord, TensorRef
+from gradscope.recording.step_view import StepView
+from gradscope.report.model import Report
+from gradscope.report.norms import total_norm
+from gradscope.report.paths import shown_site
+
+
+def module_of(view: StepView, node: NodeRecord) -> int | None:
+    """Return the module a node belongs to: whose call made it, or that owns the parameter."""
+    if node.parameter is not None:
+        return view.recording.parameters[node.parameter].module
+    return None if node.module_call is None else view.recording.calls[node.module_call].module
+
+
+def node_place(view: StepView, node: NodeRecord) -> str:
+    """Return the line that made a node, as `file:line`; empty where it is not known."""
+    site = None if node.site is None else view.recording.sites[node.site]
+    return shown_site(site, view.recording.target.root)
+
+
+def output_shape(node: NodeRecord) -> str:
+    """Return the shape and type of what a node makes; of several outputs, each."""
+    return ", ".join(
+        f"{shape.dtype}[{', '.join(map(str, shape.dims))}]" for shape in node.outputs if shape
+    )
+
+
+@dataclass(slots=True)
+class TensorLinks:
+    """The links of a step's graph, in the direction of the forward."""
+
+    report: Report
+    view: StepView
+    forward: dict[int, list[TensorRef]] = field(init=False, default_factory=dict)
+    """By node: the tensors that it was made from."""
+
+    def __post_init__(self) -> None:
+        for edge in self.view.recording.edges:
+            ref = TensorRef(node=edge.target, slot=edge.slot)
+            self.forward.setdefault(edge.source, []).append(ref)
+
+    def between(self, is_passed: Callable[[NodeRecord], bool]) -> Iterator[tuple[TensorRef, int]]:
+        """Yield tensors and the nodes that they lead to.
+
+        Args:
+            is_passed: Which nodes are passed over, so that what leads to them leads on.
+        """
+        for node in self.view.nodes:
+            if not is_passed(node):
+                for ref in self.forward.get(node.index, ()):
+                    yield from ((end, node.index) for end in self._ends(ref, is_passed))
+
+    def _ends(self, ref: TensorRef, is_passed: Callable[[NodeRecord], bool]) -> Iterator[TensorRef]:
+        """Yield the tensors that the nodes passed over lead to, or the reference itself."""
+        pending = [ref]
+        while pending:
+            current = pending.pop()
+            further = self.forward.get(current.node)
+            if further is not None and is_passed(self.view.recording.nodes[current.node]):
+                pending.extend(further)
+            else:
+                yield current
+
+    def norm(self, refs: Iterable[TensorRef]) -> float | None:
+        """Return the total norm of the gradients with respect to tensors, each once."""
+        return total_norm(self._norms(dict.fromkeys(map(self.view.measured, refs))))
+
+    def _norms(self, refs: Iterable[TensorRef]) -> Iterator[float]:
+        for ref in refs:
+            stat = self.view.tensor_stats.get(ref)
+            parameter = self.view.recording.nodes[ref.node].parameter
+            gradient = stat.gradient if stat else None
+            if parameter is not None:
+                gradient = self.report.parameters[parameter].grad
+            if gradient is not None:
+                yield gradient.norm
