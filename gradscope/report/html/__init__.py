@@ -13,9 +13,9 @@ JavaScript draws it, and links it with the others.
   `meta.links` maps `module`, `parameter`, `tensor` or `step` to a column with an entry a point,
   null where it stands for none; of a heatmap `meta.rows` likewise maps to a column by row, and
   `meta.steps` is a column by column. `meta.under` true: a click selects, but nothing is marked.
-  Beside `figure`, `switches` are rows of buttons, each `{"label": …, "choices": [{"label": …, "data":
-  [patch, …], "layout": patch}, …]}`: a choice lays its patches over the figure, trace by trace
-  (null leaves one as it is); the first is chosen at the start.
+  Beside `figure`, `switches` are rows of buttons, each `{"label": …, "choices": [{"label": …,
+  "data": [patch, …], "layout": patch}, …]}`: a choice lays its patches over the figure, trace by
+  trace (null leaves one as it is); the first is chosen at the start.
 - `graph`: drawings of modules, by `assets/graph.js`.
 - `table`: columns of rows, by `assets/table.js`; see `tables`.
 

@@ -1,0 +1,1 @@
+"""What the pictures of a page show, one a file."""

@@ -1,0 +1,226 @@
+"""Training curves: loss, gradient norm, updates and learning rate over the steps of a run."""
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from gradscope.counting import counted
+from gradscope.report.html.columns import Json, numbers, places
+from gradscope.report.html.picture import Picture
+from gradscope.report.html.pictures.lettering import lettered
+from gradscope.report.html.pictures.panels import Panel, stacked
+from gradscope.report.html.pictures.step_marks import (
+    MarkRow,
+    finding_marks,
+    mark_panel,
+    mark_rows,
+)
+from gradscope.report.html.pictures.thinning import thinned
+from gradscope.report.model import Report
+from gradscope.report.run.curves import CurveKind, measured_curves
+from gradscope.report.run.training_run import RunStep, TrainingRun
+from gradscope.report.run.words import CURVE_NAMES, curves_note, optimizer_text
+
+Trace = Mapping[str, Json]
+Points = Sequence[tuple[int, float]]
+
+_OPTIMIZERS = 8
+"""That made most steps: for so many there are colours."""
+_PANELS: tuple[tuple[tuple[CurveKind, ...], float], ...] = (
+    (("loss",), 1.0),
+    (("raw", "norm"), 1.0),
+    (("update",), 0.7),
+    (("rate",), 0.5),
+)
+"""What is drawn together, and how high."""
+_UNIT = 150
+"""Of height, in pixels."""
+_ROW = 0.14
+_MARKED = 120
+"""Points up to which each gets a mark of its own."""
+_OWN = ("x", "diamond-open")
+"""Marks of rows for what a curve cannot show."""
+_WIDE = 30
+"""Ratio of the largest to the smallest number from which on a panel is logarithmic."""
+
+
+def curve_picture(report: Report, run: TrainingRun) -> Picture | None:
+    """Return the curves of a run; None where nothing was measured."""
+    curves = _curves(run)
+    if not any(curve.measured for curve in curves):
+        return None
+    panels = [panel for group, height in _PANELS for panel in _panel(curves, group, height)]
+    measured = {curve.optimizer: curve.measured for curve in curves}
+    rows = mark_rows(report, run, measured)
+    marks = [mark_panel(rows, _ROW)] if rows else []
+    data, layout = stacked([*marks, *panels], "step")
+    layout["shapes"] = [_line(mark.step, mark.color) for mark in finding_marks(report)]
+    height = sum(panel.height for panel in [*marks, *panels]) + 0.18 * len(panels)
+    return Picture(
+        name="curves",
+        kind="plot",
+        title="Loss, gradient and updates",
+        caption=" ".join(_caption(run, curves, rows)),
+        content={
+            "figure": {"data": data, "layout": {**layout, "showlegend": _has_legend(data)}},
+            "switches": [_scales(layout)],
+        },
+        height=round(_UNIT * height) + 90,
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _OfOptimizer:
+    """What was measured in the steps of one optimizer."""
+
+    optimizer: int
+    name: str
+    """Empty where there is no other."""
+    measured: Mapping[CurveKind, Points]
+
+
+def _curves(run: TrainingRun) -> list[_OfOptimizer]:
+    by_optimizer: dict[int, list[RunStep]] = {}
+    for step in run.steps:
+        by_optimizer.setdefault(step.optimizer, []).append(step)
+    busiest = sorted(by_optimizer, key=lambda place: -len(by_optimizer[place]))[:_OPTIMIZERS]
+    return [
+        _OfOptimizer(
+            optimizer=place,
+            name=_name(run, place) if len(by_optimizer) > 1 else "",
+            measured=measured_curves(by_optimizer[place]),
+        )
+        for place in sorted(busiest)
+    ]
+
+
+def _name(run: TrainingRun, place: int) -> str:
+    row = run.optimizers[place]
+    return lettered(row.name or optimizer_text(row, run), 40)
+
+
+def _panel(
+    curves: Sequence[_OfOptimizer], group: Sequence[CurveKind], height: float
+) -> Iterator[Panel]:
+    traces = [
+        _trace(curve, kind, place)
+        for kind in group
+        for place, curve in enumerate(curves)
+        if kind in curve.measured
+    ]
+    if traces:
+        values = [
+            value for curve in curves for kind in group for _, value in curve.measured.get(kind, ())
+        ]
+        yield Panel(height=height, traces=traces, axis=_axis(group[-1], values))
+
+
+def _axis(kind: CurveKind, values: Sequence[float]) -> Trace:
+    axis: dict[str, Json] = {"title": {"text": CURVE_NAMES[kind]}, "exponentformat": "power"}
+    positive = [value for value in values if 0 < value < math.inf]
+    has_negative = any(value < 0 for value in values)
+    asks_for_log = bool(positive) and max(positive) > _WIDE * min(positive)
+    can_be_log = bool(positive) and not has_negative
+    is_log = asks_for_log and can_be_log
+    return {
+        **axis,
+        "type": "log" if is_log else "linear",
+        "rangemode": "normal" if is_log or has_negative or kind == "loss" else "tozero",
+    }
+
+
+def _trace(curve: _OfOptimizer, kind: CurveKind, place: int) -> Trace:
+    points = drawn_points(curve.measured[kind])
+    steps = [step for step, _ in points]
+    color = f"@series-{place}" if curve.name else "@series-7" if kind == "raw" else "@series-0"
+    name = curve.name if kind != "raw" else f"{curve.name} before the clip".strip()
+    label = CURVE_NAMES[kind] if kind != "raw" else "norm before the clip"
+    is_sparse = len(points) <= _MARKED
+    return {
+        "type": "scatter",
+        "mode": "lines+markers" if is_sparse else "lines",
+        "name": name or ("after the clip" if kind == "norm" else label),
+        "legendgroup": name or kind,
+        "showlegend": _is_told(curve, kind),
+        "x": numbers(steps),
+        "y": numbers(value if math.isfinite(value) else None for _, value in points),
+        "customdata": places(steps),
+        "hovertemplate": f"step %{{customdata:,}}<br>{label} %{{y:.4~g}}<extra>{name}</extra>",
+        "line": {"color": color, "width": 1.5, **({"dash": "dot"} if kind == "raw" else {})},
+        "marker": {"color": color, "size": 4 if is_sparse and len(points) > 1 else 7},
+        "meta": {"links": {"step": places(steps)}, "under": True, "curve": kind},
+    }
+
+
+def drawn_points(points: Points) -> list[tuple[int, float]]:
+    """Return the points to draw: all, or the least and largest of each bin of steps.
+
+    What is not finite comes with them, by bins likewise: the curve breaks off there.
+    """
+    drawn: list[tuple[int, float]] = []
+    for is_finite in (True, False):
+        found = [point for point in points if math.isfinite(point[1]) == is_finite]
+        ranks = [[value if is_finite else float(step) for step, value in found]]
+        drawn += [found[place] for place in thinned([step for step, _ in found], ranks)]
+    return sorted(drawn, key=lambda point: point[0])
+
+
+def _scales(layout: Mapping[str, Json]) -> Trace:
+    """Return buttons that have every panel on one scale."""
+    panels = [name for name, axis in layout.items() if isinstance(axis, Mapping) and "type" in axis]
+    choices: list[Json] = [{"label": "as suits each"}]
+    for label, scale in (("logarithmic", "log"), ("linear", "linear")):
+        # What was zoomed on one scale is somewhere else on the other.
+        patch: Trace = {"type": scale, "uirevision": scale}
+        choices.append({"label": label, "layout": dict.fromkeys(panels, patch)})
+    return {"label": "scale", "choices": choices}
+
+
+def _line(step: float, color: str) -> Trace:
+    return {
+        "type": "line",
+        "xref": "x",
+        "yref": "paper",
+        "x0": step,
+        "x1": step,
+        "y0": 0,
+        "y1": 1,
+        "layer": "below",
+        "line": {"color": color, "width": 1},
+        "opacity": 0.5,
+    }
+
+
+def _is_told(curve: _OfOptimizer, kind: CurveKind) -> bool:
+    """Whether the legend names a curve: each optimizer once, and the norm before and after."""
+    if kind == "raw" or not curve.name:
+        return "raw" in curve.measured and kind in ("raw", "norm")
+    return kind == next(other for other in curve.measured if other != "raw")
+
+
+def _has_legend(data: Sequence[Json]) -> bool:
+    told = [trace for trace in data if isinstance(trace, Mapping) and trace.get("showlegend")]
+    return len(told) > 1
+
+
+def _caption(
+    run: TrainingRun, curves: Sequence[_OfOptimizer], rows: Sequence[MarkRow]
+) -> Iterator[str]:
+    if note := curves_note(run):
+        yield f"{note[0].upper()}{note[1:]}."
+    if any(row.symbol in _OWN for row in rows):
+        yield "What is zero, NaN or infinite has a row of its own on top."
+    lengths = [
+        (len(points), len(drawn_points(points)))
+        for curve in curves
+        for points in curve.measured.values()
+    ]
+    longest, drawn = max(lengths)
+    if drawn < longest:
+        yield (
+            f"Of {longest:,} steps {drawn:,} points are drawn: the least and the largest of each"
+            " stretch, and what is not finite."
+        )
+    if (more := len({step.optimizer for step in run.steps}) - len(curves)) > 0:
+        yield f"{counted(more, 'further optimizer')} with fewer steps left out."
+    yield "Click a step to select it."

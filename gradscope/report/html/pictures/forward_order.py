@@ -1,0 +1,165 @@
+"""The order of the forward as places on an axis: of every tensor, and of every parameter."""
+
+from bisect import bisect_left
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from gradscope.recording.step_view import created
+from gradscope.report.html.module_places import ModulePlaces
+from gradscope.report.model import Report
+
+MOST_RUNS = 32
+"""Stretches that an axis is divided into: more could not be lettered."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Run:
+    """A stretch of the forward inside of one module."""
+
+    module: int | None
+    """None for what lies between: operations of the modules around."""
+    first: int
+    last: int
+
+    @property
+    def length(self) -> int:
+        """How many places it takes."""
+        return self.last - self.first + 1
+
+
+class ForwardOrder:
+    """Places from 0 on, in the order of the forward.
+
+    A tensor has a place of its own, and a parameter that of the first tensor made with it.
+    Parameters that the graph does not hold stand where their module does; where that has no tensor
+    either, as behind a cut, it gets a place behind the parameter that was registered before it.
+    """
+
+    def __init__(self, report: Report) -> None:
+        self._report = report
+        self._modules = ModulePlaces(report)
+        # A parameter under another shape has the parameter's own gradient.
+        self.tensors = tuple(row for row in report.tensors if not row.is_parameter_view)
+        keys = self._parameter_keys()
+        every = {(place, 0) for place in range(len(self.tensors))} | set(keys)
+        counted = {key: place for place, key in enumerate(sorted(every))}
+        self.tensor_places = tuple(counted[place, 0] for place in range(len(self.tensors)))
+        self.parameter_places = tuple(counted[key] for key in keys)
+        self.length = len(counted)
+
+    @cached_property
+    def modules(self) -> tuple[int | None, ...]:
+        """By place: the innermost module at work there."""
+        found: list[int | None] = [None] * self.length
+        # Where a tensor stands, its own module counts.
+        for parameter, place in zip(self._report.parameters, self.parameter_places, strict=True):
+            found[place] = self._modules.of(parameter.module)
+        for tensor, place in zip(self.tensors, self.tensor_places, strict=True):
+            found[place] = self._modules.of(tensor.module)
+        return tuple(found)
+
+    def module_of(self, path: str | None) -> int | None:
+        """Return the row of the module of a path."""
+        return self._modules.of(path)
+
+    def above(self, module: int | None) -> tuple[int, ...]:
+        """Return a module after all that it lies in."""
+        return self._modules.above(module)
+
+    def runs(self) -> tuple[Run, ...]:
+        """Return the axis in stretches of modules: the widest are divided while there is room."""
+        divided: frozenset[int] = frozenset()
+        refused: set[int] = set()
+        runs = self._stretches(divided)
+        while (widest := _widest(runs, refused)) is not None:
+            alike = self._alike(widest, runs)
+            finer = self._stretches(divided | alike)
+            labelled = sum(run.module is not None for run in finer)
+            if labelled <= MOST_RUNS and self._is_mostly_parts(alike, runs, finer):
+                divided, runs = divided | alike, finer
+            else:
+                refused |= alike
+        return runs
+
+    def _stretches(self, divided: frozenset[int]) -> tuple[Run, ...]:
+        """Return the stretches of equal modules: of each place the outermost not divided."""
+        of_module = {
+            module: next((at for at in self._modules.above(module) if at not in divided), None)
+            for module in set(self.modules)
+        }
+        runs: list[Run] = []
+        for place, inner in enumerate(self.modules):
+            module = of_module[inner]
+            if runs and runs[-1].module == module:
+                runs[-1] = Run(module=module, first=runs[-1].first, last=place)
+            else:
+                runs.append(Run(module=module, first=place, last=place))
+        return tuple(runs)
+
+    def _alike(self, module: int, runs: Iterable[Run]) -> frozenset[int]:
+        """Return the siblings of a module's class: blocks are divided together, or not at all."""
+        rows = self._report.modules
+        kind = (rows[module].parent, rows[module].class_name)
+        return frozenset(
+            run.module
+            for run in runs
+            if run.module is not None
+            and (rows[run.module].parent, rows[run.module].class_name) == kind
+        )
+
+    def _is_mostly_parts(
+        self, divided: frozenset[int], runs: Iterable[Run], finer: Iterable[Run]
+    ) -> bool:
+        """Return whether what some modules hold takes at least half of their places."""
+        whole = sum(run.length for run in runs if run.module in divided)
+        parts = (run for run in finer if divided.intersection(self._modules.above(run.module)))
+        return 2 * sum(run.length for run in parts) >= whole
+
+    def _parameter_keys(self) -> list[tuple[int, int]]:
+        used, of_modules = self._first_uses(), self._first_of_modules()
+        behind: dict[int, tuple[int, int]] = {}
+        keys: list[tuple[int, int]] = []
+        last = -1
+        for parameter in self._report.parameters:
+            module = self._modules.of(parameter.module)
+            at = used.get(parameter.index)
+            at = of_modules.get(module) if at is None and module is not None else at
+            if at is not None:
+                last = at
+                keys.append((at, 0))
+            else:
+                where = -1 if module is None else module
+                keys.append(behind.setdefault(where, (last, len(behind) + 1)))
+        return keys
+
+    def _first_uses(self) -> dict[int, int]:
+        """Return, by parameter, the tensor (its place in `tensors`) that was made with it first."""
+        recording = self._report.recording
+        made = [created(recording.nodes[row.node]) for row in self.tensors]
+        if not made:
+            return {}
+        graph = recording.nodes[self.tensors[0].node].graph
+        found: dict[int, int] = {}
+        for edge in recording.edges:
+            parameter, user = recording.nodes[edge.target].parameter, recording.nodes[edge.source]
+            if parameter is not None and user.graph == graph:
+                at = min(bisect_left(made, created(user)), len(made) - 1)
+                found[parameter] = min(at, found.get(parameter, at))
+        return found
+
+    def _first_of_modules(self) -> dict[int, int]:
+        found: dict[int, int] = {}
+        for place, row in enumerate(self.tensors):
+            module = self._modules.of(row.module)
+            if module is not None:
+                found.setdefault(module, place)
+        return found
+
+
+def _widest(runs: Sequence[Run], refused: Iterable[int]) -> int | None:
+    """Return the module of the longest stretch that may still be divided."""
+    left_out = set(refused)
+    found = [run for run in runs if run.module is not None and run.module not in left_out]
+    longest = max(found, key=lambda run: run.length, default=None)
+    return None if longest is None or longest.length < 2 else longest.module

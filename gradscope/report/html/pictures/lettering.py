@@ -1,0 +1,41 @@
+"""Names and numbers as pictures letter them: plotly reads tags in every text it is given."""
+
+from collections.abc import Iterable
+from html import escape
+
+from gradscope.report.figures import figure
+from gradscope.report.names import printable
+from gradscope.report.page import UNICODE
+
+LONGEST = 90
+"""Signs of a name; of a longer one the middle is left out."""
+
+
+def lettered(name: str, longest: int = LONGEST) -> str:
+    """Return a name as plotly shows it: as it is, on one line, and not too long."""
+    return escape(shortened(printable(name), longest), quote=False)
+
+
+def shortened(name: str, longest: int) -> str:
+    """Return a name without its middle where it is too long; ends of paths tell the most."""
+    if len(name) <= longest:
+        return name
+    start = longest // 3
+    return f"{name[:start]}…{name[len(name) - (longest - start - 1) :]}"
+
+
+def hover(title: str, lines: Iterable[tuple[str, str | None]]) -> str:
+    """Return what is told of a mark: its name, and what is known of it by name."""
+    told = [f"<b>{lettered(title)}</b>"]
+    told += [f"{name}  {lettered(text)}" for name, text in lines if text]
+    return "<br>".join(told)
+
+
+def number(value: float | None) -> str:
+    """Return a number with three digits."""
+    return figure(value, UNICODE)
+
+
+def exact(value: float | None) -> str:
+    """Return a number with the digits that are told where there is room."""
+    return UNICODE.dash if value is None else f"{value:.6g}"

@@ -1,0 +1,40 @@
+"""The line along the depth: tensors that every gradient crosses, made by one kind of operation."""
+
+from dataclasses import dataclass
+
+from gradscope.recording.records import TensorRef
+from gradscope.report.model import Report
+from gradscope.report.names import operation_text
+from gradscope.rules.case import Case
+from gradscope.rules.flow.spine import Spines
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SpineLine:
+    """What vanishing and exploding gradients are judged by."""
+
+    operation: str
+    """As people know it: `Add`."""
+    tensors: tuple[int, ...]
+    """Places of the report's tensors, in the order of the forward."""
+
+
+def spine_line(report: Report) -> SpineLine | None:
+    """Return the line of a report; None where its graph has too few operations of one type."""
+    case = Case(report.recording)
+    spines = Spines(case)
+    reading = spines.first
+    trends = [trend for trend in (reading.loss, reading.growth) if trend is not None]
+    if not trends:
+        return None
+    steepest = max(trends, key=lambda trend: abs(trend.decades))
+    operation = steepest.matched[0].node.operation
+    chain = max(spines.chains(case.first), key=len)
+    known = {TensorRef(node=row.node, slot=row.slot): at for at, row in enumerate(report.tensors)}
+    refs = (
+        case.first.measured(TensorRef(node=index, slot=0))
+        for index in reversed(chain)
+        if case.recording.nodes[index].operation == operation
+    )
+    found = tuple(known[ref] for ref in dict.fromkeys(refs) if ref in known)
+    return SpineLine(operation=operation_text(operation), tensors=found)

@@ -1,0 +1,28 @@
+"""Leaves marks out where there are more than can be told apart, and keeps the extremes."""
+
+from collections.abc import Sequence
+
+MOST_MARKS = 4000
+"""So many are drawn as they are."""
+_BINS = 1000
+
+
+def thinned(places: Sequence[int], values: Sequence[Sequence[float]]) -> list[int]:
+    """Return which marks to draw, ascending: all, or the least and the largest of each bin.
+
+    Args:
+        places: Of each mark on its axis.
+        values: What is drawn there, in each of several ways; numbers that can be compared.
+    """
+    if len(places) <= MOST_MARKS:
+        return list(range(len(places)))
+    first, last = min(places), max(places)
+    bins: dict[int, list[int]] = {}
+    for mark, place in enumerate(places):
+        bins.setdefault((place - first) * _BINS // (last - first + 1), []).append(mark)
+    kept: set[int] = set()
+    for marks in bins.values():
+        for value in values:
+            kept.add(min(marks, key=value.__getitem__))
+            kept.add(max(marks, key=value.__getitem__))
+    return sorted(kept)
