@@ -36,6 +36,7 @@ _PANELS: tuple[tuple[tuple[CurveKind, ...], float], ...] = (
 _UNIT = 150
 """Of height, in pixels."""
 _ROW = 0.14
+_TICKS = 5
 _MARKED = 120
 """Points up to which each gets a mark of its own."""
 _OWN = ("x", "diamond-open")
@@ -49,20 +50,31 @@ def curve_picture(report: Report, run: TrainingRun) -> Picture | None:
     curves = _curves(run)
     if not any(curve.measured for curve in curves):
         return None
-    panels = [panel for group, height in _PANELS for panel in _panel(curves, group, height)]
-    measured = {curve.optimizer: curve.measured for curve in curves}
-    rows = mark_rows(report, run, measured)
+    named = [panel for group, height in _PANELS for panel in _panel(curves, group, height)]
+    rows = mark_rows(report, run, {curve.optimizer: curve.measured for curve in curves})
     marks = [mark_panel(rows, _ROW)] if rows else []
-    data, layout = stacked([*marks, *panels], "step")
-    layout["shapes"] = [_line(mark.step, mark.color) for mark in finding_marks(report)]
-    height = sum(panel.height for panel in [*marks, *panels]) + 0.18 * len(panels)
+    panels = [*marks, *(panel for _, panel in named)]
+    data, layout = stacked(panels, "step")
+    height = sum(panel.height for panel in panels) + 0.18 * len(panels)
     return Picture(
         name="curves",
         kind="plot",
         title="Loss, gradient and updates",
         caption=" ".join(_caption(run, curves, rows)),
         content={
-            "figure": {"data": data, "layout": {**layout, "showlegend": _has_legend(data)}},
+            "figure": {
+                "data": data,
+                "layout": {
+                    **layout,
+                    "showlegend": _has_legend(data),
+                    "xaxis": _step_axis(run, layout["xaxis"]),
+                    "shapes": [_line(mark.step, mark.color) for mark in finding_marks(report)],
+                    "annotations": [
+                        _title(name, place)
+                        for place, (name, _) in enumerate(named, start=1 + len(marks))
+                    ],
+                },
+            },
             "switches": [_scales(layout)],
         },
         height=round(_UNIT * height) + 90,
@@ -101,7 +113,7 @@ def _name(run: TrainingRun, place: int) -> str:
 
 def _panel(
     curves: Sequence[_OfOptimizer], group: Sequence[CurveKind], height: float
-) -> Iterator[Panel]:
+) -> Iterator[tuple[str, Panel]]:
     traces = [
         _trace(curve, kind, place)
         for kind in group
@@ -112,20 +124,23 @@ def _panel(
         values = [
             value for curve in curves for kind in group for _, value in curve.measured.get(kind, ())
         ]
-        yield Panel(height=height, traces=traces, axis=_axis(group[-1], values))
+        panel = Panel(height=height, traces=traces, axis=_axis(group[-1], values))
+        yield CURVE_NAMES[group[-1]], panel
 
 
 def _axis(kind: CurveKind, values: Sequence[float]) -> Trace:
-    axis: dict[str, Json] = {"title": {"text": CURVE_NAMES[kind]}, "exponentformat": "power"}
     positive = [value for value in values if 0 < value < math.inf]
     has_negative = any(value < 0 for value in values)
     asks_for_log = bool(positive) and max(positive) > _WIDE * min(positive)
     can_be_log = bool(positive) and not has_negative
     is_log = asks_for_log and can_be_log
+    decades = math.log10(max(positive) / min(positive)) if is_log else 0.0
     return {
-        **axis,
         "type": "log" if is_log else "linear",
         "rangemode": "normal" if is_log or has_negative or kind == "loss" else "tozero",
+        "exponentformat": "power",
+        # The twos and fives between powers of ten have no room there.
+        **({"dtick": math.ceil(decades / _TICKS)} if decades > 1 else {"nticks": _TICKS}),
     }
 
 
@@ -146,7 +161,8 @@ def _trace(curve: _OfOptimizer, kind: CurveKind, place: int) -> Trace:
         "y": numbers(value if math.isfinite(value) else None for _, value in points),
         "customdata": places(steps),
         "hovertemplate": f"step %{{customdata:,}}<br>{label} %{{y:.4~g}}<extra>{name}</extra>",
-        "line": {"color": color, "width": 1.5, **({"dash": "dot"} if kind == "raw" else {})},
+        "line": {"color": color, "width": 1 if kind == "raw" else 1.5},
+        "opacity": 0.6 if kind == "raw" else 1,
         "marker": {"color": color, "size": 4 if is_sparse and len(points) > 1 else 7},
         "meta": {"links": {"step": places(steps)}, "under": True, "curve": kind},
     }
@@ -163,6 +179,28 @@ def drawn_points(points: Points) -> list[tuple[int, float]]:
         ranks = [[value if is_finite else float(step) for step, value in found]]
         drawn += [found[place] for place in thinned([step for step, _ in found], ranks)]
     return sorted(drawn, key=lambda point: point[0])
+
+
+def _step_axis(run: TrainingRun, axis: Json) -> Trace:
+    steps = [step.step for step in run.steps]
+    margin = max((steps[-1] - steps[0]) * 0.012, 0.5)
+    given = axis if isinstance(axis, Mapping) else {}
+    return {**given, "range": [steps[0] - margin, steps[-1] + margin]}
+
+
+def _title(name: str, place: int) -> Trace:
+    """Return a panel's title: on top of it there is more room than beside."""
+    return {
+        "text": f"<b>{name}</b>",
+        "showarrow": False,
+        "xref": "paper",
+        "x": 0,
+        "xanchor": "left",
+        "yref": f"y{place if place > 1 else ''} domain",
+        "y": 1,
+        "yanchor": "bottom",
+        "font": {"color": "@ink-soft"},
+    }
 
 
 def _scales(layout: Mapping[str, Json]) -> Trace:

@@ -1,0 +1,23 @@
+"""The sheet of a training run: its curves, its layers over the steps, and what led to a step."""
+
+from gradscope.report.html.module_columns import module_columns
+from gradscope.report.html.picture import Picture, Sheet
+from gradscope.report.html.pictures.curves import curve_picture
+from gradscope.report.html.tables import parameter_table
+from gradscope.report.html.words import words_of
+from gradscope.report.model import Report
+from gradscope.report.run.training_run import TrainingRun
+
+
+def run_sheet(report: Report, run: TrainingRun, title: str) -> Sheet:
+    """Return the sheet of a run."""
+    pictures = (
+        curve_picture(report, run),
+        parameter_table(report),
+    )
+    return Sheet(
+        title=title,
+        words=words_of(report),
+        pictures=tuple(picture for picture in pictures if isinstance(picture, Picture)),
+        modules=module_columns(report),
+    )
