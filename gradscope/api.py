@@ -1,6 +1,7 @@
 """The Python interface: the same inspection on objects that are there already."""
 
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
 
 import torch
 from torch import nn
@@ -9,6 +10,7 @@ from gradscope.capture.definitions import Definitions
 from gradscope.errors import GradscopeError
 from gradscope.inspection import record
 from gradscope.probes.snapshot import RandomStates
+from gradscope.recording.kept_gradient import KeepMode, check_keep_mode
 from gradscope.report.model import Report
 from gradscope.rules.engine import check_settings, judge
 from gradscope.rules.selection import parsed_selectors
@@ -29,6 +31,7 @@ def inspect(  # noqa: PLR0913 - as many things can be chosen
     steps: int = 0,
     probe_steps: int = 3,
     micro_batches: int | None = None,
+    keep_gradients: KeepMode = "none",
     eager: bool = False,
     select: str | Iterable[str] = (),
     ignore: str | Iterable[str] = (),
@@ -54,6 +57,9 @@ def inspect(  # noqa: PLR0913 - as many things can be chosen
             the first step; 0 for none.
         micro_batches: Into so many parts the batch is divided, to compare their accumulated
             gradients with its own; `print(report)` and its JSON tell how they add up.
+        keep_gradients: Keep the gradients themselves in the recording, which `report.save(path)`
+            writes, so that `gradscope compare` can compare them: `exact`, every element, or
+            `sketch`, 4,096 numbers of each large parameter.
         eager: Run a compiled model eagerly, to see its inside.
         select: Only these rules judge: codes, prefixes of codes, families and names of rules. No
             configuration file is read.
@@ -70,6 +76,8 @@ def inspect(  # noqa: PLR0913 - as many things can be chosen
     )
     settings = Settings(select=parsed_selectors(select), ignore=parsed_selectors(ignore))
     trial = trial_of(steps=steps, probe_steps=probe_steps, micro_batches=micro_batches)
+    check_keep_mode(keep_gradients)
+    trial = replace(trial, keep_gradients=keep_gradients)
     return inspect_target(target, trial=trial, eager=eager, command="inspect", settings=settings)
 
 

@@ -146,6 +146,8 @@ class _Watch:
         capture, measured, probe = step.capture, step.measured, self._probe
         probe_steps = trial.probe_steps
         self._assembler.place_of(capture)  # so that its graph is the recording's first
+        if trial.keep_gradients != "none":
+            self._assembler.keep_gradients(trial.keep_gradients)
         examine(self._scene(step, trial), is_trained=self._training.made > 0)
         wants_steps = probe.is_users or probe_steps > 0
         updates = self._step() if wants_steps else None

@@ -15,6 +15,7 @@ from torch import nn
 from torch.optim import Optimizer
 
 from gradscope.capture.training.given import Given, given_by
+from gradscope.capture.training.keeping import Keeping
 from gradscope.capture.training.watch import TrainingWatch
 from gradscope.errors import GradscopeError
 from gradscope.launch.endings import ending_by
@@ -22,6 +23,7 @@ from gradscope.looks.close_looks import script_looks
 from gradscope.looks.schedule import Schedule
 from gradscope.recording.evidence.run_ending import RunEnding
 from gradscope.recording.finding import Finding
+from gradscope.recording.kept_gradient import KeepMode, check_keep_mode
 from gradscope.recording.records import Recording
 from gradscope.recording.store import load_recording
 from gradscope.recording.writer import check_free, remove_logs
@@ -31,7 +33,7 @@ from gradscope.rules.selection import parsed_selectors
 from gradscope.rules.settings import Settings
 
 
-def watch(
+def watch(  # noqa: PLR0913 - as many things can be chosen
     model: nn.Module | None = None,
     optimizer: Optimizer | None = None,
     *,
@@ -39,6 +41,8 @@ def watch(
     force: bool = False,
     every: int = 1,
     tensor_every: int = 100,
+    keep_gradients: KeepMode = "none",
+    keep_gradients_every: int = 100,
     select: str | Iterable[str] = (),
     ignore: str | Iterable[str] = (),
 ) -> "Watch":
@@ -66,6 +70,9 @@ def watch(
         every: Gradients are measured in every so manieth step.
         tensor_every: Every tensor is looked at in the first steps, and in every so manieth; 0 for
             the first alone.
+        keep_gradients: Keep the gradients themselves, so that `gradscope compare` can compare them:
+            `exact`, every element, or `sketch`, 4,096 numbers of each large parameter.
+        keep_gradients_every: Those of the first step of each optimizer, and of every so manieth.
         select: Only these rules judge: codes, prefixes of codes, families and names of rules. No
             configuration file is read.
         ignore: These rules do not.
@@ -73,7 +80,14 @@ def watch(
     Raises:
         GradscopeError: An argument is wrong, or the file exists.
     """
-    _check_arguments(model, optimizer, every=every, tensor_every=tensor_every)
+    _check_objects(model, optimizer)
+    for number, value, least in (
+        ("every", every, 1),
+        ("tensor_every", tensor_every, 0),
+        ("keep_gradients_every", keep_gradients_every, 1),
+    ):
+        _check_number(number, value, least)
+    check_keep_mode(keep_gradients)
     settings = Settings(select=parsed_selectors(select), ignore=parsed_selectors(ignore))
     check_settings(settings)
     frame = sys._getframe(1)
@@ -88,17 +102,16 @@ def watch(
         force=force,
         every=every,
         tensor_every=tensor_every,
+        keeping=Keeping(mode=keep_gradients, every=keep_gradients_every),
         settings=settings,
     )
 
 
-def _check_arguments(
-    model: object, optimizer: object, *, every: object, tensor_every: object
-) -> None:
-    """Make sure that what `watch` was given is what it takes.
+def _check_objects(model: object, optimizer: object) -> None:
+    """Make sure that a model and an optimizer are what they are called.
 
     Raises:
-        GradscopeError: Something is not.
+        GradscopeError: One is not.
     """
     for name, value, kind in (("model", model, nn.Module), ("optimizer", optimizer, Optimizer)):
         if value is not None and not isinstance(value, kind):
@@ -106,10 +119,16 @@ def _check_arguments(
                 f"{name} is of type {type(value).__name__}, expected {kind.__name__}",
                 help=f"leave {name} out: what the loop calls is found by itself",
             )
-    if isinstance(every, bool) or not isinstance(every, int) or every < 1:
-        raise GradscopeError(f"every is {every!r}, expected 1 or more")
-    if isinstance(tensor_every, bool) or not isinstance(tensor_every, int) or tensor_every < 0:
-        raise GradscopeError(f"tensor_every is {tensor_every!r}, expected 0 or more")
+
+
+def _check_number(name: str, value: object, least: int) -> None:
+    """Make sure that a number of steps is one.
+
+    Raises:
+        GradscopeError: It is not.
+    """
+    if isinstance(value, bool) or not isinstance(value, int) or value < least:
+        raise GradscopeError(f"{name} is {value!r}, expected {least} or more")
 
 
 class Watch:
@@ -124,6 +143,7 @@ class Watch:
         force: bool,
         every: int,
         tensor_every: int,
+        keeping: Keeping,
         settings: Settings,
     ) -> None:
         self._file, self._force, self._settings = file, force, settings
@@ -135,6 +155,7 @@ class Watch:
             name=name,
             given=given,
             every=every,
+            keeping=keeping,
             make_looks=script_looks(Schedule(tensor_every)),
         )
         # A notebook's cell that is run again drops the watch that it has started before.

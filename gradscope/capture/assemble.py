@@ -10,6 +10,7 @@ from torch import nn
 from gradscope.capture.cut_records import CutFinder
 from gradscope.capture.definitions import Definitions
 from gradscope.capture.garbage import no_garbage_collection
+from gradscope.capture.gradient_keeping import UNREADABLE, keep
 from gradscope.capture.graph_records import GraphPlace, GraphRecords
 from gradscope.capture.lines import Line
 from gradscope.capture.measurements import Measurements
@@ -17,6 +18,8 @@ from gradscope.capture.naming import NamedModel
 from gradscope.capture.session import StepCapture
 from gradscope.capture.sources import sources_around
 from gradscope.capture.statements import statements_around
+from gradscope.counting import counted
+from gradscope.recording.kept_gradient import KeepMode, KeptGradient
 from gradscope.recording.records import (
     CutRecord,
     Environment,
@@ -69,6 +72,7 @@ class Assembler:
         self._cuts: list[CutRecord] = []
         self._input_stats: list[InputStat] = []
         self._skipped: list[Skipped] = []
+        self._kept: list[KeptGradient] = []
 
     def note(self, *evidence: object) -> None:
         """Add what an examination found: records of the kinds in `recording.evidence`."""
@@ -83,6 +87,19 @@ class Assembler:
         note = Skipped(what=what, reason=reason)
         if note not in self._skipped:
             self._skipped.append(note)
+
+    def keep_gradients(self, mode: KeepMode) -> None:
+        """Keep the gradients that are in the parameters now, as those of the next step."""
+        parameters = enumerate(self._named.parameters)
+        gradients = {place: p.grad for place, p in parameters if p.grad is not None}
+        kept = keep(list(gradients.values()), mode)
+        self._kept += [
+            one.of(len(self._steps), place)
+            for place, one in zip(gradients, kept, strict=True)
+            if one is not None
+        ]
+        if unreadable := sum(one is None for one in kept):
+            self.skip(f"the elements of {counted(unreadable, 'gradient')}", UNREADABLE)
 
     def place_of(self, capture: StepCapture) -> GraphPlace:
         """Return where the records of a capture's graph are, made now if it is new."""
@@ -249,6 +266,7 @@ class Assembler:
             skipped=tuple(self._skipped),
             input_stats=tuple(self._input_stats),
             cuts=tuple(self._cuts),
+            kept_gradients=tuple(self._kept),
             evidence=(
                 *self._evidence,
                 *sources_around(self._graphs.sites),

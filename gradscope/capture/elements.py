@@ -34,10 +34,7 @@ def elements(tensor: Tensor) -> Elements:
         NotMeasurable: For meta tensors and subclasses whose elements are not reachable.
     """
     numel = tensor.numel()
-    tensor = tensor.detach()
-    stored = _strided(tensor if has_own_elements(tensor) else _unwrap(tensor))
-    if stored.is_meta:
-        raise NotMeasurable("a meta tensor has no elements")
+    stored = _strided(own_elements(tensor))
     if stored.is_complex():
         stored = _moduli(stored)
     repeats = 1
@@ -46,6 +43,19 @@ def elements(tensor: Tensor) -> Elements:
             repeats *= stored.shape[dim]
             stored = stored.narrow(dim, 0, 1)
     return Elements(stored, repeats, numel)
+
+
+def own_elements(tensor: Tensor) -> Tensor:
+    """Return a tensor as torch's own kernels read it: of a distributed one, the part that is here.
+
+    Raises:
+        NotMeasurable: For meta tensors and subclasses whose elements are not reachable.
+    """
+    tensor = tensor.detach()
+    stored = tensor if has_own_elements(tensor) else _unwrap(tensor)
+    if stored.is_meta:
+        raise NotMeasurable("a meta tensor has no elements")
+    return stored
 
 
 def is_readable(tensor: Tensor) -> bool:

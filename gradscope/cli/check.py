@@ -25,7 +25,7 @@ from gradscope.cli.output import (
     set_verbosity,
     write_text,
 )
-from gradscope.cli.running import typed_command
+from gradscope.cli.running import kept_as_saved, typed_command
 from gradscope.cli.wanted_output import wanted_output
 from gradscope.errors import GradscopeError
 from gradscope.report.formats import OutputFormat
@@ -96,6 +96,12 @@ def check(  # noqa: PLR0913 - the signature is the list of options
     # Limits for another target match nothing in this one.
     is_whole = not named or {*configuration.targets} <= {*named}
     subjects = _subjects(configuration, named, {**overrides, **given_arguments(args)})
+    subjects = [
+        one
+        if isinstance(one, Path)
+        else kept_as_saved(one, trial.keep_gradients, is_saved=save is not None)
+        for one in subjects
+    ]
     planned = [subject for subject in subjects if not isinstance(subject, Path)]
     known = baseline.chosen(configuration.baseline)
     check_baseline(baseline, known)

@@ -11,7 +11,7 @@ from gradscope.cli.output import (
     write_report,
 )
 from gradscope.cli.rules import judged, settings_of
-from gradscope.cli.running import exit_if_broken, planned_target, record_planned
+from gradscope.cli.running import exit_if_broken, kept_as_saved, planned_target, record_planned
 from gradscope.cli.streams import reserved_stdout
 from gradscope.cli.wanted_output import wanted_output
 
@@ -46,6 +46,7 @@ def inspect(  # noqa: PLR0913 - the signature is the list of options
     planned = planned_target(
         target, configuration, {**loading.given(), **trial.given(), **given_arguments(args)}
     )
+    planned = kept_as_saved(planned, trial.keep_gradients, is_saved=save is not None)
     wanted = wanted_output(output_format, output_file, is_opened=open_page, subject=target)
     destinations = check_destinations(
         wanted.file, save, force=force, inputs=files_of_target(planned)

@@ -8,6 +8,7 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from types import FrameType
@@ -16,6 +17,7 @@ from gradscope.cli.errors import show_error, show_note
 from gradscope.cli.job import Job, failure_in, read_failure, recording_in, stacks_in
 from gradscope.errors import ExitCode, GradscopeError
 from gradscope.gate.results import Failure
+from gradscope.recording.kept_tables import in_memory
 from gradscope.recording.records import Recording
 from gradscope.recording.store import load_recording
 
@@ -61,7 +63,8 @@ def _seen(job: Job, shared: Path, code: int | None) -> Recording | Failure:
             how = "did not end" if code is None else _ending(code)
             show_note(f"{job.name} {how} after its gradients were recorded; they are judged")
         try:
-            return load_recording(recording)
+            seen = load_recording(recording)
+            return replace(seen, kept_gradients=in_memory(seen.kept_gradients))
         except GradscopeError as error:
             return _told(Failure(what=error.what, cause=error.cause, seed=job.options.seed))
     return read_failure(shared, job.options.seed) or _told(_crash(job, shared, code or 0))

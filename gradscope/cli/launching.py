@@ -42,6 +42,7 @@ class WatchedRun:
 
     def make_watch(self) -> Watch:
         """Return what watches the training: torch has been imported."""
+        from gradscope.capture.training.keeping import Keeping
         from gradscope.capture.training.watch import TrainingWatch
         from gradscope.looks.close_looks import script_looks
         from gradscope.looks.schedule import Schedule
@@ -55,6 +56,7 @@ class WatchedRun:
             self.recording,
             planned.command,
             every=watch.every,
+            keeping=Keeping(mode=watch.keep_gradients, every=watch.keep_gradients_every),
             make_looks=script_looks(Schedule(watch.tensor_every, watch.tensors_at or ())),
             max_steps=watch.max_steps,
             on_step=self._on_step if is_followed else None,

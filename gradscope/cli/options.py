@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from gradscope.cli.console import ColorChoice
+from gradscope.recording.kept_gradient import KeepMode
 from gradscope.report.formats import OutputFormat
 
 if TYPE_CHECKING:
@@ -190,6 +191,15 @@ class TrialGroup:
             help="Divide its batch into so many parts, and compare their accumulated gradients "
             "with the whole batch's.",
             rich_help_panel=_TRIAL,
+        ),
+    ] = None
+    keep_gradients: Annotated[
+        KeepMode | None,
+        typer.Option(
+            "--keep-gradients",
+            help="With --save, keep the gradients of that step for gradscope compare: every "
+            "element, or a sketch of 4,096 numbers a parameter.",
+            rich_help_panel=_OUTPUT,
         ),
     ] = None
 

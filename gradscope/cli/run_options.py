@@ -10,6 +10,7 @@ import typer
 from gradscope.errors import GradscopeError
 from gradscope.gate.options import Policy
 from gradscope.recording.finding import Severity
+from gradscope.recording.kept_gradient import KeepMode
 
 _WATCH = "Watching"
 _GATE = "Gate"
@@ -96,6 +97,25 @@ class WatchGroup:
             rich_help_panel=_WATCH,
         ),
     ] = None
+    keep_gradients: Annotated[
+        KeepMode,
+        typer.Option(
+            "--keep-gradients",
+            help="Keep gradients for gradscope compare: every element, or a sketch of 4,096 "
+            "numbers a parameter.",
+            rich_help_panel=_WATCH,
+        ),
+    ] = "none"
+    keep_gradients_every: Annotated[
+        int,
+        typer.Option(
+            "--keep-gradients-every",
+            min=1,
+            metavar="N",
+            help="Keep those of the first step of each optimizer, and of every N-th after it.",
+            rich_help_panel=_WATCH,
+        ),
+    ] = 100
     max_steps: Annotated[
         int | None,
         typer.Option(

@@ -1,5 +1,6 @@
 """Loads a target and runs it under watch."""
 
+import gc
 import shlex
 import sys
 import warnings
@@ -10,7 +11,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from gradscope.cli.errors import show_error, show_note
-from gradscope.errors import ExitCode
+from gradscope.errors import ExitCode, GradscopeError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from gradscope.cli.options import Value
     from gradscope.configuration import Configuration
     from gradscope.gate.options import PlannedTarget
+    from gradscope.recording.kept_gradient import KeepMode
     from gradscope.recording.records import Recording
     from gradscope.report.model import Report
     from gradscope.target.options import TargetOptions, Trial
@@ -31,11 +33,7 @@ def record_target(
     command: str,
 ) -> "Recording":
     """Load a target, tell what was decided for the user, run it, and return what was seen."""
-    # torch takes more than a second to import: recordings and --help must not pay for it.
-    with warnings.catch_warnings():
-        # It needs no numpy, and says so where there is none.
-        warnings.filterwarnings("ignore", message="Failed to initialize NumPy")
-        import torch  # noqa: F401
+    _import_torch()
     from gradscope.capture.definitions import watch_definitions
     from gradscope.inspection import record
     from gradscope.target.loading import load_target
@@ -54,6 +52,21 @@ def record_target(
     )
 
 
+def _import_torch() -> None:
+    """Import torch; it takes more than a second, which recordings and --help must not pay for."""
+    is_first = "torch" not in sys.modules
+    if is_first:
+        gc.disable()
+    with warnings.catch_warnings():
+        # It needs no numpy, and says so where there is none.
+        warnings.filterwarnings("ignore", message="Failed to initialize NumPy")
+        import torch  # noqa: F401
+    if is_first:
+        # Its million objects stay to the end: going through them, now and then, takes a second.
+        gc.freeze()
+        gc.enable()
+
+
 def planned_target(
     target: str, configuration: "Configuration", overrides: "Mapping[str, Value]"
 ) -> "PlannedTarget":
@@ -70,6 +83,29 @@ def planned_target(
 
     (planned,) = plan_targets(configuration, (target,), overrides)
     return replace(planned, options=replace(planned.options, allow_synthetic_loss=True))
+
+
+def kept_as_saved(
+    planned: "PlannedTarget", asked: "KeepMode | None", *, is_saved: bool
+) -> "PlannedTarget":
+    """Return how to run a target so that no gradients are kept which nobody saves.
+
+    Args:
+        planned: As the configuration and the options say.
+        asked: What `--keep-gradients` asks for.
+        is_saved: Whether its recording is saved.
+
+    Raises:
+        GradscopeError: They are asked for, and not saved.
+    """
+    if is_saved:
+        return planned
+    if asked not in (None, "none"):
+        raise GradscopeError(
+            f"--keep-gradients {asked} keeps gradients in a recording, and none is saved",
+            help="add --save RECORDING",
+        )
+    return replace(planned, trial=replace(planned.trial, keep_gradients="none"))
 
 
 def record_planned(planned: "PlannedTarget") -> "Recording":

@@ -9,6 +9,7 @@ from gradscope.configuration import values
 from gradscope.configuration.values import Check, Value
 from gradscope.gate.options import BaselineOptions, Policy
 from gradscope.recording.finding import Severity
+from gradscope.recording.kept_gradient import KeepMode
 from gradscope.report.formats import OutputFormat
 from gradscope.target.options import Mode, TargetOptions, Trial
 
@@ -51,6 +52,7 @@ RUNNING: Mapping[str, Key] = {
     "lr": Key(check=values.number(0), default=_TRIAL.lr),
     "probe-steps": Key(check=values.whole_number(0), default=_TRIAL.probe_steps),
     "micro-batches": Key(check=values.whole_number(2)),
+    "keep-gradients": Key(check=values.choice(*get_args(KeepMode)), default=_TRIAL.keep_gradients),
     "timeout": Key(check=values.seconds),
     "device": Key(check=values.device, default=_OPTIONS.device),
     "dtype": Key(check=values.floating_type, default=_OPTIONS.dtype),

@@ -6,7 +6,9 @@ from array import array
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from operator import mul, sub
-from typing import Literal, TypeVar
+from typing import Literal, TypeVar, get_args
+
+from gradscope.errors import GradscopeError
 
 Numbers = TypeVar("Numbers", "array[float]", "array[int]")
 
@@ -14,8 +16,22 @@ KeptForm = Literal["exact", "sparse", "sketch"]
 """`exact`: every element. `sparse`: the elements of some rows, and zero in all others. `sketch`: a
 count sketch, from which inner products can be estimated."""
 
-KeepMode = Literal["exact", "sketch"]
-"""How gradients are kept; a sketch of one that has no more elements than buckets is exact."""
+KeepMode = Literal["none", "exact", "sketch"]
+"""How gradients are kept. Of those that have no more elements than a sketch has buckets, all
+elements are kept in both ways."""
+
+
+def check_keep_mode(given: object) -> None:
+    """Make sure that a value given in Python says how to keep gradients.
+
+    Raises:
+        GradscopeError: It does not.
+    """
+    if given not in get_args(KeepMode):
+        raise GradscopeError(
+            f"keep_gradients is {given!r}, expected one of {', '.join(get_args(KeepMode))}"
+        )
+
 
 BUCKETS = 4_096
 """Of a sketch: each element is added to one of them, or subtracted, as a hash of its index says."""

@@ -1,7 +1,7 @@
 """Tables of the gradients that were kept; their numbers are read when somebody asks for them."""
 
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -102,6 +102,11 @@ PART_INSERTION = f"INSERT INTO {PARTS} VALUES (?, ?, ?)"
 def read_kept(base: sqlite3.Connection, file: Path) -> tuple[KeptGradient, ...]:
     """Return the gradients that a file holds, without their numbers."""
     return tuple(_stored(row, file) for row in KEPT.records(base))
+
+
+def in_memory(gradients: Iterable[KeptGradient]) -> tuple[KeptGradient, ...]:
+    """Return gradients with all their numbers read: their file may go."""
+    return tuple(replace(one, parts=tuple(one.parts)) for one in gradients)
 
 
 def _stored(row: KeptRow, file: Path) -> KeptGradient:

@@ -3,6 +3,8 @@
 from dataclasses import dataclass, replace
 from typing import Literal, Self
 
+from gradscope.recording.kept_gradient import KeepMode
+
 Mode = Literal["train", "eval"]
 
 
@@ -82,3 +84,5 @@ class Trial:
     gradients gives."""
     clipping: ClipOptions | None = None
     """What clipping does to the gradients is measured; None for not."""
+    keep_gradients: KeepMode = "none"
+    """How the judged step's gradients are kept in the recording."""

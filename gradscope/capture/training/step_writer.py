@@ -1,16 +1,20 @@
 """Turns a step that is over into records, and hands them to the recording."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from gradscope.capture.gradient_keeping import UNREADABLE
 from gradscope.capture.sources import sources_around
 from gradscope.capture.statements import statements_around
+from gradscope.capture.training.keeping import KeptEntry
 from gradscope.capture.training.ledger import Entry
 from gradscope.capture.training.rounding import Rounded
 from gradscope.capture.training.scene import Scene
+from gradscope.counting import counted
 from gradscope.recording.evidence.rounded_update import RoundedUpdate
 from gradscope.recording.evidence.run_ending import RunEnding
 from gradscope.recording.evidence.trained_optimizer import TrainedOptimizer
+from gradscope.recording.kept_gradient import KeptGradient
 from gradscope.recording.records import (
     EventRecord,
     Reach,
@@ -44,6 +48,7 @@ class Finished:
     place: int = 0
     """The optimizer's, among those that are known."""
     rounded: tuple[Rounded, ...] = ()
+    kept: Sequence[KeptEntry] = ()
 
 
 class StepWriter:
@@ -74,6 +79,7 @@ class StepWriter:
         looks = self._scene.looks
         if looks is not None and looks.reason is not None:
             self.skip("tensors and module calls", looks.reason)
+        kept = self._kept(finished)
         skipped, self._skipped = tuple(self._skipped), []
         self._recorder.add(
             RunStep(
@@ -96,11 +102,20 @@ class StepWriter:
                 rounded=tuple(_rounded(self.steps, finished)),
                 skipped=skipped,
                 looks=() if looks is None else looks.take(self.steps),
+                kept_gradients=kept,
             )
         )
         self.steps += 1
         if is_new:
             self._describe()
+
+    def _kept(self, finished: Finished) -> tuple[KeptGradient, ...]:
+        """Return the records of what was kept, in the order of the parameters."""
+        known = [(entry.index, one) for entry, one in finished.kept if entry.index is not None]
+        if unreadable := sum(one is None for _, one in known):
+            self.skip(f"the elements of {counted(unreadable, 'gradient')}", UNREADABLE)
+        found = (one.of(self.steps, index) for index, one in known if one is not None)
+        return tuple(sorted(found, key=lambda one: one.parameter))
 
     def finish(self, ending: RunEnding | None) -> None:
         """Write what led to no step, and close the recording."""

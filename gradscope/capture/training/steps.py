@@ -21,6 +21,7 @@ from torch.utils.hooks import RemovableHandle
 from gradscope.capture.elements import is_readable
 from gradscope.capture.statistics import norms
 from gradscope.capture.training.journal import Number, known
+from gradscope.capture.training.keeping import Keeping, KeptEntry
 from gradscope.capture.training.ledger import SPENT, UNSPENT, Entry
 from gradscope.capture.training.optimizers import Known, describe, learning_rate
 from gradscope.capture.training.places import Place
@@ -49,6 +50,7 @@ class _Open:
     before: list[Tensor] | None
     """Copies of the parameters."""
     samples: list[Sample] = field(default_factory=list)
+    kept: list[KeptEntry] = field(default_factory=list)
     is_wrapper: bool = False
     """Whether another optimizer's step within it moves its parameters."""
 
@@ -67,13 +69,21 @@ class Steps:
         scene: What is known of the script.
         writer: Takes each step that is over.
         every: Gradients are measured in every so manieth step.
+        keeping: Which of them are kept.
         ended: Is called after each step that was written.
     """
 
     def __init__(
-        self, scene: Scene, writer: StepWriter, *, every: int, ended: Callable[[], None]
+        self,
+        scene: Scene,
+        writer: StepWriter,
+        *,
+        every: int,
+        keeping: Keeping,
+        ended: Callable[[], None],
     ) -> None:
         self._scene, self._writer, self._every, self._ended = scene, writer, every, ended
+        self._keeping = keeping
         self._own = _OfThread()
         self._handles: list[RemovableHandle] = []
         self._troubles = Troubles()
@@ -144,6 +154,8 @@ class Steps:
             "written": float(sum(e.is_written for e in of_fresh)),
             "manual": 0.0,
         }
+        if self._keeping.is_due(self._made.get(step.known.index, 0)):
+            step.kept = self._keeping.kept(entries, _own_scale(step.known))
         if self._writer.steps % self._every == 0:
             step.measured = _measure(
                 step.known,
@@ -206,6 +218,7 @@ class Steps:
                 step.measured or [],
                 step.known.index,
                 tuple(rounded(step.samples)),
+                step.kept,
             )
         )
 

@@ -19,6 +19,7 @@ from gradscope.capture.training.clips import Clips
 from gradscope.capture.training.close_looks import MakeLooks
 from gradscope.capture.training.given import Given, compiled_models
 from gradscope.capture.training.guard import Guard
+from gradscope.capture.training.keeping import Keeping
 from gradscope.capture.training.loaders import Loaders
 from gradscope.capture.training.patches import Function, Patches
 from gradscope.capture.training.scalers import Scalers
@@ -42,6 +43,7 @@ class TrainingWatch:
         recorder_path: The recording's file, made anew.
         command: What was run, for the record.
         every: Gradients are measured in every so manieth step.
+        keeping: Which of them are kept.
         max_steps: The recording ends after so many steps; the script goes on.
         on_step: Is called with the number of steps that were recorded, after each; what it raises
             comes out of the optimizer's step.
@@ -53,12 +55,13 @@ class TrainingWatch:
     _current: ClassVar["TrainingWatch | None"] = None
     """The one that watches: there can be no other beside it."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - as many things can be chosen
         self,
         recorder_path: Path,
         command: str,
         *,
         every: int = 1,
+        keeping: Keeping | None = None,
         max_steps: int | None = None,
         on_step: Callable[[int], None] | None = None,
         name: str | None = None,
@@ -68,6 +71,7 @@ class TrainingWatch:
         self._make_looks = make_looks
         self._path, self._command, self._name = recorder_path, command, name
         self._given = given or Given()
+        self._keeping = keeping or Keeping()
         self._every, self._max_steps, self._on_step = every, max_steps, on_step
         self._process = os.getpid()
         self._running: _Running | None = None
@@ -83,7 +87,7 @@ class TrainingWatch:
         self.check_alone()
         header = _header(self._command, self._name or _script())
         recorder = RunRecorder(self._path, header)
-        self._running = _Running(recorder, self._every, self._after_step)
+        self._running = _Running(recorder, self._every, self._keeping, self._after_step)
         self._running.start(self._given, self._make_looks, header)
         TrainingWatch._current = self
 
@@ -135,13 +139,19 @@ class TrainingWatch:
 class _Running:
     """A watch between its start and its stop."""
 
-    def __init__(self, recorder: RunRecorder, every: int, after_step: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        recorder: RunRecorder,
+        every: int,
+        keeping: Keeping,
+        after_step: Callable[[], None],
+    ) -> None:
         self._guard = Guard(self._fail)
         self._scene = scene = Scene(self._guard)
         self._writer = StepWriter(scene, recorder)
         self._backwards = Backwards(scene)
         self._after_step = after_step
-        self._steps = Steps(scene, self._writer, every=every, ended=self._ended)
+        self._steps = Steps(scene, self._writer, every=every, keeping=keeping, ended=self._ended)
         self._by_hand = scene.by_hand = ByHand(scene, self._writer, every=every, ended=self._ended)
         self._patches = Patches()
 

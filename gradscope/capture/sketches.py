@@ -1,0 +1,83 @@
+"""Count sketches of gradients: short sums from which inner products can be estimated.
+
+Each element is added to one of `BUCKETS` buckets, or subtracted, as a hash of its index says. The
+product of two sketches is then, in expectation, the product of the gradients. Nothing is drawn at
+random: all sketches are made alike, and those of two runs can be compared.
+
+Source: Charikar, Chen, Farach-Colton, Finding Frequent Items in Data Streams, 2002.
+"""
+
+import torch
+from torch import Tensor
+
+from gradscope.recording.kept_gradient import BUCKETS
+
+_BLOCK = 1 << 16
+"""Elements that are hashed at a time on a CPU: so many indices stay in its cache."""
+_DEVICE_BLOCK = 1 << 20
+_REMEMBERED = 1 << 20
+"""The hashes of so many indices are remembered: those of nearly all elements of most models."""
+
+_FIRST, _SECOND, _HIGH = 0x7FEB352D, 0x846CA68B - (1 << 32), 0x9E3779B1 - (1 << 32)
+"""Multipliers of a hash of 32 bits without bias that could be measured, and one for what an index
+has beyond 31 bits. Source: Wellons, Prospecting for Hash Functions, 2018."""
+_SIGN_BIT = 21
+"""Far from the bits that name the bucket."""
+
+
+class Sketcher:
+    """Makes sketches of gradients on one device."""
+
+    def __init__(self, device: torch.device) -> None:
+        self._device = device
+        self._block = _BLOCK if device.type == "cpu" else _DEVICE_BLOCK
+        # Sums of float32 would lose the small differences that sketches are compared for.
+        self._sums = torch.float32 if device.type == "mps" else torch.float64
+        self._hashes: dict[int, tuple[Tensor, Tensor]] = {}
+        """By index of the first: buckets and signs of a block of elements."""
+
+    def sketch(self, values: Tensor) -> Tensor:
+        """Return the buckets of a gradient of one dimension."""
+        total = self._empty()
+        for start in range(0, values.numel(), self._block):
+            block = values[start : start + self._block].to(self._sums)
+            buckets, signs = self._hash_of(start)
+            total.index_add_(0, buckets[: len(block)], block * signs[: len(block)])
+        return total
+
+    def sketch_rows(self, rows: Tensor, values: Tensor) -> Tensor:
+        """Return the buckets of a gradient of which only some rows are not zero.
+
+        Args:
+            rows: Their places.
+            values: `[rows, elements of a row]`.
+        """
+        total = self._empty()
+        columns = torch.arange(values.shape[1], device=self._device)
+        at_once = max(1, self._block // max(1, values.shape[1]))
+        for places, block in zip(rows.split(at_once), values.split(at_once), strict=True):
+            indices = (places[:, None] * values.shape[1] + columns).reshape(-1)
+            buckets, signs = self._hashed(indices)
+            total.index_add_(0, buckets, block.reshape(-1).to(self._sums) * signs)
+        return total
+
+    def _empty(self) -> Tensor:
+        return torch.zeros(BUCKETS, dtype=self._sums, device=self._device)
+
+    def _hash_of(self, start: int) -> tuple[Tensor, Tensor]:
+        if start in self._hashes:
+            return self._hashes[start]
+        found = self._hashed(torch.arange(start, start + self._block, device=self._device))
+        if start < _REMEMBERED:
+            self._hashes[start] = found
+        return found
+
+    def _hashed(self, indices: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the buckets and the signs of elements."""
+        mixed = (indices & 0x7FFFFFFF).int() ^ ((indices >> 31).int() * _HIGH)
+        # The shifts are those of numbers without a sign, which the type does not have.
+        mixed = (mixed ^ ((mixed >> 16) & 0xFFFF)) * _FIRST
+        mixed = (mixed ^ ((mixed >> 15) & 0x1FFFF)) * _SECOND
+        mixed = mixed ^ ((mixed >> 16) & 0xFFFF)
+        signs = 1 - 2 * ((mixed >> _SIGN_BIT) & 1)
+        return mixed & (BUCKETS - 1), signs.to(self._sums)
