@@ -25,7 +25,7 @@ from gradscope.cli.output import (
 )
 from gradscope.cli.report import check_count
 from gradscope.cli.rules import judged, settings_of
-from gradscope.cli.running import exit_if_broken, planned_target, record_planned
+from gradscope.cli.running import exit_if_broken, kept_as_saved, planned_target, record_planned
 from gradscope.cli.streams import reserved_stdout
 from gradscope.cli.wanted_output import wanted_output
 from gradscope.errors import GradscopeError
@@ -194,6 +194,7 @@ def clip_report(  # noqa: PLR0913 - the signature is the list of options
         planned = _with_clipping(
             planned_target(chosen[0], configuration, overrides), clipping, clip
         )
+        planned = kept_as_saved(planned, trial.keep_gradients, is_saved=save is not None)
     elif save is not None:
         raise GradscopeError("--save has nothing to keep: recordings are saved already")
     read = recordings if planned is None else files_of_target(planned)
@@ -270,9 +271,9 @@ def _write(
         write_text(render_ci(together(reports), output_format), destination, stdout)
         return
     if output_format == "html":
-        from gradscope.report.html.render import render_html
+        from gradscope.report.html.clip_sheet import render_clip_html
 
-        write_text(render_html(reports), destination, stdout)
+        write_text(render_clip_html(reports), destination, stdout)
         return
     console = make_console(stdout if destination is None else io.StringIO(), color)
     for report in reports:

@@ -47,9 +47,9 @@ def render_clip_report(
 
             return render_json(report)
         case "html":
-            from gradscope.report.html.render import render_html
+            from gradscope.report.html.clip_sheet import render_clip_html
 
-            return render_html([report])
+            return render_clip_html([report])
         case "jsonl":
             from gradscope.report.jsonl_format import render_jsonl
 

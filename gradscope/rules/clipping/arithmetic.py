@@ -3,13 +3,13 @@
 import math
 from collections.abc import Iterable, Sequence
 
-_EPSILON = 1e-6
+EPSILON = 1e-6
 """That torch adds to a norm before it divides by it."""
 
 
 def coefficient(limit: float, norm: float) -> float:
     """Return by what `clip_grad_norm_` multiplies gradients of a norm; NaN where that is NaN."""
-    factor = limit / (norm + _EPSILON)
+    factor = limit / (norm + EPSILON)
     return factor if math.isnan(factor) else min(factor, 1.0)
 
 

@@ -36,21 +36,22 @@ def norm_picture(section: Section) -> Picture | None:
     if not bins or len(section.points) < 2:
         return None
     layout: dict[str, Json] = {"barmode": "stack", "bargap": 0, "showlegend": bool(section.cut)}
+    layout["legend"] = {"traceorder": "normal"}
     layout["yaxis"] = {"title": {"text": "steps"}, "rangemode": "tozero"}
     is_log = not _is_even(bins)
     title = norm_name(section)
-    axis = log_axis(title) if is_log else {"title": {"text": title}}
     ends = _ends(section, bins)
+    axis = log_axis(title, ends) if is_log else {"title": {"text": title}}
     layout["xaxis"] = {**axis, "range": [math.log10(end) if is_log else end for end in ends]}
     data = [*_bars(section, bins), *_beside(section, layout)]
-    layout["shapes"], layout["annotations"] = _limits(section, ends, is_log=is_log)
+    layout["shapes"], layout["annotations"] = _limits(section, ends, top=1.0, is_log=is_log)
     return Picture(
         name="clip-norms",
         kind="plot",
         title=f"How {norm_name(section)}s spread",
         caption="Before the clip. " + ("Those above the limit are cut." if section.cut else ""),
         content={"figure": {"data": data, "layout": layout}},
-        is_wide=False,
+        is_wide=not section.sweep,
         height=340,
     )
 
@@ -148,7 +149,7 @@ def _ends(section: Section, bins: Sequence[Bin]) -> tuple[float, float]:
 
 
 def _limits(
-    section: Section, ends: tuple[float, float], *, is_log: bool
+    section: Section, ends: tuple[float, float], *, top: float, is_log: bool
 ) -> tuple[list[Json], list[Json]]:
     """Return lines at the limits, and what stands beside them; arrows to those farther away."""
     shapes: list[Json] = []
@@ -167,7 +168,7 @@ def _limits(
                 "yref": "paper",
                 # Unlike shapes, notes are placed on the logarithm itself.
                 "x": math.log10(at) if is_log else at,
-                "y": 1 - _LINE * place,
+                "y": top - _LINE * place,
                 "text": text,
                 "showarrow": False,
                 "xanchor": "right" if share > 0.5 else "left",
@@ -205,11 +206,11 @@ def limit_picture(section: Section) -> Picture | None:
     norms = [point.norm for point in section.points if math.isfinite(point.norm)]
     rows = section.sweep
     ends = rows[0].limit / 2, rows[-1].limit * 2
-    shapes, notes = _limits(section, ends, is_log=True)
+    shapes, notes = _limits(section, ends, top=0.6, is_log=True)
     curve = LimitCurve.of(norms, _limits_along(norms, ends, [row.limit for row in rows]))
     layout: dict[str, Json] = {
         "showlegend": True,
-        "xaxis": {**log_axis("max_norm"), "range": [math.log10(end) for end in ends]},
+        "xaxis": {**log_axis("max_norm", ends), "range": [math.log10(end) for end in ends]},
         "yaxis": {**share_axis(), "range": [-0.03, 1.05]},
         "shapes": shapes,
         "annotations": notes,

@@ -102,26 +102,32 @@ def _panels(section: Section, points: Sequence[ClipPoint]) -> Iterator[Panel]:
     broken = [point for point in points if not math.isfinite(point.norm)]
     if broken:
         yield Panel(height=0.3, traces=(_broken(broken),), axis=strip_axis("NaN, inf"))
-    yield Panel(
-        height=2.6, traces=tuple(_norms(section, points)), axis=log_axis(norm_name(section))
-    )
+    norms = [norm for point in points for norm in (point.norm, after_clip(point))]
+    axis = log_axis(norm_name(section), [*norms, _lasting_limit(section) or math.nan])
+    yield Panel(height=2.6, traces=tuple(_norms(section, points)), axis=axis)
     zeros = [point for point in points if point.norm == 0]
     if zeros:
         yield Panel(height=0.3, traces=(_zeros(zeros),), axis=strip_axis("0"))
     if not section.cut:
         return
     finite = [point for point in points if math.isfinite(point.norm)]
-    yield Panel(height=1.3, traces=tuple(_kept(section, finite)), axis=_kept_axis(finite))
+    yield Panel(height=1.3, traces=tuple(_kept(section, finite)), axis=_kept_axis(section, finite))
     if len(section.points) >= 2 * _SHORTEST:
         bars = _share(stretches(section.points))
         yield Panel(height=0.8, traces=(bars,), axis=share_axis("steps cut"))
 
 
-def _kept_axis(points: Sequence[ClipPoint]) -> Trace:
+def _turns(section: Section) -> bool:
+    """Return whether the clip may turn gradients, and it is known how far."""
+    return section.method != "norm" and section.cosines is not None
+
+
+def _kept_axis(section: Section, points: Sequence[ClipPoint]) -> Trace:
     kept = [point.coefficient for point in points]
-    if min(kept) > 0 and median(kept) < _FAINT:
-        return log_axis("coefficient")
-    return {"title": {"text": "coefficient"}, "range": [min(0.0, *kept), 1.05]}
+    if min(kept) > 0 and median(kept) < _FAINT and not _turns(section):
+        return log_axis("coefficient", kept)
+    cosines = [point.cosine for point in points if point.cosine is not None]
+    return {"title": {"text": "coefficient"}, "range": [min(0.0, *kept, *cosines), 1.05]}
 
 
 def _norms(section: Section, points: Sequence[ClipPoint]) -> Iterator[Trace]:
@@ -131,14 +137,15 @@ def _norms(section: Section, points: Sequence[ClipPoint]) -> Iterator[Trace]:
     if section.method is not None and section.cut:
         after = [_on_log(after_clip(point)) for point in points]
         yield _line("after", steps, after, "@series-2", len(points))
-    if section.method == "norm" and section.limit and section.limits is None:
+    limit = _lasting_limit(section)
+    if limit:
         ends = numbers([steps[0], steps[-1]])
         yield {
             "type": "scatter",
             "mode": "lines",
-            "name": f"limit {section.limit:g}",
+            "name": f"limit {limit:g}",
             "x": ends,
-            "y": numbers([section.limit] * 2),
+            "y": numbers([limit] * 2),
             "line": {"color": "@ink-soft", "dash": "dash", "width": 1.5},
             "hovertemplate": "limit %{y:.4~g}<extra></extra>",
         }
@@ -152,6 +159,11 @@ def _norms(section: Section, points: Sequence[ClipPoint]) -> Iterator[Trace]:
             "hovertemplate": "step %{x}<br>norm %{y:.3~g}<br>cut to %{customdata:.3~g} of it"
             "<extra></extra>",
         }
+
+
+def _lasting_limit(section: Section) -> float | None:
+    """Return the largest norm that holds in every step, which a line can show."""
+    return section.limit if section.method == "norm" and section.limits is None else None
 
 
 def after_clip(point: ClipPoint) -> float:
@@ -211,13 +223,12 @@ def _zeros(points: Sequence[ClipPoint]) -> Trace:
 def _kept(section: Section, points: Sequence[ClipPoint]) -> Iterator[Trace]:
     steps = [point.step for point in points]
     coefficients = [point.coefficient for point in points]
-    turns = section.method != "norm" and section.cosines is not None
     yield {
         **_line("coefficient", steps, coefficients, "@series-2", len(points)),
-        "showlegend": turns,
+        "showlegend": _turns(section),
         "hovertemplate": "step %{x}<br>%{y:.4~g} of the norm is left<extra></extra>",
     }
-    if turns:
+    if _turns(section):
         cosines = [point.cosine for point in points]
         yield {
             **_line("cosine", steps, cosines, "@series-5", len(points)),

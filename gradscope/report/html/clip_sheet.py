@@ -1,0 +1,141 @@
+"""The page of a report on clipping: a sheet for each line that clips."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+from gradscope.errors import GradscopeError
+from gradscope.report.clipping.clipping import Clipping
+from gradscope.report.clipping.section import MethodRow, Section
+from gradscope.report.clipping.words import (
+    METHODS,
+    cut_text,
+    direction_text,
+    measured_text,
+    nonfinite_text,
+    percent,
+    rate_text,
+    remarks,
+)
+from gradscope.report.html.module_columns import module_columns
+from gradscope.report.html.page import render_page
+from gradscope.report.html.picture import Sheet
+from gradscope.report.html.pictures.clip_limits import limit_picture, norm_picture
+from gradscope.report.html.pictures.clip_shares import share_picture, share_table
+from gradscope.report.html.pictures.clip_steps import step_picture
+from gradscope.report.html.pictures.lettering import number
+from gradscope.report.html.summary_table import SummaryCell, SummaryTable
+from gradscope.report.html.words import Fact, Words, words_of
+from gradscope.report.model import Report
+from gradscope.report.page import UNICODE
+from gradscope.report.paths import shown_site
+
+
+def render_clip_html(reports: Sequence[Report]) -> str:
+    """Return a page with a sheet for each line that clips, without a last line break.
+
+    Raises:
+        GradscopeError: A recording tells nothing of clipping.
+    """
+    sheets = [sheet for report in reports for sheet in clip_sheets(report)]
+    return render_page(sheets, f"{reports[0].target.name} · gradscope clip-report")
+
+
+def clip_sheets(report: Report) -> Iterator[Sheet]:
+    """Yield a sheet for each line that clips; where none does, for each optimizer.
+
+    Raises:
+        GradscopeError: The recording tells nothing of clipping.
+    """
+    clipping = Clipping.of(report.recording)
+    if clipping is None:
+        raise GradscopeError(
+            f"the recording of {report.target.name} holds no clip, and no steps to measure any",
+            help="gradscope clip-report TARGET makes some; gradscope run records those of a script",
+        )
+    for section in clipping.sections:
+        others = [one for one in clipping.sections if one is not section]
+        pictures = (
+            step_picture(section),
+            norm_picture(section),
+            limit_picture(section),
+            share_picture(section, report),
+            share_table(section, report),
+        )
+        yield Sheet(
+            title=_title(section, report, is_alone=not others),
+            words=_words(section, _of_section(report, others), clipping),
+            pictures=tuple(picture for picture in pictures if picture is not None),
+            modules=module_columns(report),
+        )
+
+
+def _title(section: Section, report: Report, *, is_alone: bool) -> str:
+    if is_alone:
+        return report.target.name
+    return shown_site(section.site, report.target.root) or section.words
+
+
+def _of_section(report: Report, others: Sequence[Section]) -> Report:
+    """Return the report without the findings that are about other lines that clip."""
+    elsewhere = {section.site for section in others if section.site is not None}
+    mine = tuple(one for one in report.findings if one.location not in elsewhere)
+    return replace(report, findings=mine)
+
+
+def _words(section: Section, report: Report, clipping: Clipping) -> Words:
+    words = words_of(report)
+    broken = nonfinite_text(section)
+    return replace(
+        words,
+        facts=(*_facts(section, report, clipping), *words.facts),
+        warnings=(*words.warnings, *([f"{broken}."] if broken else [])),
+        summaries=(_methods(section.methods),) if section.methods else (),
+    )
+
+
+def _facts(section: Section, report: Report, clipping: Clipping) -> Iterator[Fact]:
+    place = shown_site(section.site, report.target.root) if section.method is not None else ""
+    told = (
+        ("measured", "" if clipping.trial is None else measured_text(clipping.trial, section)),
+        ("clip", _clip_text(section)),
+        ("line", place),
+        ("cut", "" if section.method is None else cut_text(section, UNICODE)),
+        ("direction", direction_text(section, UNICODE)),
+        ("rate", rate_text(section, UNICODE)),
+        *(("note", text) for text in remarks(section) if text != nonfinite_text(section)),
+        *(("right" if check.is_right else "not right", check.words) for check in section.checks),
+    )
+    return (Fact(name=name, text=text) for name, text in told if text)
+
+
+def _clip_text(section: Section) -> str:
+    if section.method is None:
+        return f"nothing clips the gradients of {section.words}"
+    if section.is_advised:
+        return f"{section.words}, the limit that is advised"
+    return section.words
+
+
+def _methods(rows: Sequence[MethodRow]) -> SummaryTable:
+    header = ("method", "limit", "steps cut", "norm after", "coefficient", "cosine", "at the least")
+    return SummaryTable(
+        title="Methods, side by side on the same gradients",
+        header=header,
+        rows=tuple(
+            (
+                SummaryCell(text=METHODS[row.method], is_strong=row.is_asked),
+                *(
+                    SummaryCell(text=text, is_number=True)
+                    for text in (
+                        f"{row.limit:g}",
+                        percent(row.share),
+                        number(row.after),
+                        number(row.coefficient),
+                        number(row.cosine),
+                        number(row.worst),
+                    )
+                ),
+            )
+            for row in rows
+        ),
+    )
