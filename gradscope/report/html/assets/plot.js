@@ -13,7 +13,7 @@ function coloured(value) {
   return Object.fromEntries(Object.entries(value).map(([key, inner]) => (
     UNCOLOURED.has(key) ? [key, inner] : [key, coloured(inner)])));
 }
-const UNCOLOURED = new Set(['x', 'y', 'z', 'text', 'hovertext', 'labels', 'ids', 'parents', 'values', 'meta', 'customdata']);
+const UNCOLOURED = new Set(['x', 'y', 'z', 'text', 'hovertext', 'labels', 'ids', 'parents', 'values', 'meta', 'customdata', 'ticktext', 'name']);
 
 function themedLayout(given, height) {
   const layout = coloured(given);

@@ -1,5 +1,6 @@
 """The gradient along the depth: a mark for every tensor and parameter, in the forward's order."""
 
+import math
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -69,7 +70,7 @@ def depth(report: Report) -> Picture | None:
         *_strip_traces(tensors, parameters, report),
         *(Trace(drawn=trace) for trace in flag_traces(raised, report, len(broken))),
     ]
-    layout = depth_layout(order, report, strips, _MEASURES[0][2])
+    layout = depth_layout(order, report, strips)
     return Picture(
         name="depth",
         kind="plot",
@@ -77,7 +78,7 @@ def depth(report: Report) -> Picture | None:
         caption=_caption(tensors, parameters, line),
         content={
             "figure": {"data": [trace.drawn for trace in traces], "layout": layout},
-            "switches": [{"label": "shown", "choices": _choices(traces, report)}],
+            "switches": [{"label": "shown", "choices": _choices(traces, (*tensors, *parameters))}],
         },
         height=strips.height + MARGIN,
     )
@@ -202,25 +203,45 @@ def _beside(marks: Sequence[Mark]) -> Iterator[float]:
 _ASIDE = (0.0, 0.3, -0.3)
 
 
-def _choices(traces: Sequence[Trace], report: Report) -> list[Json]:
-    has_updates = any(row.update_norm is not None for row in report.parameters)
+def _choices(traces: Sequence[Trace], marks: Sequence[Mark]) -> list[Json]:
+    spans = {measure: _span(marks, measure) for measure, _, _ in _MEASURES}
     return [
         {
             "label": label,
             "data": [trace.patches.get(measure) for trace in traces],
-            "layout": {"yaxis": {"title": {"text": title}, "uirevision": measure}},
+            "layout": {
+                "yaxis": {
+                    "title": {"text": title},
+                    "uirevision": measure,
+                    "dtick": _ticks(spans[measure]),
+                }
+            },
         }
         for measure, label, title in _MEASURES
-        if measure != "update" or has_updates
+        if measure == "norm" or spans[measure] >= 0
     ]
+
+
+def _ticks(span: float) -> int | str:
+    """Return where an axis over so many powers of ten is lettered: also at 2 and 5 of few."""
+    return "D2" if span <= _FEW else math.ceil(span / _MOST_TICKS)
+
+
+_FEW, _MOST_TICKS = 2.0, 8
+
+
+def _span(marks: Sequence[Mark], measure: Measure) -> float:
+    """Return over how many powers of ten values reach; negative without any."""
+    levels = [math.log10(value) for mark in marks if (value := mark.value(measure)) is not None]
+    return max(levels) - min(levels) if levels else -1.0
 
 
 def _caption(tensors: Sequence[Mark], parameters: Sequence[Mark], line: SpineLine | None) -> str:
     words = ["A circle is a tensor of the forward, a diamond a parameter at its first use."]
     if line is not None:
         words.append(
-            f"The line joins what {line.operation} puts out where every path of the gradient "
-            "passes: what vanishing and exploding gradients are judged by."
+            f"The line joins the outputs of {line.operation} that every path of the gradient "
+            "crosses: by these, vanishing and exploding gradients are judged."
         )
     marks = [mark for mark in (*tensors, *parameters) if mark.state == "number"]
     drawn = len(_drawn(tensors)) + len(_drawn(parameters))

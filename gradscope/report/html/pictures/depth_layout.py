@@ -38,14 +38,13 @@ class Strips:
     def _below(self) -> int:
         return len(self.below) * ROW + GAP if self.below else 0
 
-    def axes(self, title: str) -> dict[str, Json]:
+    def axes(self) -> dict[str, Json]:
         """Return the y axes: `y` is logarithmic, `y2` below it, `y3` above."""
         low, high = self._below / self.height, (self._below + MAIN) / self.height
         axes: dict[str, Json] = {
             "yaxis": {
                 "type": "log",
                 "domain": [low, high],
-                "title": {"text": title},
                 "exponentformat": "power",
                 "zeroline": False,
             }
@@ -73,9 +72,7 @@ def _strip_axis(titles: Sequence[str], domain: list[Json], *, is_upwards: bool) 
     }
 
 
-def depth_layout(
-    order: ForwardOrder, report: Report, strips: Strips, title: str
-) -> dict[str, Json]:
+def depth_layout(order: ForwardOrder, report: Report, strips: Strips) -> dict[str, Json]:
     """Return the layout; modules are bands behind the marks, named at the foot."""
     runs = [run for run in order.runs() if run.module is not None]
     named = [run for run in runs if run.length >= _NARROWEST * order.length]
@@ -83,7 +80,7 @@ def depth_layout(
         "margin": {"l": 60, "r": 16, "t": 30, "b": 60},
         "showlegend": True,
         "legend": {"y": 1.0},
-        **strips.axes(title),
+        **strips.axes(),
         "xaxis": {
             "range": [-0.8, order.length - 0.2],
             "anchor": "y2" if strips.below else "y",

@@ -13,6 +13,8 @@ from gradscope.report.names import printable
 
 _WIDTH = 76
 _LONGEST = 400
+_UNDER = 0.4
+"""By how much of a row a line lies under its letters."""
 
 
 def flag_traces(
@@ -27,10 +29,9 @@ def flag_traces(
             "type": "scatter",
             "mode": "lines",
             "x": [place for flag in flags for place in (flag.first - 0.5, flag.last + 0.5, None)],
-            "y": [row for flag in flags for row in (*[flag.row + first_row] * 2, None)],
+            "y": [row for flag in flags for row in (*[flag.row + first_row - _UNDER] * 2, None)],
             "yaxis": "y3",
-            "line": {"color": f"@{severity}", "width": 4},
-            "opacity": 0.5,
+            "line": {"color": f"@{severity}", "width": 3},
             "hoverinfo": "skip",
             "showlegend": False,
         }

@@ -1,7 +1,8 @@
 """The order of the forward as places on an axis: of every tensor, and of every parameter."""
 
 from bisect import bisect_left
-from collections.abc import Iterable, Sequence
+from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -157,9 +158,12 @@ class ForwardOrder:
         return found
 
 
-def _widest(runs: Sequence[Run], refused: Iterable[int]) -> int | None:
-    """Return the module of the longest stretch that may still be divided."""
+def _widest(runs: Iterable[Run], refused: Iterable[int]) -> int | None:
+    """Return the module that takes most places of those that may still be divided."""
     left_out = set(refused)
-    found = [run for run in runs if run.module is not None and run.module not in left_out]
-    longest = max(found, key=lambda run: run.length, default=None)
-    return None if longest is None or longest.length < 2 else longest.module
+    lengths = Counter[int]()
+    for run in runs:
+        if run.module is not None and run.module not in left_out:
+            lengths[run.module] += run.length
+    widest, length = max(lengths.items(), key=lambda item: item[1], default=(None, 0))
+    return widest if length > 1 else None

@@ -13,7 +13,8 @@ LONGEST = 90
 
 def lettered(name: str, longest: int = LONGEST) -> str:
     """Return a name as plotly shows it: as it is, on one line, and not too long."""
-    return escape(shortened(printable(name), longest), quote=False)
+    # A pair of dollars would be taken for mathematics.
+    return escape(shortened(printable(name), longest), quote=False).replace("$", "&#36;")
 
 
 def shortened(name: str, longest: int) -> str:
