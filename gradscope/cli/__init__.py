@@ -8,6 +8,7 @@ import typer
 from gradscope import __version__
 from gradscope.cli.check import check
 from gradscope.cli.clip_report import clip_report
+from gradscope.cli.compare import compare
 from gradscope.cli.config import config
 from gradscope.cli.errors import BugReport, show_error
 from gradscope.cli.graph import graph
@@ -24,6 +25,7 @@ COMMANDS = (
     ("clip-report", clip_report, False),
     ("graph", graph, True),
     ("report", report, True),
+    ("compare", compare, True),
     ("rule", rule, False),
     ("config", config, False),
 )

@@ -53,10 +53,11 @@ def directions_of(
 
 
 def _by_step(side: Side, steps: Collection[int]) -> dict[int, dict[int, KeptGradient]]:
-    """Return the kept gradients by step and parameter; the judged step of a target goes by 0."""
+    """Return the kept gradients by step and parameter; a single one goes by 0."""
     found: dict[int, dict[int, KeptGradient]] = {}
     for one in side.report.recording.kept_gradients:
         is_wanted = one.step in steps if side.is_run else one.step == side.step
         if is_wanted:
-            found.setdefault(one.step if side.is_run else 0, {})[one.parameter] = one
+            key = one.step if side.is_run and len(steps) > 1 else 0
+            found.setdefault(key, {})[one.parameter] = one
     return found

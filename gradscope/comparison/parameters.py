@@ -69,13 +69,19 @@ class ComparedParameter:
     """How each side differs from the base; None of the base itself."""
 
     @property
+    def change(self) -> Change:
+        """The worst change in any side."""
+        return min((pair.change for pair in self.pairs if pair), key=CHANGES.index)
+
+    @property
     def worst(self) -> tuple[int, float]:
         """What parameters are sorted by: the worst change, then how far the norm is off."""
         pairs = [pair for pair in self.pairs if pair is not None]
-        return min((_rank(pair) for pair in pairs), default=(len(CHANGES), 0.0))
+        return min(map(rank_of, pairs), default=(len(CHANGES), 0.0))
 
 
-def _rank(pair: ParameterPair) -> tuple[int, float]:
+def rank_of(pair: ParameterPair) -> tuple[int, float]:
+    """Return what pairs are sorted by: the worst change, then how far the norm is off."""
     if pair.change == "turned":
         return CHANGES.index(pair.change), pair.cosine if pair.cosine is not None else 0.0
     return CHANGES.index(pair.change), -distance(pair.ratio)

@@ -7,7 +7,13 @@ from typing import Literal
 
 from gradscope.comparison.curves import ComparedCurve
 from gradscope.comparison.findings import ComparedFinding
-from gradscope.comparison.parameters import Change, ComparedParameter, ParameterPair, distance
+from gradscope.comparison.parameters import (
+    Change,
+    ComparedParameter,
+    ParameterPair,
+    distance,
+    rank_of,
+)
 from gradscope.comparison.side import Side
 from gradscope.comparison.tolerance import Tolerance
 from gradscope.recording.finding import at_least
@@ -129,7 +135,7 @@ def _of_parameters(
             changed.setdefault(pair.change, []).append((one, pair))
     limits = {"turned": tolerance.cosine, "norm": tolerance.norm_limit(of_ranks=of_ranks)}
     for kind, change in _OF_PARAMETERS:
-        found = sorted(changed.get(change, []), key=lambda item: item[0].worst)
+        found = sorted(changed.get(change, []), key=lambda item: rank_of(item[1]))
         if not found:
             continue
         worst, pair = found[0]

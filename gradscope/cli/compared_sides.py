@@ -1,0 +1,164 @@
+"""What `gradscope compare` compares: recordings that are read, and targets that are run."""
+
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from gradscope.cli.clip_source import is_recording
+from gradscope.errors import GradscopeError
+
+if TYPE_CHECKING:
+    from gradscope.cli.options import Value
+    from gradscope.configuration import Configuration
+    from gradscope.gate.options import PlannedTarget
+    from gradscope.recording.records import Recording
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlannedSide:
+    """A recording or a target, before it is read or run."""
+
+    name: str
+    """As the user knows it; with the value of what is varied."""
+    source: "Path | PlannedTarget"
+
+    def recording(self) -> "Recording":
+        """Read the recording, or run the target in a process of its own.
+
+        Raises:
+            GradscopeError: It cannot be read, or nothing was seen of it.
+        """
+        if isinstance(self.source, Path):
+            from gradscope.recording.store import load_recording
+
+            return load_recording(self.source)
+        return _run(self.name, self.source)
+
+
+def planned_sides(
+    given: Sequence[str],
+    vary: str | None,
+    configuration: "Configuration",
+    overrides: "Mapping[str, Value]",
+) -> tuple[PlannedSide, ...]:
+    """Return what is compared, in the order given.
+
+    Args:
+        given: Recordings and targets.
+        vary: An option of targets and its values, as `seed=0,1`.
+        configuration: The user's.
+        overrides: The options that were given, by the configuration's keys.
+
+    Raises:
+        GradscopeError: There are not two, or options for targets without a target.
+    """
+    has_target = any(not is_recording(name) for name in given)
+    if overrides and not has_target:
+        raise GradscopeError(
+            f"--{next(iter(overrides))} says how to run a target, and a recording has been run",
+            help="leave it out, or name a target",
+        )
+    if vary is not None and not has_target:
+        raise GradscopeError("--vary runs targets, and recordings have been run", help="name one")
+    varied = _varied(vary) if vary is not None else ()
+    sides = tuple(side for name in given for side in _sides(name, varied, configuration, overrides))
+    if len(sides) < 2:
+        raise GradscopeError(
+            "there is nothing to compare it with" if sides else "there is nothing to compare",
+            help="gradscope compare before.gradscope after.gradscope, or model.py --vary seed=0,1",
+        )
+    return sides
+
+
+def _sides(
+    name: str,
+    varied: "Sequence[tuple[str, str, Value]]",
+    configuration: "Configuration",
+    overrides: "Mapping[str, Value]",
+) -> Iterator[PlannedSide]:
+    if is_recording(name):
+        yield PlannedSide(name=name, source=Path(name))
+        return
+    from gradscope.cli.running import planned_target
+
+    if not varied:
+        yield PlannedSide(name=name, source=planned_target(name, configuration, overrides))
+    for key, text, value in varied:
+        planned = planned_target(name, configuration, {**overrides, key: value})
+        yield PlannedSide(name=f"{name} {key}={text}", source=planned)
+
+
+def _flag(text: str) -> bool:
+    if text not in ("true", "false"):
+        raise ValueError(text)
+    return text == "true"
+
+
+def _number(text: str) -> float:
+    number = float(text)
+    if not math.isfinite(number):
+        raise ValueError(text)
+    return number
+
+
+_READERS: "Mapping[str, Callable[[str], Value]]" = {
+    "seed": int,
+    "dtype": str,
+    "device": str,
+    "mode": str,
+    "checkpoint": str,
+    "steps": int,
+    "optimizer": str,
+    "lr": _number,
+    "eager": _flag,
+}
+"""The options that can be varied, and how their values are read."""
+
+
+def _varied(text: str) -> "tuple[tuple[str, str, Value], ...]":
+    """Return an option's name, and each of its values as text and as value.
+
+    Raises:
+        GradscopeError: It is none, or a value is wrong.
+    """
+    key, _, values = text.partition("=")
+    reader = _READERS.get(key.removeprefix("--"))
+    if reader is None:
+        raise GradscopeError(
+            f"--vary {text!r}: {key!r} cannot be varied",
+            help=f"one of {', '.join(_READERS)}: as --vary seed=0,1",
+        )
+    found = []
+    for value in values.split(","):
+        try:
+            found.append((key.removeprefix("--"), value, reader(value)))
+        except ValueError:
+            raise GradscopeError(
+                f"--vary {text!r}: {value!r} is no value of --{key}", help="as --vary seed=0,1"
+            ) from None
+    return tuple(found)
+
+
+def _run(name: str, planned: "PlannedTarget") -> "Recording":
+    """Run a target apart from others: it may define what they define, and change what they use."""
+    # Only who runs a target needs what runs it.
+    from gradscope.cli.errors import LOGGER
+    from gradscope.cli.isolation import run_apart
+    from gradscope.cli.job import Job
+    from gradscope.cli.running import typed_command
+    from gradscope.recording.records import Recording
+
+    job = Job(
+        name=name,
+        spec=planned.spec,
+        options=planned.options,
+        trial=planned.trial,
+        command=typed_command(),
+        level=LOGGER.level,
+    )
+    seen = run_apart(job, planned.folder, planned.timeout)
+    if isinstance(seen, Recording):
+        return seen
+    raise GradscopeError(f"cannot compare `{name}`: it could not be run, for the reason told above")

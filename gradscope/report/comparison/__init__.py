@@ -1,0 +1,1 @@
+"""A comparison of recordings in each of the output formats."""

@@ -1,0 +1,161 @@
+"""Parameters in the text report of a comparison, the worst first."""
+
+from collections.abc import Iterator, Sequence
+
+from rich.console import RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from gradscope.comparison.comparison import Comparison
+from gradscope.comparison.parameters import CHANGES, Change, ComparedParameter, ParameterPair
+from gradscope.counting import counted
+from gradscope.report.comparison.view import DEFAULT_TOP
+from gradscope.report.comparison.words import (
+    TITLES,
+    counts_text,
+    names_text,
+    ratio_text,
+    spread_text,
+)
+from gradscope.report.figures import figure
+from gradscope.report.page import Page
+from gradscope.report.text_findings import hanging
+
+_GAP = 2
+_WITHIN = 5
+_NUMBER = 9
+_LEAST_NAME = 24
+
+_LISTED: frozenset[Change] = frozenset({"missing", "new"})
+"""Changes of which there are no numbers to compare."""
+_SILENT: frozenset[Change] = frozenset({"equal", "none", "rounding"})
+"""Changes that are counted and not shown."""
+_STYLES: dict[Change, str] = {
+    "non-finite": "bold red",
+    "lost": "bold red",
+    "zero": "bold red",
+    "frozen": "bold red",
+    "turned": "magenta",
+    "norm": "magenta",
+    "reshaped": "magenta",
+    "finite": "green",
+    "gained": "green",
+}
+
+
+def parameters_section(comparison: Comparison, page: Page, *, top: int) -> Iterator[RenderableType]:
+    """Yield how many parameters changed how, and so many of the worst."""
+    if not comparison.parameters:
+        return
+    for turn, side in enumerate(comparison.sides[1:], 1):
+        against = f"{side.letter} against {comparison.sides[0].letter}"
+        head = "Parameters" if turn == 1 else "          "
+        text = hanging(f"{head}  {against}: {counts_text(comparison, turn)}", page, further=_GAP)
+        text.stylize("bold", 0, len(head))
+        yield text
+        if spread := spread_text(comparison, turn, page.signs):
+            yield hanging(spread, page, indent=len("Parameters") + _GAP)
+    yield from _lists(comparison, page)
+    shown = _worst(comparison.parameters)
+    beyond = sum(one.change != "within" for one in shown)
+    # What is within the tolerance is there to tell how much of it is used.
+    most = max(beyond, _WITHIN) if top <= DEFAULT_TOP else top
+    count = min(most, top, len(shown))
+    if shown:
+        yield Text()
+        yield _Columns(comparison, page).table(shown[:count])
+    if (more := len(shown) - count) > 0:
+        yield Text(f"{page.signs.ellipsis} {more:,} more: --top {len(shown)}", style="dim")
+
+
+def _lists(comparison: Comparison, page: Page) -> Iterator[Text]:
+    """Yield the names of parameters that only some sides have."""
+    for change in CHANGES:
+        for place, side in enumerate(comparison.sides):
+            names = [
+                one.name
+                for one in comparison.parameters
+                if change in _LISTED and (pair := one.pairs[place]) and pair.change == change
+            ]
+            if names:
+                words = f"{TITLES[change]} in {side.letter}: {names_text(names, comparison)}"
+                count = counted(len(names), "parameter")
+                yield hanging(page.spell(f"{words} ({count})"), page, indent=_GAP, further=_GAP)
+
+
+def _worst(parameters: Sequence[ComparedParameter]) -> list[ComparedParameter]:
+    shown = [
+        one
+        for one in parameters
+        if any(pair and pair.change not in _SILENT | _LISTED for pair in one.pairs)
+    ]
+    return sorted(shown, key=lambda one: one.worst)
+
+
+class _Columns:
+    """The columns that a page has room for."""
+
+    def __init__(self, comparison: Comparison, page: Page) -> None:
+        self._comparison, self._page = comparison, page
+        self._others = range(1, len(comparison.sides))
+
+    def table(self, rows: Sequence[ComparedParameter]) -> Table:
+        """Return the rows, with as many columns as the page has room for."""
+        changes = [one.change for one in rows]
+        width = max(len(TITLES[change]) for change in changes)
+        room = self._page.width - width - _GAP - _LEAST_NAME - _GAP
+        columns: dict[str, list[str]] = {}
+        for title, cells in self._numbers(rows):
+            used = max(len(title), *map(len, cells)) + _GAP
+            if used <= room and any(cell not in ("", self._page.signs.dash) for cell in cells):
+                columns[title] = cells
+                room -= used
+        table = Table(box=None, pad_edge=False, padding=(0, _GAP, 0, 0), header_style="dim")
+        table.add_column("", no_wrap=True, width=width)
+        table.add_column("parameter", overflow="fold", min_width=16)
+        for title in columns:
+            table.add_column(title, justify="right", no_wrap=True)
+        for place, (one, change) in enumerate(zip(rows, changes, strict=True)):
+            is_first = place == 0 or changes[place - 1] != change
+            label = Text(TITLES[change] if is_first else "", style=_STYLES.get(change, "dim"))
+            name = self._page.path(one.name, _LEAST_NAME + max(room, 0))
+            table.add_row(label, name, *(Text(cells[place]) for cells in columns.values()))
+        return table
+
+    def _numbers(self, rows: Sequence[ComparedParameter]) -> Iterator[tuple[str, list[str]]]:
+        """Yield titles and cells, what tells most first."""
+        sides, signs = self._comparison.sides, self._page.signs
+        base = sides[0].letter
+        yield f"norm {base}", [self._norm(one, 0) for one in rows]
+        if len(sides) == 2:
+            yield sides[1].letter, [self._norm(one, 1) for one in rows]
+        for place in self._others:
+            title = f"{sides[place].letter} / {base}"
+            yield title, [ratio_text(_of(one, place, "ratio"), signs) for one in rows]
+        for place in self._others:
+            title = "cosine" if len(sides) == 2 else f"cos {sides[place].letter}"
+            yield title, [figure(_of(one, place, "cosine"), signs) for one in rows]
+        if len(sides) == 2:
+            yield "difference", [figure(_of(one, 1, "relative_difference"), signs) for one in rows]
+            yield "weights", [ratio_text(_of(one, 1, "weight_ratio"), signs) for one in rows]
+            yield "from step", [self._first(one) for one in rows]
+
+    def _norm(self, one: ComparedParameter, place: int) -> str:
+        side = one.sides[place]
+        if side is None:
+            return self._page.signs.dash
+        if side.norm is None:
+            return "frozen" if side.reach == "frozen" else "none"
+        return figure(side.norm, self._page.signs)
+
+    def _first(self, one: ComparedParameter) -> str:
+        pair = one.pairs[1]
+        if pair is None or pair.first_difference is None:
+            return self._page.signs.dash
+        return f"{pair.first_difference:,}"
+
+
+def _of(one: ComparedParameter, place: int, name: str) -> float | None:
+    pair: ParameterPair | None = one.pairs[place]
+    value: float | None = None if pair is None else getattr(pair, name)
+    return value

@@ -1,0 +1,328 @@
+"""What comparisons say in words, whatever the format."""
+
+import math
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from statistics import median
+
+from gradscope.comparison.comparison import Comparison
+from gradscope.comparison.curves import ComparedCurve, Parting
+from gradscope.comparison.differences import Difference
+from gradscope.comparison.findings import ComparedFinding, Standing
+from gradscope.comparison.matching import Renaming
+from gradscope.comparison.parameters import CHANGES, Change, ParameterPair, distance
+from gradscope.comparison.regressions import Regression
+from gradscope.comparison.side import Side, letter_of
+from gradscope.counting import counted
+from gradscope.recording.finding import SEVERITIES
+from gradscope.report.figures import figure
+from gradscope.report.page import Signs
+from gradscope.report.parameter_names import folded_names
+
+CURVE_NAMES = {"loss": "loss", "norm": "norm"}
+_NAMES_SHOWN = 4
+_TWICE = 1.0
+"""From this increase on, it is told as a factor."""
+_ONE = 0.0005
+"""What is nearer to 1 than this is not told apart by three digits."""
+_MOST_DIGITS = 9
+
+TITLES: dict[Change, str] = {
+    "non-finite": "not finite now",
+    "lost": "lost its gradient",
+    "zero": "zero now",
+    "frozen": "frozen now",
+    "reshaped": "another shape",
+    "turned": "another direction",
+    "norm": "another norm",
+    "finite": "finite again",
+    "gained": "has a gradient now",
+    "missing": "gone",
+    "new": "new",
+    "within": "within",
+    "rounding": "rounding",
+    "equal": "equal",
+    "none": "no gradient",
+}
+"""What a change is called in a table."""
+
+
+def change_text(before: float | None, after: float | None, signs: Signs) -> str:
+    """Return `+5.5 %` or `x12.3`; empty where nothing can be said."""
+    if before is None or after is None or before == 0 or not math.isfinite(before):
+        return ""
+    if not math.isfinite(after):
+        return ""
+    if before < 0 or after < 0 or 1 / (1 + _TWICE) < after / before < 1 + _TWICE:
+        return percent((after - before) / abs(before))
+    return f"{signs.times}{figure(after / before, signs)}"
+
+
+def percent(share: float) -> str:
+    """Return `+5.5 %`, `-0.0032 %`; `+0 %` of exactly nothing."""
+    value = 100 * share
+    digits = f"{value:+.2g}" if abs(value) < 99.5 else f"{value:+,.0f}"
+    return f"{digits} %"
+
+
+def limit_text(share: float) -> str:
+    """Return `10 %` of a tolerance."""
+    return f"{100 * share:.3g} %"
+
+
+def ratio_text(ratio: float | None, signs: Signs) -> str:
+    """Return a ratio in three digits, and in more where it is near to 1: `0.9999996`."""
+    if ratio == 1.0:
+        return "1"
+    if ratio is None or not abs(ratio - 1) < _ONE:
+        return figure(ratio, signs)
+    digits = math.ceil(-math.log10(abs(ratio - 1)))
+    return f"{ratio:.{min(digits, _MOST_DIGITS)}f}"
+
+
+def side_text(side: Side) -> str:
+    """Return what a side is of: a run and its steps, or one step of a model."""
+    report = side.report
+    count = counted(len(side.parameters), "parameter")
+    if side.is_run:
+        run = report.training_run
+        ended = "" if run is None or run.ending is None else run.ending.title
+        words = [f"run of {report.target.name}", counted(side.steps, "step"), count, ended]
+    else:
+        is_named = report.target.name == side.name
+        words = [report.target.model if is_named else report.target.name, count]
+    return ", ".join(word for word in words if word)
+
+
+def difference_text(difference: Difference, signs: Signs) -> str:
+    """Return `float32 → bfloat16`; of more sides than two `A 0, B 1, C 2`."""
+    values = [value or "none" for value in difference.values]
+    if len(values) == 2:
+        return f"{values[0]} {signs.arrow} {values[1]}"
+    letters: dict[str, list[str]] = {}
+    for place, value in enumerate(values):
+        letters.setdefault(value, []).append(letter_of(place))
+    return "; ".join(f"{', '.join(group)}: {value}" for value, group in letters.items())
+
+
+def renaming_text(renaming: Renaming, side: Side) -> str:
+    """Return `model.* is net.* in B (40 parameters)`."""
+    count = counted(renaming.parameters, "parameter")
+    if not renaming.before:
+        return f"{side.letter} has {renaming.after} before or in the names of {count}"
+    if not renaming.after:
+        return f"{side.letter} has no {renaming.before} in the names of {count}"
+    return f"{renaming.before}* is {renaming.after}* in {side.letter} ({count})"
+
+
+def compared_text(comparison: Comparison) -> str:
+    """Return in which steps sides are compared."""
+    runs = sum(side.is_run for side in comparison.sides)
+    if not runs:
+        return ""
+    if comparison.steps == 1:
+        step = next(side.step for side in comparison.sides if side.is_run)
+        return f"step {step:,}"
+    return (
+        f"{comparison.steps:,} steps that {'both' if runs == 2 else 'all'} have; norms are medians "
+        "over them"
+    )
+
+
+def counts_text(comparison: Comparison, place: int) -> str:
+    """Return how many parameters of a side changed in which way, the worst first."""
+    counts = Counter(
+        pair.change for one in comparison.parameters if (pair := one.pairs[place]) is not None
+    )
+    words = _counted_changes(comparison)
+    return ", ".join(f"{counts[change]:,} {words[change]}" for change in CHANGES if counts[change])
+
+
+def _counted_changes(comparison: Comparison) -> dict[Change, str]:
+    norm = limit_text(norm_limit(comparison))
+    return {
+        "non-finite": "not finite any more",
+        "lost": "without their gradient",
+        "zero": "with a gradient of zero now",
+        "frozen": "frozen now",
+        "reshaped": "of another shape",
+        "turned": f"turned (cosine below {comparison.tolerance.cosine:g})",
+        "norm": f"outside of {norm}",
+        "finite": "finite again",
+        "gained": "with a gradient now",
+        "missing": "gone",
+        "new": "new",
+        "within": f"within {norm}",
+        "rounding": "nothing but rounding",
+        "equal": "equal to the last digit",
+        "none": "without a gradient in both",
+    }
+
+
+def norm_limit(comparison: Comparison) -> float:
+    """Return by which share norms may differ."""
+    return comparison.tolerance.norm_limit(of_ranks=comparison.of_ranks)
+
+
+def parting_text(curve: ComparedCurve, place: int, comparison: Comparison, signs: Signs) -> str:
+    """Return where a side leaves the base, and where both end."""
+    parting = curve.partings[place]
+    if parting is None:
+        return ""
+    if parting.first_different is None:
+        return f"equal in all {counted(parting.common, 'common step')}"
+    limit = comparison.tolerance.loss if curve.kind == "loss" else norm_limit(comparison)
+    words = [
+        f"differs from step {parting.first_different:,} on",
+        f"by more than {limit_text(limit)} first at step {parting.first_beyond:,}"
+        if parting.first_beyond is not None
+        else f"never by more than {limit_text(limit)}",
+    ]
+    return f"{', '.join(words)}; {end_text(parting, signs)}"
+
+
+def end_text(parting: Parting, signs: Signs) -> str:
+    """Return `ends at 0.598, not 0.567 (+5.5 %)`."""
+    ends = figure(parting.end, signs), figure(parting.base_end, signs)
+    change = change_text(parting.base_end, parting.end, signs)
+    by = f" ({change})" if change else ""
+    return f"ends at {ends[0]}{'' if ends[0] == ends[1] else f', not {ends[1]}'}{by}"
+
+
+def spread_text(comparison: Comparison, place: int, signs: Signs) -> str:
+    """Return how far norms and directions of a side's gradients are off, in the median and most."""
+    pairs = [
+        pair
+        for one in comparison.parameters
+        if (pair := one.pairs[place]) is not None and pair.change in _MEASURED
+    ]
+    words = []
+    shares = sorted(math.expm1(distance(pair.ratio)) for pair in pairs if pair.ratio is not None)
+    if shares and shares[-1] > 0:
+        words.append(f"norms are off by {_median_and_most(shares, signs)}")
+    cosines = sorted(pair.cosine for pair in pairs if pair.cosine is not None)
+    direction = comparison.directions[place]
+    total = None if direction is None or direction.total is None else direction.total.cosine
+    if cosines and total is not None:
+        least = ratio_text(cosines[0], signs)
+        words.append(f"cosine {ratio_text(total, signs)} over all, {least} at the least")
+    weights = sorted(
+        math.expm1(distance(pair.weight_ratio)) for pair in pairs if pair.weight_ratio is not None
+    )
+    if weights:
+        apart = f"weights are off by {_median_and_most(weights, signs)}"
+        words.append(apart if weights[-1] > 0 else "weights have equal norms")
+    return "; ".join(words)
+
+
+_MEASURED: frozenset[Change] = frozenset({"turned", "norm", "within", "equal"})
+
+
+def _median_and_most(shares: Sequence[float], signs: Signs) -> str:
+    middle, most = (_share_text(share, signs) for share in (median(shares), shares[-1]))
+    return f"{middle} in the median, {most} at most"
+
+
+def _share_text(share: float, signs: Signs) -> str:
+    if share >= _TWICE:
+        return f"{signs.times}{figure(1 + share, signs)}"
+    return f"{100 * share:.2g} %"
+
+
+STANDINGS: dict[Standing, str] = {
+    "came": "new",
+    "worse": "worse",
+    "went": "gone",
+    "milder": "milder",
+    "stayed": "still there",
+}
+
+
+def standing_text(finding: ComparedFinding) -> str:
+    """Return `new in B`, `gone in B and C, still there in D`."""
+    letters: dict[Standing, list[str]] = {}
+    for place in range(1, len(finding.findings)):
+        standing = finding.standing(place)
+        if standing is not None:
+            letters.setdefault(standing, []).append(letter_of(place))
+    return ", ".join(
+        f"{STANDINGS[standing]} in {' and '.join(sides)}" for standing, sides in letters.items()
+    )
+
+
+def is_news(finding: ComparedFinding) -> bool:
+    """Return whether a finding came, or became worse, in a side at least."""
+    standings = {finding.standing(place) for place in range(1, len(finding.findings))}
+    return bool(standings & {"came", "worse"})
+
+
+def findings_text(findings: Sequence[ComparedFinding]) -> str:
+    """Return `2 errors, 1 note`."""
+    counts = Counter(one.first[1].severity for one in findings)
+    return ", ".join(counted(counts[level], level) for level in SEVERITIES if counts[level])
+
+
+def regression_text(regression: Regression, comparison: Comparison, signs: Signs) -> str:
+    """Return what is worse, by how much, and what would have passed."""
+    subjects, count = regression.subjects, len(regression.subjects)
+    before, after = (figure(value, signs) for value in (regression.before, regression.after))
+    moved = f"{before} {signs.arrow} {after}"
+    by = change_text(regression.before, regression.after, signs)
+    moved += f" ({by})" if by else ""
+    match regression.kind:
+        case "finding":
+            return f"new finding {subjects[0]} {regression.message}"
+        case "ending":
+            return regression.message
+        case "loss":
+            of = f" of {subjects[0]}" if subjects else ""
+            allowed = f"no more than +{limit_text(regression.limit or 0.0)} may pass"
+            return f"loss{of}: {moved}, {allowed}"
+        case "norm":
+            allowed = f"moved by more than {limit_text(regression.limit or 0.0)}"
+            return f"{counted(count, 'gradient norm')} {allowed}, {_most(subjects)} {moved}"
+        case "weights":
+            return f"{counted(count, 'weight norm')} disagree, {_most(subjects)} {moved}"
+        case "turned":
+            return (
+                f"{counted(count, 'gradient')} turned: cosine below {regression.limit:g}, "
+                f"{_most(subjects)} {after}"
+            )
+    became = {
+        "non-finite": "not finite now",
+        "lost": "lost",
+        "zero": "zero now",
+        "frozen": "frozen now",
+    }[regression.kind]
+    return f"{counted(count, 'gradient')} {became}: {names_text(subjects, comparison)}"
+
+
+def _most(subjects: Sequence[str]) -> str:
+    return f"{subjects[0]}:" if len(subjects) == 1 else f"most {subjects[0]}:"
+
+
+def names_text(names: Sequence[str], comparison: Comparison) -> str:
+    """Return names of parameters, folded, and the first of many alone."""
+    patterns = folded_names(names, tuple(one.name for one in comparison.parameters))
+    text = ", ".join(patterns[:_NAMES_SHOWN])
+    more = len(patterns) - _NAMES_SHOWN
+    return f"{text} and {more:,} more" if more > 0 else text
+
+
+def verdict_text(comparison: Comparison) -> str:
+    """Return the last line: what a gate says, or how far apart the sides are."""
+    verdict = comparison.verdict
+    if verdict.obstacles:
+        return f"Could not compare: {'; '.join(verdict.obstacles)}."
+    failed = len(verdict.regressions)
+    if comparison.is_gate:
+        return f"Failed: {counted(failed, 'regression')}." if failed else "Passed: no regression."
+    if failed:
+        return f"Beyond the tolerance in {counted(failed, 'respect')}."
+    if all(pair.change in ("equal", "none") for pair in _pairs(comparison)):
+        return "Equal to the last digit."
+    return "Nothing beyond the tolerance."
+
+
+def _pairs(comparison: Comparison) -> Iterator[ParameterPair]:
+    return (pair for one in comparison.parameters for pair in one.pairs if pair is not None)
