@@ -1,14 +1,35 @@
 """Every test has to leave torch, and what of Python it could touch, as it found them."""
 
 import gc
+import os
 import sys
 import threading
 from types import ModuleType
 
 import pytest
 
+from tests.forked import ForkedCommands
+
 pytest_plugins = "pytester"
 """For the tests of the plugin; it costs every run two milliseconds."""
+
+ENVIRONMENT = {
+    **{name: value for name, value in os.environ.items() if not name.startswith("GITHUB_")},
+    "OMP_NUM_THREADS": "1",
+    "_TYPER_FORCE_DISABLE_TERMINAL": "1",
+}
+"""Of the processes that tests start."""
+
+IMPORTED_BY_INSPECT = (
+    "torch",
+    "torch._dynamo",  # by an optimizer; it takes as long as the rest of torch
+    "pydantic.type_adapter",  # by typer
+    "gradscope.api",
+    "gradscope.cli.launching",
+    "gradscope.configuration",
+    "gradscope.report.text",
+    "gradscope.target.loading",
+)
 
 _REPLACED_BY_TORCH = ("torch.manual_seed", "Module.__init__", "Module.__setstate__")
 """Functions that torch's compiler replaces for good when it is first used."""
@@ -111,3 +132,18 @@ def _leaves_torch_as_found():
 
 def _same(before: object, after: object) -> bool:
     return before is after or (not callable(before) and before == after)
+
+
+@pytest.fixture(scope="session")
+def gradscope_in():
+    """Runs gradscope in a folder: `gradscope_in(folder, "inspect", "model.py", NO_COLOR="1")`.
+
+    In a process of its own that has torch at hand; `ForkedCommands` tells what that cannot show.
+    """
+    commands = ForkedCommands(IMPORTED_BY_INSPECT, ENVIRONMENT)
+
+    def run(folder, *arguments, **environment):
+        return commands.run(folder, arguments, {**ENVIRONMENT, **environment})
+
+    yield run
+    commands.close()

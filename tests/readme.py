@@ -8,7 +8,7 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from gradscope.report.rule_markdown import markdown_table
@@ -20,6 +20,7 @@ BLOCK = re.compile(
     r"```console\n\$ (?P<command>(?:gradscope|pytest)[^\n]*)\n(?P<output>.*?)```", re.DOTALL
 )
 
+Run = Callable[..., subprocess.CompletedProcess[str]]
 OF_CI = ("CI", "BUILD_NUMBER", "PYTEST_XDIST_WORKER")
 ENVIRONMENT = {
     "COLUMNS": "100",
@@ -47,21 +48,29 @@ def blocks() -> Iterator[tuple[str, str]]:
         yield match["command"], match["output"]
 
 
-def output_of(command: str) -> str:
-    """Return what a command prints on stdout in a terminal of 100 columns without colour."""
+def environment() -> dict[str, str]:
+    """Return the variables of a terminal of 100 columns without colour."""
     # pytest shortens its summary where nobody reads it in CI.
     kept = {name: value for name, value in os.environ.items() if name not in OF_CI}
-    environment = {**kept, **ENVIRONMENT}
-    command, _, head = command.partition(" | head -n ")
-    program, *arguments = command.split()
-    done = subprocess.run(
+    return {**kept, **ENVIRONMENT}
+
+
+def run(program: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """Run a command as a user does."""
+    return subprocess.run(
         [sys.executable, "-m", program, *PROGRAMS[program], *arguments],
         cwd=ROOT,
-        env=environment,
+        env=environment(),
         capture_output=True,
         text=True,
         encoding="utf-8",
     )
+
+
+def output_of(command: str, run: Run = run) -> str:
+    """Return what a command prints on stdout in a terminal of 100 columns without colour."""
+    command, _, head = command.partition(" | head -n ")
+    done = run(*command.split())
     assert done.returncode in (0, 1), done.stderr
     lines = [line.rstrip() for line in done.stdout.strip("\n").splitlines()]
     return "\n".join(lines[: int(head) if head else None]) + "\n"

@@ -1,9 +1,6 @@
 """`gradscope check` as a user runs it, with targets in processes of their own."""
 
 import json
-import os
-import subprocess
-import sys
 import time
 from pathlib import Path
 from textwrap import dedent
@@ -19,23 +16,12 @@ model = nn.Sequential(nn.Linear(3, 4), nn.Tanh(), nn.Linear(4, 2))
 batch = (torch.randn(8, 3), torch.zeros(8, dtype=torch.long))
 criterion = nn.CrossEntropyLoss()
 """
-ENVIRONMENT = {
-    **{name: value for name, value in os.environ.items() if not name.startswith("GITHUB_")},
-    "OMP_NUM_THREADS": "1",
-    "_TYPER_FORCE_DISABLE_TERMINAL": "1",
-}
 
 
-def check(folder, *arguments, **environment):
-    return subprocess.run(
-        [sys.executable, "-m", "gradscope", "check", *map(str, arguments)],
-        cwd=folder,
-        env={**ENVIRONMENT, **environment},
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
+@pytest.fixture(scope="module")
+def check(gradscope_in):
+    """Runs `gradscope check` in a folder."""
+    return lambda folder, *arguments: gradscope_in(folder, "check", *arguments)
 
 
 def write(folder, name, text):
@@ -54,7 +40,7 @@ def outcomes(done):
     }
 
 
-def test_exploding_stack_fails_with_its_code_and_line():
+def test_exploding_stack_fails_with_its_code_and_line(check):
     done = check(ROOT, "sample_models/exploding_stack.py", "--output-format", "json")
     assert done.returncode == 1, done.stderr
     (found,) = json.loads(done.stdout)["findings"]
@@ -65,7 +51,7 @@ def test_exploding_stack_fails_with_its_code_and_line():
     assert done.stderr == ""
 
 
-def test_healthy_samples_pass():
+def test_healthy_samples_pass(check):
     samples = sorted(SAMPLES.glob("healthy_*.py"))
     done = check(ROOT, *samples, "--output-format", "concise")
     assert (done.returncode, done.stderr) == (0, "")
@@ -73,7 +59,7 @@ def test_healthy_samples_pass():
 
 
 @pytest.fixture(scope="module")
-def unjudged(tmp_path_factory):
+def unjudged(tmp_path_factory, check):
     folder = tmp_path_factory.mktemp("unjudged")
     write(folder, "raises.py", "import torch\nimport nothing_of_that_name\n")
     write(folder, "no_batch.py", "from torch import nn\nmodel = nn.Linear(3, 4)\n")
@@ -116,7 +102,7 @@ def test_the_other_targets_are_judged_all_the_same(unjudged):
     assert 'raises.py", line 2' in unjudged.stderr  # the user's own traceback
 
 
-def test_a_run_that_takes_too_long_is_ended_and_says_where_it_was(tmp_path):
+def test_a_run_that_takes_too_long_is_ended_and_says_where_it_was(tmp_path, check):
     write(
         tmp_path,
         "slow.py",
@@ -141,7 +127,7 @@ def test_a_run_that_takes_too_long_is_ended_and_says_where_it_was(tmp_path):
     assert time.monotonic() - start < 40  # the process that it started holds nothing up
 
 
-def test_seeds_are_judged_by_the_worst_and_told_apart(tmp_path):
+def test_seeds_are_judged_by_the_worst_and_told_apart(tmp_path, check):
     odd = "    for part in (model[0].weight, model[2].bias):\n        part.requires_grad_(False)\n"
     write(tmp_path, "model.py", f"{GOOD}print('x')\nif torch.initial_seed() == 8:\n{odd}")
     save = ("--save", "runs", "--output-format", "json")

@@ -1,5 +1,4 @@
 import json
-import os
 import subprocess
 import sys
 from pathlib import Path
@@ -15,29 +14,11 @@ criterion = nn.CrossEntropyLoss()
 """
 
 
-def gradscope(folder: Path, *arguments: str, **environment: str) -> subprocess.CompletedProcess:
-    variables = {
-        **os.environ,
-        "OMP_NUM_THREADS": "1",
-        "_TYPER_FORCE_DISABLE_TERMINAL": "1",
-        **environment,
-    }
-    return subprocess.run(
-        [sys.executable, "-m", "gradscope", *arguments],
-        cwd=folder,
-        env=variables,
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
-
-
 def write(folder: Path, text: str, name: str = "model.py") -> None:
     (folder / name).write_text(HEADER + dedent(text))
 
 
-def test_nothing_the_users_code_prints_reaches_the_report(tmp_path):
+def test_nothing_the_users_code_prints_reaches_the_report(tmp_path, gradscope_in):
     write(
         tmp_path,
         """
@@ -55,7 +36,7 @@ def test_nothing_the_users_code_prints_reaches_the_report(tmp_path):
         batch = torch.ones(2, 3)
         """,
     )
-    done = gradscope(tmp_path, "inspect", "model.py", "--output-format", "json")
+    done = gradscope_in(tmp_path, "inspect", "model.py", "--output-format", "json")
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout)["schema_version"] == "1.0"
     for text in (
@@ -69,9 +50,9 @@ def test_nothing_the_users_code_prints_reaches_the_report(tmp_path):
         assert text in done.stderr
 
 
-def test_output_file_leaves_stdout_empty(tmp_path):
+def test_output_file_leaves_stdout_empty(tmp_path, gradscope_in):
     write(tmp_path, GOOD)
-    done = gradscope(
+    done = gradscope_in(
         tmp_path, "inspect", "model.py", "--output-format", "json", "-o", "report.json",
         "--save", "run.gradscope",
     )  # fmt: skip
@@ -81,28 +62,28 @@ def test_output_file_leaves_stdout_empty(tmp_path):
     assert "note: wrote report.json" in done.stderr
 
 
-def test_existing_recording_is_kept_without_force(tmp_path):
+def test_existing_recording_is_kept_without_force(tmp_path, gradscope_in):
     write(tmp_path, GOOD)
     (tmp_path / "run.gradscope").write_text("precious")
-    done = gradscope(tmp_path, "inspect", "model.py", "--save", "run.gradscope")
+    done = gradscope_in(tmp_path, "inspect", "model.py", "--save", "run.gradscope")
     assert done.returncode == 2
     assert "error: 'run.gradscope' exists already" in done.stderr
     assert (tmp_path / "run.gradscope").read_text() == "precious"
-    done = gradscope(tmp_path, "inspect", "model.py", "--save", "run.gradscope", "--force")
+    done = gradscope_in(tmp_path, "inspect", "model.py", "--save", "run.gradscope", "--force")
     assert done.returncode == 0, done.stderr
     assert (tmp_path / "run.gradscope").read_bytes()[:6] == b"SQLite"
 
 
 @pytest.mark.slow
-def test_format_comes_from_the_environment(tmp_path):
+def test_format_comes_from_the_environment(tmp_path, gradscope_in):
     write(tmp_path, GOOD)
-    done = gradscope(tmp_path, "inspect", "model.py", GRADSCOPE_OUTPUT_FORMAT="json")
+    done = gradscope_in(tmp_path, "inspect", "model.py", GRADSCOPE_OUTPUT_FORMAT="json")
     assert json.loads(done.stdout)["target"]["loss"] == "criterion(output, target)"
 
 
-def test_missing_file_ends_with_three_lines(tmp_path):
+def test_missing_file_ends_with_three_lines(tmp_path, gradscope_in):
     write(tmp_path, GOOD)
-    done = gradscope(tmp_path, "inspect", "modle.py")
+    done = gradscope_in(tmp_path, "inspect", "modle.py")
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr == (
         "error: cannot open 'modle.py'\n"
@@ -111,23 +92,23 @@ def test_missing_file_ends_with_three_lines(tmp_path):
     )
 
 
-def test_hostile_names_are_shown_as_they_are(tmp_path):
-    done = gradscope(tmp_path, "inspect", "[/x]\x1b[31m.py")
+def test_hostile_names_are_shown_as_they_are(tmp_path, gradscope_in):
+    done = gradscope_in(tmp_path, "inspect", "[/x]\x1b[31m.py")
     assert done.returncode == 2
     assert "'[/x]\\x1b[31m.py'" in done.stderr
     assert "\x1b" not in done.stderr
 
 
 @pytest.mark.slow
-def test_hostile_message_cannot_rule_the_terminal(tmp_path):
+def test_hostile_message_cannot_rule_the_terminal(tmp_path, gradscope_in):
     write(tmp_path, "raise ValueError('[/x] \\x1b[31mred')\n")
-    done = gradscope(tmp_path, "inspect", "model.py")
+    done = gradscope_in(tmp_path, "inspect", "model.py")
     assert done.returncode == 2
     assert "[/x] \\x1b[31mred" in done.stderr
     assert "\x1b" not in done.stderr
 
 
-def test_failed_forward_shows_the_users_frames_only(tmp_path):
+def test_failed_forward_shows_the_users_frames_only(tmp_path, gradscope_in):
     write(
         tmp_path,
         """
@@ -141,39 +122,39 @@ def test_failed_forward_shows_the_users_frames_only(tmp_path):
         batch = torch.ones(2, 4)
         """,
     )
-    done = gradscope(tmp_path, "inspect", "model.py")
+    done = gradscope_in(tmp_path, "inspect", "model.py")
     assert done.returncode == 2
     assert "# here" in done.stderr
     assert "_call_impl" not in done.stderr.partition("Traceback")[2]
     assert "gradscope/" not in done.stderr.partition("Traceback")[2]
     assert "first layer Linear(3, 1) expects 3 features" in done.stderr
-    full = gradscope(tmp_path, "inspect", "model.py", "-v")
+    full = gradscope_in(tmp_path, "inspect", "model.py", "-v")
     assert "_call_impl" in full.stderr
     assert full.stderr.endswith(done.stderr[done.stderr.index("error:") :])
 
 
 @pytest.mark.slow
-def test_arguments_after_two_dashes_are_the_files(tmp_path):
+def test_arguments_after_two_dashes_are_the_files(tmp_path, gradscope_in):
     write(tmp_path, "import sys\nassert sys.argv[1:] == ['--lr', '1'], sys.argv\n" + GOOD)
     arguments = ("inspect", "model.py", "-o", "out.txt", "--output-format", "json")
-    assert gradscope(tmp_path, *arguments, "--", "--lr", "1").returncode == 0
-    done = gradscope(tmp_path, *arguments, "other.py")
+    assert gradscope_in(tmp_path, *arguments, "--", "--lr", "1").returncode == 0
+    done = gradscope_in(tmp_path, *arguments, "other.py")
     assert done.returncode == 2
     assert "one TARGET at a time" in done.stderr
 
 
 @pytest.mark.slow
-def test_missing_folder_is_told_before_anything_runs(tmp_path):
+def test_missing_folder_is_told_before_anything_runs(tmp_path, gradscope_in):
     write(tmp_path, "raise SystemExit(9)\n")
-    done = gradscope(tmp_path, "inspect", "model.py", "-o", "nowhere/report.txt")
+    done = gradscope_in(tmp_path, "inspect", "model.py", "-o", "nowhere/report.txt")
     assert done.returncode == 2
     assert "there is no directory 'nowhere'" in done.stderr
 
 
 @pytest.mark.slow
-def test_interrupt_gives_130(tmp_path):
+def test_interrupt_gives_130(tmp_path, gradscope_in):
     write(tmp_path, "raise KeyboardInterrupt\n")
-    assert gradscope(tmp_path, "inspect", "model.py").returncode == 130
+    assert gradscope_in(tmp_path, "inspect", "model.py").returncode == 130
 
 
 @pytest.mark.parametrize("arguments", [["--help"], ["-h"], ["inspect", "-h"], ["-V"], []])
@@ -217,9 +198,11 @@ def test_reader_that_stops_early_does_no_harm(tmp_path):
 
 
 @pytest.mark.slow
-def test_results_lie_where_the_command_was_started(tmp_path):
+def test_results_lie_where_the_command_was_started(tmp_path, gradscope_in):
     write(tmp_path, "import os\nos.chdir('/')\n" + GOOD)
-    done = gradscope(tmp_path, "inspect", "model.py", "-o", "report.txt", "--save", "run.gradscope")
+    done = gradscope_in(
+        tmp_path, "inspect", "model.py", "-o", "report.txt", "--save", "run.gradscope"
+    )
     assert done.returncode == 0, done.stderr
     assert (tmp_path / "report.txt").exists()
     assert (tmp_path / "run.gradscope").exists()
@@ -255,34 +238,34 @@ def loss_fn(output):
 """
 
 
-def test_failed_backward_is_reported_with_exit_code_2(tmp_path):
+def test_failed_backward_is_reported_with_exit_code_2(tmp_path, gradscope_in):
     write(tmp_path, BROKEN)
-    done = gradscope(tmp_path, "inspect", "model.py", "--save", "run.gradscope")
+    done = gradscope_in(tmp_path, "inspect", "model.py", "--save", "run.gradscope")
     assert done.returncode == 2
     assert "GS503" in done.stdout
     assert "\n6 \u2502" in done.stdout
     assert "RuntimeError: one of the variables needed for gradient computation" in done.stderr
     assert "error: backward failed in ExpBackward0" in done.stderr
     assert "contextlib" not in done.stderr
-    again = gradscope(tmp_path, "report", "run.gradscope", "--output-format", "json")
+    again = gradscope_in(tmp_path, "report", "run.gradscope", "--output-format", "json")
     assert again.returncode == 0
     assert [finding["rule"] for finding in json.loads(again.stdout)["findings"]] == ["GS503"]
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("output_format", ["json", "jsonl", "markdown", "concise"])
-def test_failed_backward_is_reported_in_every_format(tmp_path, output_format):
+def test_failed_backward_is_reported_in_every_format(tmp_path, output_format, gradscope_in):
     write(tmp_path, BROKEN)
-    done = gradscope(
+    done = gradscope_in(
         tmp_path, "inspect", "model.py", "--output-format", output_format, "-o", "report"
     )
     assert (done.returncode, done.stdout) == (2, "")
     assert "GS503" in (tmp_path / "report").read_text()
 
 
-def test_a_loss_without_a_graph_is_reported_with_exit_code_2(tmp_path):
+def test_a_loss_without_a_graph_is_reported_with_exit_code_2(tmp_path, gradscope_in):
     write(tmp_path, GOOD + "criterion = lambda output, target: output.detach().sum()\n")
-    done = gradscope(tmp_path, "inspect", "model.py", "--output-format", "concise")
+    done = gradscope_in(tmp_path, "inspect", "model.py", "--output-format", "concise")
     assert done.returncode == 2
     assert "GS501" in done.stdout
     assert "has no grad_fn" in done.stderr
@@ -303,13 +286,13 @@ criterion = nn.CrossEntropyLoss()
 """
 
 
-def test_configuration_chooses_rules_and_options_win(tmp_path):
+def test_configuration_chooses_rules_and_options_win(tmp_path, gradscope_in):
     write(tmp_path, DETACHED)
     (tmp_path / "pyproject.toml").write_text('[tool.gradscope]\nignore = ["GS2"]\n')
     (tmp_path / "other.toml").write_text('[tool.gradscope]\nselect = ["reach"]\n')
 
     def codes(*options):
-        done = gradscope(tmp_path, "inspect", "model.py", "--output-format", "json", *options)
+        done = gradscope_in(tmp_path, "inspect", "model.py", "--output-format", "json", *options)
         assert done.returncode == 0, done.stderr
         report = json.loads(done.stdout)
         return [finding["rule"] for finding in report["findings"]], report["rules"]["ran"]
@@ -322,10 +305,10 @@ def test_configuration_chooses_rules_and_options_win(tmp_path):
     assert found == ["GS201"] and all(code.startswith("GS2") for code in ran)
 
 
-def test_wrong_configuration_is_told_before_anything_runs(tmp_path):
+def test_wrong_configuration_is_told_before_anything_runs(tmp_path, gradscope_in):
     write(tmp_path, "raise SystemExit('it ran')")
     (tmp_path / "pyproject.toml").write_text("[tool.gradscope]\nselct = []\n")
-    done = gradscope(tmp_path, "inspect", "model.py")
+    done = gradscope_in(tmp_path, "inspect", "model.py")
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr == (
         "error: `tool.gradscope.selct` in pyproject.toml:2 is no option of gradscope\n"
@@ -333,11 +316,11 @@ def test_wrong_configuration_is_told_before_anything_runs(tmp_path):
     )
 
 
-def test_saved_recording_shows_the_code_without_the_file(tmp_path):
+def test_saved_recording_shows_the_code_without_the_file(tmp_path, gradscope_in):
     write(tmp_path, DETACHED)
-    saved = gradscope(tmp_path, "inspect", "model.py", "--save", "a.gradscope")
+    saved = gradscope_in(tmp_path, "inspect", "model.py", "--save", "a.gradscope")
     (tmp_path / "model.py").unlink()
-    shown = gradscope(tmp_path, "report", "a.gradscope").stdout
+    shown = gradscope_in(tmp_path, "report", "a.gradscope").stdout
     for text in (saved.stdout, shown):
         assert "[GS201] gradient-cut: " in text
         assert " --> model.py:10 in Net.forward\n" in text

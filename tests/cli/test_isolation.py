@@ -13,7 +13,8 @@ from gradscope.errors import GradscopeError
 from gradscope.gate.results import Failure
 from gradscope.recording.records import Recording
 from gradscope.target.options import TargetOptions, Trial
-from tests.cli.test_check_process import ENVIRONMENT, GOOD, write
+from tests.cli.test_check_process import GOOD, write
+from tests.conftest import ENVIRONMENT
 
 FORWARD = """
 import asyncio, os, shutil, tempfile

@@ -1,9 +1,5 @@
 """`--micro-batches` as a process: what is told where the batch cannot be divided so."""
 
-import os
-import subprocess
-import sys
-
 import pytest
 
 MODEL = """
@@ -23,24 +19,19 @@ def folder(tmp_path_factory):
     return folder
 
 
-def gradscope(folder, *args):
-    return subprocess.run(
-        [sys.executable, "-m", "gradscope", *args],
-        cwd=folder,
-        capture_output=True,
-        text=True,
-        env={**os.environ, "NO_COLOR": "1", "OMP_NUM_THREADS": "1", "COLUMNS": "100"},
-    )
+@pytest.fixture
+def gradscope(gradscope_in, folder):
+    return lambda *arguments: gradscope_in(folder, *arguments, NO_COLOR="1", COLUMNS="100")
 
 
-def test_option_wins_over_the_configuration(folder):
-    done = gradscope(folder, "inspect", "model.py", "--micro-batches", "3", "--probe-steps", "0")
+def test_option_wins_over_the_configuration(gradscope):
+    done = gradscope("inspect", "model.py", "--micro-batches", "3", "--probe-steps", "0")
     assert done.returncode == 0
     assert "accumulated gradients are 3.000 times the full batch's: divide" in done.stdout
 
 
-def test_too_many_are_one_clear_error(folder):
-    done = gradscope(folder, "inspect", "model.py")
+def test_too_many_are_one_clear_error(gradscope):
+    done = gradscope("inspect", "model.py")
     assert done.returncode == 2
     assert done.stdout == ""
     assert done.stderr.splitlines() == [
@@ -50,5 +41,5 @@ def test_too_many_are_one_clear_error(folder):
     ]
 
 
-def test_graph_needs_none(folder):
-    assert gradscope(folder, "graph", "model.py").returncode == 0
+def test_graph_needs_none(gradscope):
+    assert gradscope("graph", "model.py").returncode == 0

@@ -1,4 +1,3 @@
-import json
 import os
 import subprocess
 import sys
@@ -7,6 +6,9 @@ from textwrap import dedent
 
 import pytest
 
+from tests.forked import ForkedCommands
+
+STAND_IN = Path(__file__).with_name("stand_in.py")
 ENVIRONMENT = {
     **{name: value for name, value in os.environ.items() if name not in ("RANK", "COLUMNS")},
     "OMP_NUM_THREADS": "1",
@@ -34,20 +36,15 @@ def start(tmp_path):
 
 
 @pytest.fixture(scope="session")
-def forking():
-    with subprocess.Popen(
-        [sys.executable, Path(__file__).with_name("forking.py")],
-        env=ENVIRONMENT,
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-    ) as process:
-        yield process
-        process.stdin.close()
+def forked():
+    modules = ("gradscope.cli.launching", "gradscope.configuration", "gradscope.report.text")
+    commands = ForkedCommands(modules, ENVIRONMENT)
+    yield commands
+    commands.close()
 
 
 @pytest.fixture
-def gradscope(forking, tmp_path, tmp_path_factory):
+def gradscope(forked, tmp_path):
     """Runs gradscope's command line in the test's folder, and returns what became of it.
 
     Unless a stand-in is not wanted, the script imports a torch of the test's own, and trains by
@@ -55,22 +52,13 @@ def gradscope(forking, tmp_path, tmp_path_factory):
     """
 
     def run(*arguments, stdin="", stand_in=True, **environment):
-        place = tmp_path_factory.mktemp("streams")
-        (place / "in").write_text(stdin)
-        command = {
-            "folder": str(tmp_path),
-            "arguments": arguments,
-            "stand_in": stand_in,
-            "environment": {**ENVIRONMENT, **environment},
-            "streams": [
-                (str(place / name), mode)
-                for name, mode in (("in", "r"), ("out", "w"), ("err", "w"))
-            ],
-        }
-        print(json.dumps(command), file=forking.stdin, flush=True)
-        code = int(forking.stdout.readline())
-        out, err = ((place / name).read_text() for name in ("out", "err"))
-        return subprocess.CompletedProcess(arguments, code, out, err)
+        return forked.run(
+            tmp_path,
+            arguments,
+            {**ENVIRONMENT, **environment},
+            stdin=stdin,
+            first=STAND_IN if stand_in else None,
+        )
 
     return run
 

@@ -1,17 +1,15 @@
-import json
-import select
 import subprocess
 from contextlib import contextmanager
 
 import pytest
 
-from tests.launch.conftest import ENVIRONMENT, TORCH, forking, gradscope, write
+from tests.launch.conftest import ENVIRONMENT, STAND_IN, TORCH, forked, gradscope, write
 
 pytest.importorskip("pyte")
 
 from tests.live.terminal import Terminal
 
-__all__ = ["forking", "gradscope", "write"]
+__all__ = ["forked", "gradscope", "write"]
 
 OF_TERMINALS = {
     **{
@@ -40,7 +38,7 @@ def terminal():
 
 
 @pytest.fixture
-def live(forking, tmp_path, write, terminal):
+def live(forked, tmp_path, write, terminal):
     """Runs a script with `--live` on a terminal, its stdout too unless that leads to a file.
 
     It trains as the stand-in for the watch understands it.
@@ -51,25 +49,19 @@ def live(forking, tmp_path, write, terminal):
         write("torch/__init__.py", TORCH)
         write("train.py", text)
         screen = terminal(columns, lines)
-        command = {
-            "folder": str(tmp_path),
-            "arguments": ["run", "--live", *options, "train.py"],
-            "stand_in": True,
-            "environment": {**OF_TERMINALS, **environment},
-            "streams": [
-                (screen.name, "r"),
-                (screen.name if stdout is None else str(stdout), "w"),
-                (screen.name, "w"),
-            ],
-        }
-        print(json.dumps(command), file=forking.stdin, flush=True)
+        forked.start(
+            tmp_path,
+            ["run", "--live", *options, "train.py"],
+            {**OF_TERMINALS, **environment},
+            streams=(screen.name, stdout or screen.name, screen.name),
+            first=STAND_IN,
+        )
         try:
             yield screen
         finally:
             screen.send("\n")  # what a script may still wait for, where the test has failed
-            answer = forking.stdout.fileno()
-            screen.wait(lambda: select.select([answer], [], [], 0)[0])
-            screen.code = int(forking.stdout.readline())
+            screen.wait(forked.has_ended)
+            screen.code = forked.ended()
         screen.wait(lambda: screen.is_whole, 5)  # by the guard, where the process was killed
         screen.read(0.1)
 

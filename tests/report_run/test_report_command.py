@@ -42,8 +42,7 @@ def test_every_format_of_a_saved_run_without_torch(saved):
     assert "### Curves" in markdown
 
 
-def test_a_run_has_no_graph_to_show(saved):
-    command = [sys.executable, "-m", "gradscope", "graph", str(saved)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+def test_a_run_has_no_graph_to_show(saved, gradscope_in):
+    done = gradscope_in(saved.parent, "graph", saved.name)
     assert (done.returncode, done.stdout) == (2, "")
     assert "is of a training run, which keeps no graph" in done.stderr

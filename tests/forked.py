@@ -1,0 +1,84 @@
+"""Runs the command line in processes that need not import everything again."""
+
+import json
+import select
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Final
+
+LIMIT: Final = 120
+"""Seconds that a command may take."""
+
+
+class ForkedCommands:
+    """A process that has imported modules, and forks for each command line of gradscope.
+
+    A forked command has its own streams, folder, environment, arguments and exit code, and ends as
+    any process does. What it cannot show: which modules a command imports, what an option of the
+    interpreter does, and what holds for the variables that only a starting interpreter reads.
+    """
+
+    def __init__(self, modules: Sequence[str], environment: Mapping[str, str]) -> None:
+        self.process = subprocess.Popen(
+            [sys.executable, Path(__file__).with_name("forking.py"), *modules],
+            env=environment,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+
+    def run(
+        self,
+        folder: Path,
+        arguments: Sequence[object],
+        environment: Mapping[str, str],
+        *,
+        stdin: str = "",
+        first: Path | None = None,
+    ) -> subprocess.CompletedProcess[str]:
+        """Run `gradscope ARGUMENTS` in a folder; `first` is a file of Python to run before it."""
+        words = [str(argument) for argument in arguments]
+        with TemporaryDirectory(prefix="streams-") as place:
+            streams = [Path(place) / name for name in ("in", "out", "err")]
+            streams[0].write_text(stdin)
+            self.start(folder, words, environment, streams=streams, first=first)
+            code = self.ended()
+            out, err = (stream.read_text() for stream in streams[1:])
+        return subprocess.CompletedProcess(words, code, out, err)
+
+    def start(
+        self,
+        folder: Path,
+        arguments: Sequence[str],
+        environment: Mapping[str, str],
+        *,
+        streams: Sequence[Path | str],
+        first: Path | None = None,
+    ) -> None:
+        """Start a command whose three streams lead to files; `ended` waits for it."""
+        command = {
+            "folder": str(folder),
+            "arguments": list(arguments),
+            "environment": dict(environment),
+            "streams": list(zip(map(str, streams), "rww", strict=True)),
+            "first": str(first or ""),
+        }
+        print(json.dumps(command), file=self.process.stdin, flush=True)
+
+    def has_ended(self, seconds: float = 0) -> bool:
+        """Whether the command that was started has ended, or ends within so many seconds."""
+        return bool(select.select([self.process.stdout], [], [], seconds)[0])
+
+    def ended(self) -> int:
+        """Wait for the command that was started; return its exit code."""
+        assert self.has_ended(LIMIT), f"a command did not end within {LIMIT} s"
+        return int(self.process.stdout.readline())
+
+    def close(self) -> None:
+        """Let the process end."""
+        self.process.stdin.close()
+        self.process.stdout.close()
+        self.process.wait(LIMIT)

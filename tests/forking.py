@@ -1,0 +1,46 @@
+"""A process that has imported modules beforehand, and forks for each command that it reads.
+
+What a command imports costs more than what is tested. The modules are the arguments. A command is
+a line of JSON, the answer a line with its exit code: see `tests.forked`.
+"""
+
+import gc
+import importlib
+import json
+import os
+import runpy
+import sys
+
+for module in sys.argv[1:]:
+    importlib.import_module(module)
+
+# A child that ends need not look through all that was imported: that takes longer than a command.
+gc.freeze()
+
+for line in sys.stdin:
+    command = json.loads(line)
+    child = os.fork()
+    if not child:
+        break
+    code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    os.write(1, f"{code}\n".encode())
+else:
+    os._exit(0)
+
+# From here on in the child, which ends as any process does.
+for descriptor, (path, mode) in enumerate(command["streams"]):
+    opened = os.open(path, os.O_RDONLY if mode == "r" else os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+    os.dup2(opened, descriptor)
+    os.close(opened)
+sys.stdin = sys.__stdin__ = open(0, closefd=False)  # noqa: SIM115
+os.chdir(command["folder"])
+os.environ.clear()
+os.environ.update(command["environment"])
+sys.path[0] = command["folder"]
+if command["first"]:
+    runpy.run_path(command["first"])
+sys.argv = ["gradscope", *command["arguments"]]
+del command, line, child, module
+from gradscope.cli import main  # noqa: E402
+
+main()

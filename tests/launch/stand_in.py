@@ -1,0 +1,14 @@
+"""Puts the stand-in for the watch of a real training in its place, before a command is run."""
+
+import importlib.util
+import sys
+from pathlib import Path
+from types import ModuleType
+
+NAME = "gradscope.capture.training.watch"
+
+spec = importlib.util.spec_from_file_location(NAME, Path(__file__).with_name("stand_in_watch.py"))
+sys.modules[NAME] = importlib.util.module_from_spec(spec)
+spec.loader.exec_module(sys.modules[NAME])
+looks = sys.modules["gradscope.looks.close_looks"] = ModuleType("close_looks")
+looks.script_looks = lambda schedule: None
