@@ -12,7 +12,9 @@ JavaScript draws it, and links it with the others.
   adds fonts, grids and background. What a mark stands for is told by its trace:
   `meta.links` maps `module`, `parameter`, `tensor` or `step` to a column with an entry a point,
   null where it stands for none; of a heatmap `meta.rows` likewise maps to a column by row, and
-  `meta.steps` is a column by column. `meta.under` true: a click selects, but nothing is marked.
+  `meta.steps` is a column by column; `meta.columns` are the texts that hovers tell of its columns
+  as `%{text}`, and where `meta.isLogarithm` is true, they tell ten to the power of each number as
+  `%{customdata}`. `meta.under` true: a click selects, but nothing is marked.
   Beside `figure`, `switches` are rows of buttons, each `{"label": …, "choices": [{"label": …,
   "data": [patch, …], "layout": patch}, …]}`: a choice lays its patches over the figure, trace by
   trace (null leaves one as it is); the first is chosen at the start.

@@ -6,7 +6,9 @@ const colour = (name) => getComputedStyle(document.documentElement).getPropertyV
 function coloured(value) {
   if (typeof value === 'string' && value.startsWith('@')) return colour(value.slice(1)) || '#888';
   if (Array.isArray(value)) {
-    return typeof value[0] === 'number' || value[0] === null ? value : value.map(coloured);
+    // A list of numbers has no colours, but a stop of a colour scale has.
+    const isOfNumbers = value[0] === null || (typeof value[0] === 'number' && typeof value[1] !== 'string');
+    return isOfNumbers ? value : value.map(coloured);
   }
   if (value === null || typeof value !== 'object') return value;
   // Names and numbers are nobody's colours.
@@ -54,7 +56,9 @@ function linked(point) {
   }
   if (Array.isArray(point.pointNumber)) {
     const [row, column] = point.pointNumber;
-    if (meta.rows?.module && meta.rows.module[row] !== null) change.module = meta.rows.module[row];
+    for (const [name, column] of Object.entries(meta.rows ?? {})) {
+      if (column[row] !== null && column[row] !== undefined) change[name] = column[row];
+    }
     if (meta.steps && meta.steps[column] !== undefined) change.step = meta.steps[column];
   }
   return change;
@@ -94,14 +98,26 @@ class Selection {
   }
 
   shapes() {
-    return this.figure.data.flatMap((trace) => {
-      const { meta } = trace;
-      const found = [];
-      (meta?.rows?.module ?? []).forEach((module, row) => {
-        if (this.sheet.isInside(module)) found.push(this.band(trace, row));
-      });
-      return found;
-    }).concat(this.stepLines());
+    const bands = this.figure.data
+      .filter((trace) => trace.meta?.rows?.module && !trace.meta.under && trace.visible !== false)
+      .flatMap((trace) => this.bands(trace));
+    return [...bands, ...this.stepLines()];
+  }
+
+  // Around the rows of a heatmap that lie in the selected module, neighbours together.
+  bands(trace) {
+    const { rows } = trace.meta;
+    const { parameter } = this.sheet.selection;
+    const found = [];
+    rows.module.forEach((module, row) => {
+      const isIn = parameter !== null && rows.parameter
+        ? rows.parameter[row] === parameter : this.sheet.isInside(module);
+      if (!isIn) return;
+      const last = found[found.length - 1];
+      if (last && last.y1 === row - 0.5) last.y1 = row + 0.5;
+      else found.push(this.band(trace, row));
+    });
+    return found;
   }
 
   band(trace, row) {
@@ -142,6 +158,15 @@ function outlined(trace, sheet) {
       },
     },
   };
+}
+
+// A heatmap of logarithms tells the numbers themselves, and each cell what its column stands for.
+function told(trace) {
+  const { isLogarithm, columns } = trace.meta ?? {};
+  const found = { ...trace };
+  if (isLogarithm) found.customdata = trace.z.map((row) => row.map((value) => (value === null ? null : 10 ** value)));
+  if (columns) found.text = trace.z.map(() => columns);
+  return found;
 }
 
 const isObject = (value) => value !== null && typeof value === 'object' && !Array.isArray(value);
@@ -190,11 +215,12 @@ const OUTLINED = new Set([...TREES, 'bar']);
 painter('plot', (canvas, content, sheet) => {
   const height = Number(canvas.dataset.height);
   const plot = element('div');
+  const given = { ...content.figure, data: content.figure.data.map(told) };
   const switches = new Switches(content.switches ?? [], canvas.parentElement.id, () => draw());
   if (content.switches) canvas.append(switches.controls);
   canvas.append(plot);
   const draw = () => {
-    const figure = switches.shown(content.figure);
+    const figure = switches.shown(given);
     const marks = new Selection(figure, sheet);
     const data = coloured(figure.data).map((trace) => (
       OUTLINED.has(trace.type) && trace.meta?.links?.module ? outlined(trace, sheet) : trace));
