@@ -1,13 +1,17 @@
 """Where the items of layers are placed: links as straight as the order in the layers allows."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from statistics import median
 
 from gradscope.report.graph.layers import Item, LayeredGraph, Segment
 
 ITEM_GAP = 22.0
 BEND_GAP = 14.0
 _SWEEPS = 6
+_WEIGHT = 0.01
+"""Of a bend, where it wants to be where an item wants to be."""
 _BEND = Item(left=0.0, right=0.0, height=0.0)
 
 _Linked = dict[int, list[tuple[int, float, int]]]
@@ -34,6 +38,7 @@ def horizontal(
             row.settle(axes, above)
         for row in reversed(rows):
             row.settle(axes, below)
+    _straighten(items, graph, rows, axes)
     left = min((axes[n] - item_of(items, n).left for n in axes), default=0.0)
     return {number: axis - left for number, axis in axes.items()}
 
@@ -64,7 +69,18 @@ class _Row:
             item = item_of(items, number)
             starts.append(edge + item.left)
             edge += item.left + item.right + (BEND_GAP if number >= len(items) else ITEM_GAP)
-        return cls(layer, starts, [8.0 if number >= len(items) else 1.0 for number in layer])
+        return cls(layer, starts, [_WEIGHT if number >= len(items) else 1.0 for number in layer])
+
+    def room(self, place: int, axes: dict[int, float]) -> tuple[float, float]:
+        """Return between which axes an item can stand, the others where they are."""
+        number, low, high = self.numbers[place], -math.inf, math.inf
+        if place:
+            before = self.numbers[place - 1]
+            low = axes[before] + self.starts[place] - self.starts[place - 1]
+        if place + 1 < len(self.numbers):
+            after = self.numbers[place + 1]
+            high = axes[after] + self.starts[place] - self.starts[place + 1]
+        return (min(low, axes[number]), max(high, axes[number]))
 
     def settle(self, axes: dict[int, float], linked: _Linked) -> None:
         """Move the items as near to straight links with the next layer as they can come."""
@@ -78,6 +94,24 @@ class _Row:
         placed = ascending(shifts, self.weights)
         for number, start, shift in zip(self.numbers, self.starts, placed, strict=True):
             axes[number] = start + shift
+
+
+def _straighten(
+    items: Sequence[Item], graph: LayeredGraph, rows: Sequence[_Row], axes: dict[int, float]
+) -> None:
+    """Move the bends of each long link to one axis, where there is one that has room for all."""
+    place_of = {number: (row, place) for row in rows for place, number in enumerate(row.numbers)}
+    done: set[int] = set()
+    for way in graph.ways:
+        bends = [number for number in way[1:-1] if number not in done]
+        done.update(bends)
+        if len(bends) < 2:
+            continue
+        rooms = [row.room(place, axes) for row, place in map(place_of.__getitem__, bends)]
+        low, high = max(room[0] for room in rooms), min(room[1] for room in rooms)
+        if low <= high:
+            wanted = median(axes[bend] for bend in bends)
+            axes.update(dict.fromkeys(bends, min(max(wanted, low), high)))
 
 
 def _median(values: list[tuple[float, int]]) -> float:

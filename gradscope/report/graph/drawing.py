@@ -43,6 +43,15 @@ class PlacedBox:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Figure:
+    """Where a norm is written: the start of its base line, or the end."""
+
+    x: float
+    y: float
+    is_end: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PlacedLink:
     """A link and the points that it leads through, from source to target."""
 
@@ -53,6 +62,8 @@ class PlacedLink:
     """Whether it leads up somewhere, as one that closes a circle."""
     is_beside: bool = False
     """Whether it leads aside, from a parameter to the operation that it stands beside."""
+    figure: Figure | None = None
+    """Of its norm; None where there is no room."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

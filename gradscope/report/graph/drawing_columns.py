@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from gradscope.report.graph.drawing import Drawing, Frame, PlacedLink, PlacedVertex
+from gradscope.report.graph.drawing import Drawing, Figure, Frame, PlacedLink, PlacedVertex
 from gradscope.report.graph.labels import link_state, vertex_state
 from gradscope.report.graph.sizes import writing
 from gradscope.report.graph.vertices import Vertex
@@ -21,7 +21,9 @@ def drawing_columns(drawings: Mapping[int, Drawing], tensors: Mapping[int, int])
     - `frames`, in the order of a drawing's vertices: `x`, `y`, `width`, `height`, in pixels.
     - `ways`, in the order of a drawing's links: the first row in `points` as `point` (and an end
       mark), and `aside`: 1 for a link that leads to the right, from a parameter to the operation
-      beside it, 2 for one that leads up somewhere, else 0.
+      beside it, 2 for one that leads up somewhere, else 0; and where its norm is written, as
+      `figure_x`, `figure_y` (null where there is no room), which is the end of the text where
+      `figure_ends` is 1.
     - `points`: `x`, `y`.
     - `vertices`: `kind`, `state`, `severity` (texts or null), `name`, `detail`, `figure` (what
       stands on it), `label` (its whole name), `shape`, `line` (where it was made), `module`,
@@ -50,21 +52,21 @@ class _Layouts:
     sizes: list[tuple[float, float]] = field(default_factory=list)
     frames: list[Frame] = field(default_factory=list)
     points: list[tuple[float, float]] = field(default_factory=list)
-    ways: list[tuple[int, int]] = field(default_factory=list)
-    """Of each link: its first point, and where it leads beside down."""
+    ways: list[tuple[int, int, Figure | None]] = field(default_factory=list)
+    """Of each link: its first point, where it leads beside down, and where its norm stands."""
     starts: list[tuple[int, int]] = field(default_factory=list)
 
     def add(self, drawing: Drawing) -> int:
         """Return the number of the layout of a drawing."""
         frames = tuple(placed.frame for placed in drawing.vertices)
-        ways = tuple((link.ways[0], _aside(link)) for link in drawing.links)
+        ways = tuple((link.ways[0], _aside(link), link.figure) for link in drawing.links)
         number = self.numbers.setdefault((frames, ways), len(self.sizes))
         if number == len(self.sizes):
             self.sizes.append((drawing.width, drawing.height))
             self.starts.append((len(self.frames), len(self.ways)))
             self.frames += frames
-            for points, aside in ways:
-                self.ways.append((len(self.points), aside))
+            for points, aside, figure in ways:
+                self.ways.append((len(self.points), aside, figure))
                 self.points += points
         return number
 
@@ -128,8 +130,13 @@ class _Tables:
                 "height": _pixels(frame.height for frame in frames),
             },
             "ways": {
-                "point": places([*(point for point, _ in kept.ways), len(kept.points)]),
-                "aside": places(aside for _, aside in kept.ways),
+                "point": places([*(point for point, _, _ in kept.ways), len(kept.points)]),
+                "aside": places(aside for _, aside, _ in kept.ways),
+                "figure_x": _pixels(figure.x if figure else None for _, _, figure in kept.ways),
+                "figure_y": _pixels(figure.y if figure else None for _, _, figure in kept.ways),
+                "figure_ends": places(
+                    figure.is_end if figure else None for _, _, figure in kept.ways
+                ),
             },
             "points": {
                 "x": _pixels(x for x, _ in kept.points),
@@ -171,5 +178,5 @@ def _first(indices: Sequence[int]) -> int | None:
     return indices[0] if indices else None
 
 
-def _pixels(values: Iterable[float]) -> Json:
-    return single_numbers(round(value, 1) for value in values)
+def _pixels(values: Iterable[float | None]) -> Json:
+    return single_numbers(None if value is None else round(value, 1) for value in values)

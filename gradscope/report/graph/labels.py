@@ -3,11 +3,13 @@
 from typing import Literal
 
 from gradscope.counting import counted
+from gradscope.recording.records import Reach
 from gradscope.report.figures import figure, span_figure
 from gradscope.report.folding import Span
 from gradscope.report.graph.vertices import Box, Link, Vertex
 from gradscope.report.names import operation_text, printable
 from gradscope.report.page import UNICODE
+from gradscope.report.rows import ModuleRow
 
 State = Literal["gradient", "zero", "non-finite", "none", "frozen", "unknown"]
 """What backward left in a parameter, or brought along a link."""
@@ -51,13 +53,11 @@ def _titled(name: str, class_name: str, copies: int) -> str:
 
 
 def _size(vertex: Vertex) -> str:
-    if vertex.norms is not None:
-        return f"gradient {norms_text(vertex.norms)}"
-    return counted(len(vertex.nodes), "node") if vertex.nodes else "no gradient"
+    return fate(vertex) if vertex.reach is not None else counted(len(vertex.nodes), "node")
 
 
 def fate(vertex: Vertex) -> str:
-    """Return `gradient 0.12`, or why a parameter has none."""
+    """Return `gradient 0.12`, or why a parameter has none, or those of a module."""
     if vertex.norms is not None:
         return f"gradient {norms_text(vertex.norms)}"
     words = {"frozen": "frozen", "unknown": "not measured"}
@@ -90,15 +90,20 @@ def exact(value: float) -> str:
     return figure(value, UNICODE) if value != value or abs(value) == float("inf") else repr(value)
 
 
-def vertex_state(vertex: Vertex) -> State:
-    """Return what backward left in a parameter or a module's parameters."""
+def module_reach(row: ModuleRow) -> Reach | None:
+    """Return what became of a module's parameters that have no gradient; None where it has none."""
+    if not row.parameters:
+        return None
+    return "none" if row.trainable_parameters else "frozen"
+
+
+def vertex_state(vertex: Vertex) -> State | None:
+    """Return what backward left in a parameter or a module's parameters; None where it has none."""
     if vertex.norms is not None:
         return state_of(vertex.norms)
-    match vertex.reach:
-        case "frozen" | "unknown":
-            return vertex.reach
-        case _:
-            return "none"
+    if vertex.reach is None:
+        return None
+    return vertex.reach if vertex.reach in ("frozen", "unknown") else "none"
 
 
 def state_of(norms: Span | None) -> State:
@@ -108,6 +113,11 @@ def state_of(norms: Span | None) -> State:
     if norms.high != norms.high or norms.high == float("inf"):
         return "non-finite"
     return "zero" if norms.high == 0.0 else "gradient"
+
+
+def below(path: str, around: str) -> str:
+    """Return a module's path below that of one around it."""
+    return path.removeprefix(f"{around}.") if around else path
 
 
 def shortened(name: str, longest: int = LONGEST) -> str:

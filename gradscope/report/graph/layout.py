@@ -1,11 +1,12 @@
 """Lays out a part of a graph: a box from what is in it, then as one item of the box around it."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 
 from gradscope.report.graph.arrangement import Arrangement, Point, arrange
 from gradscope.report.graph.drawing import Drawing, Frame, PlacedBox, PlacedLink, PlacedVertex
+from gradscope.report.graph.figure_places import with_figures
 from gradscope.report.graph.layers import Arc, Item
 from gradscope.report.graph.routes import Piece, Routes, Stop, Way
 from gradscope.report.graph.sizes import BOX_FOOT, BOX_SIDE, BOX_TITLE, title_width
@@ -103,7 +104,7 @@ class _Layout:
         self.corners[None] = (MARGIN, MARGIN)
         boxes = tuple(PlacedBox(box=box, frame=self._box_frame(box)) for box in self.part.boxes)
         frames = dict(self._vertex_frames())
-        return Drawing(
+        drawing = Drawing(
             width=whole.width + 2 * MARGIN,
             height=whole.height + 2 * MARGIN,
             boxes=boxes,
@@ -111,10 +112,10 @@ class _Layout:
                 PlacedVertex(vertex=vertex, frame=frames[vertex.index])
                 for vertex in self.part.vertices
             ),
-            links=tuple(
-                self._placed(place, link, frames) for place, link in enumerate(self.part.links)
-            ),
+            links=(),
         )
+        links = [self._placed(place, link, frames) for place, link in enumerate(self.part.links)]
+        return replace(drawing, links=with_figures(drawing, links))
 
     def _arranged(self, box: int | None) -> tuple[dict[Stop, int], dict[Piece, int], Arrangement]:
         """Return the places of what is in a box, those of the pieces of links, and all arranged."""

@@ -1,8 +1,8 @@
 """A drawing of each module's inside, one level deep: what a reader opens one after the other."""
 
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from itertools import pairwise
 from typing import Literal
 
 from gradscope.recording.records import TensorRef
@@ -10,6 +10,7 @@ from gradscope.recording.step_view import StepView, created, first_step
 from gradscope.report.folding import Span, span
 from gradscope.report.graph.cuts import cut_label, cut_module, cut_place, cuts_of
 from gradscope.report.graph.drawing import Drawing
+from gradscope.report.graph.labels import below, module_reach
 from gradscope.report.graph.layout import Arrangements, lay_out
 from gradscope.report.graph.severities import Severities
 from gradscope.report.graph.shortening import shortened_part
@@ -17,11 +18,15 @@ from gradscope.report.graph.tensor_links import TensorLinks, module_of, node_pla
 from gradscope.report.graph.vertices import GraphPart, Link, LinkKind, Vertex
 from gradscope.report.model import Report
 from gradscope.report.names import shape_text
+from gradscope.report.rows import ModuleRow
 
 WHOLE = -1
 """Stands for the whole graph: the models, and what is outside of all modules."""
 
 MOST_VERTICES = 150
+
+_LISTED = 24
+"""A list of more modules is one vertex in the module around it."""
 
 _Kind = Literal["module", "node", "parameter", "cut", "before", "after"]
 _Member = tuple[_Kind, int]
@@ -67,6 +72,8 @@ class _Insides:
     )
     paths: dict[int, tuple[int, ...]] = field(init=False, default_factory=dict)
     """By module: those around it, and itself."""
+    lists: set[int] = field(init=False, default_factory=set)
+    """Modules that only hold a few others, which are drawn in their place."""
     behind: set[_Member] = field(init=False, default_factory=set)
     severities: Severities = field(init=False)
 
@@ -76,6 +83,7 @@ class _Insides:
         for row in self.report.modules:
             around = (WHOLE,) if row.parent is None else self.paths[row.parent]
             self.paths[row.index] = (*around, row.index)
+        self._find_lists()
         self._add_nodes()
         self._add_unreached()
         passed = {node.index for node in self.view.nodes if node.kind == "view"}
@@ -107,6 +115,13 @@ class _Insides:
         )
         ordered = sorted(links, key=lambda link: (link.source, link.target))
         return GraphPart(vertices=vertices, links=tuple(ordered))
+
+    def _find_lists(self) -> None:
+        children = Counter(row.parent for row in self.report.modules)
+        for row in self.report.modules:
+            is_list = not row.calls and not row.own_parameters and row.parent is not None
+            if is_list and 0 < children[row.index] <= _LISTED:
+                self.lists.add(row.index)
 
     def _add_nodes(self) -> None:
         for node in sorted(self.view.nodes, key=lambda node: (created(node), -node.depth)):
@@ -152,26 +167,27 @@ class _Insides:
         return (WHOLE,) if home is None else self.paths[home]
 
     def _places(self, member: _Member) -> Iterator[tuple[int, _Member]]:
-        """Yield each module around a member, and what of it holds the member."""
-        around = self._home(member)
-        for outer, inner in pairwise(around):
-            yield outer, ("module", inner)
-        yield around[-1], member
+        """Yield each module around a member, and what of it holds the member.
+
+        What lies in a list of modules is held by the module around the list too.
+        """
+        held = member
+        for module in reversed(self._home(member)):
+            yield module, held
+            if module not in self.lists:
+                held = ("module", module)
 
     def _join(
         self, source: _Member, target: _Member, kind: LinkKind, ref: TensorRef | None
     ) -> None:
-        above, below = tuple(self._places(source)), tuple(self._places(target))
-        level = 0
-        while (
-            level + 1 < min(len(above), len(below)) and above[level + 1][0] == below[level + 1][0]
-        ):
-            level += 1
-        self._bundle(above[level][0], above[level][1], below[level][1], kind, ref)
-        for module, member in above[level + 1 :]:
-            self._bundle(module, member, ("after", 0), kind, ref)
-        for module, member in below[level + 1 :]:
-            self._bundle(module, ("before", 0), member, kind, ref)
+        above, below = dict(self._places(source)), dict(self._places(target))
+        for module, member in above.items():
+            other = below.get(module, ("after", 0))
+            if member != other:
+                self._bundle(module, member, other, kind, ref)
+        for module, member in below.items():
+            if module not in above:
+                self._bundle(module, ("before", 0), member, kind, ref)
 
     def _bundle(
         self, module: int, source: _Member, target: _Member, kind: LinkKind, ref: TensorRef | None
@@ -198,10 +214,11 @@ class _Insides:
                     vertex,
                     kind="module",
                     label=row.path,
-                    name=row.path.rpartition(".")[2],
+                    name=self._name(row),
                     class_name=row.class_name,
                     modules=(index,),
                     norms=_single(row.grad_norm),
+                    reach=module_reach(row),
                     severity=self.severities.of_modules((index,)),
                 )
             case "parameter":
@@ -223,6 +240,13 @@ class _Insides:
                 return replace(vertex, kind="cut", label=cut_label(cut), detail=place_of)
             case _:
                 return vertex
+
+    def _name(self, row: ModuleRow) -> str:
+        """Return a module's path below the one around it that is no list."""
+        parent = row.parent
+        while parent is not None and parent in self.lists:
+            parent = self.report.modules[parent].parent
+        return below(row.path, "" if parent is None else self.report.modules[parent].path)
 
     def _parameter(self, vertex: Vertex, index: int) -> Vertex:
         row = self.report.parameters[index]

@@ -48,7 +48,7 @@ class Vertex:
     norms: Span | None = None
     """Of the gradients of a parameter, or of all parameters in a module; the range over copies."""
     reach: Reach | Literal["unknown"] | None = None
-    """Of a parameter."""
+    """Of a parameter; of a module that has some and got no gradient, why."""
     is_behind_cut: bool = False
     severity: Severity | None = None
     """Of the worst finding about it."""

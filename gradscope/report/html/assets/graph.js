@@ -279,17 +279,14 @@ class Plan {
     const [source, target] = [first + links.source[row], first + links.target[row]];
     const tensors = links.tensors[row] > 1 ? ` over ${links.tensors[row]} tensors` : '';
     const told = state === 'cutoff' ? 'no gradient comes back here: it is cut off' : `gradient norm ${spelled(norm)}${tensors}`;
-    const made = drawn('g', { class: `link ${state}` },
+    const made = drawn('g', { class: `edge ${state}` },
       titled(`${vertices.label[source]} → ${vertices.label[target]}\n${told}`), path, head);
     made.dataset.ends = `${source} ${target}`;
-    if (aside !== 1 && state !== 'cutoff' && state !== 'unknown') made.append(this.linkFigure(line, norm));
+    if (ways.figure_x[way] !== null) {
+      const anchor = ways.figure_ends[way] ? 'end' : 'start';
+      made.append(written(figure(norm), ways.figure_x[way], ways.figure_y[way], 9.5, { class: 'norm', 'text-anchor': anchor }));
+    }
     return made;
-  }
-
-  // A norm stands beside the first stretch of a link.
-  linkFigure(line, norm) {
-    const [[x, y]] = line;
-    return written(figure(norm), x + 5, y + 13, 9.5, { class: 'norm' });
   }
 
   vertex(row, x, y, width, height) {
@@ -349,7 +346,7 @@ class Plan {
   }
 
   dim(row) {
-    for (const link of this.svg.querySelectorAll('.link')) {
+    for (const link of this.svg.querySelectorAll('.edge')) {
       link.classList.toggle('dim', row !== null && !link.dataset.ends.split(' ').includes(row));
     }
   }
