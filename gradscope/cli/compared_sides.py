@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from gradscope.configuration import Configuration
     from gradscope.gate.options import PlannedTarget
     from gradscope.recording.records import Recording
+    from gradscope.target.options import Trial
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -154,7 +155,7 @@ def _run(name: str, planned: "PlannedTarget") -> "Recording":
         name=name,
         spec=planned.spec,
         options=planned.options,
-        trial=planned.trial,
+        trial=_keeping(planned.trial),
         command=typed_command(),
         level=LOGGER.level,
     )
@@ -162,3 +163,8 @@ def _run(name: str, planned: "PlannedTarget") -> "Recording":
     if isinstance(seen, Recording):
         return seen
     raise GradscopeError(f"cannot compare `{name}`: it could not be run, for the reason told above")
+
+
+def _keeping(trial: "Trial") -> "Trial":
+    """Return a trial that keeps gradients: norms alone do not tell where they point."""
+    return replace(trial, keep_gradients="sketch") if trial.keep_gradients == "none" else trial

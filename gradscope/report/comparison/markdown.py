@@ -137,4 +137,4 @@ def _row(one: ComparedParameter, *, has_cosine: bool) -> Iterator[str]:
     for pair in one.pairs[1:]:
         yield UNICODE.dash if pair is None else ratio_text(pair.ratio, UNICODE)
         if has_cosine:
-            yield UNICODE.dash if pair is None else figure(pair.cosine, UNICODE)
+            yield UNICODE.dash if pair is None else ratio_text(pair.cosine, UNICODE)

@@ -14,6 +14,8 @@ from gradscope.report.comparison.words import (
     change_text,
     compared_text,
     difference_text,
+    ranks_text,
+    ratio_text,
     regression_text,
     renaming_text,
     side_text,
@@ -72,8 +74,12 @@ def _header(comparison: Comparison, page: Page) -> Iterator[RenderableType]:
     ]
     rows += _titled("differs", differing, page)
     rows += _titled("names", list(_renamings(comparison)), page)
-    if text := compared_text(comparison):
-        rows.append(("compared", Text(text)))
+    for title, text in (
+        ("ranks", ranks_text(comparison)),
+        ("compared", compared_text(comparison)),
+    ):
+        if text:
+            rows.append((title, Text(text)))
     yield grid(rows)
 
 
@@ -113,7 +119,7 @@ def _numbers(comparison: Comparison, page: Page) -> Iterator[RenderableType]:
         direction = comparison.directions[place]
         if direction is not None and direction.total is not None:
             cosine = direction.total.cosine
-            cells += [Text("cosine", style="dim"), Text(figure(cosine, page.signs))]
+            cells += [Text("cosine", style="dim"), Text(ratio_text(cosine, page.signs))]
         table.add_row(Text(side.letter, style="bold"), *cells)
     yield table
 

@@ -134,7 +134,7 @@ class _Columns:
             yield title, [ratio_text(_of(one, place, "ratio"), signs) for one in rows]
         for place in self._others:
             title = "cosine" if len(sides) == 2 else f"cos {sides[place].letter}"
-            yield title, [figure(_of(one, place, "cosine"), signs) for one in rows]
+            yield title, [ratio_text(_of(one, place, "cosine"), signs) for one in rows]
         if len(sides) == 2:
             yield "difference", [figure(_of(one, 1, "relative_difference"), signs) for one in rows]
             yield "weights", [ratio_text(_of(one, 1, "weight_ratio"), signs) for one in rows]

@@ -77,7 +77,7 @@ def ratio_text(ratio: float | None, signs: Signs) -> str:
     if ratio is None or not abs(ratio - 1) < _ONE:
         return figure(ratio, signs)
     digits = math.ceil(-math.log10(abs(ratio - 1)))
-    return f"{ratio:.{min(digits, _MOST_DIGITS)}f}"
+    return figure(ratio, signs) if digits > _MOST_DIGITS else f"{ratio:.{digits}f}"
 
 
 def side_text(side: Side) -> str:
@@ -113,6 +113,16 @@ def renaming_text(renaming: Renaming, side: Side) -> str:
     if not renaming.after:
         return f"{side.letter} has no {renaming.before} in the names of {count}"
     return f"{renaming.before}* is {renaming.after}* in {side.letter} ({count})"
+
+
+def ranks_text(comparison: Comparison) -> str:
+    """Return what is asked of ranks; empty of others."""
+    if not comparison.of_ranks:
+        return ""
+    return (
+        "the ranks of one training: each has a batch of its own and so another loss, but gradients "
+        "and weights are to be the same"
+    )
 
 
 def compared_text(comparison: Comparison) -> str:
@@ -279,7 +289,8 @@ def regression_text(regression: Regression, comparison: Comparison, signs: Signs
             allowed = f"no more than +{limit_text(regression.limit or 0.0)} may pass"
             return f"loss{of}: {moved}, {allowed}"
         case "norm":
-            allowed = f"moved by more than {limit_text(regression.limit or 0.0)}"
+            moves = "disagree" if comparison.of_ranks else "moved"
+            allowed = f"{moves} by more than {limit_text(regression.limit or 0.0)}"
             return f"{counted(count, 'gradient norm')} {allowed}, {_most(subjects)} {moved}"
         case "weights":
             return f"{counted(count, 'weight norm')} disagree, {_most(subjects)} {moved}"
