@@ -115,10 +115,10 @@ def common_steps(reports: Sequence[Report], step: int | None) -> frozenset[int]:
         common &= {step}
     if common:
         return frozenset(common)
-    what = "no step" if step is None else f"no gradients of step {step:,}"
+    what = "the runs have no step in common" if step is None else f"not every run has step {step:,}"
     raise GradscopeError(
-        f"nothing to compare: {what} measured in every run",
-        help="--step N compares one step; gradscope report shows what each has",
+        f"nothing to compare: {what}, with gradients that were measured",
+        help="gradscope report RECORDING shows what each has",
     )
 
 

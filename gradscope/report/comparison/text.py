@@ -74,12 +74,8 @@ def _header(comparison: Comparison, page: Page) -> Iterator[RenderableType]:
     ]
     rows += _titled("differs", differing, page)
     rows += _titled("names", list(_renamings(comparison)), page)
-    for title, text in (
-        ("ranks", ranks_text(comparison)),
-        ("compared", compared_text(comparison)),
-    ):
-        if text:
-            rows.append((title, Text(text)))
+    told = (("ranks", ranks_text(comparison)), ("compared", compared_text(comparison)))
+    rows += [(title, Text(words)) for title, words in told if words]
     yield grid(rows)
 
 
@@ -136,6 +132,6 @@ def _verdict(comparison: Comparison, page: Page) -> Iterator[RenderableType]:
     is_bad = outcome == "unjudged" or (outcome == "failed" and comparison.is_gate)
     style = "bold red" if is_bad else "bold" if regressions else "bold green"
     text = Text(page.spell(verdict_text(comparison)), style=style, overflow="fold")
-    if regressions and not comparison.is_gate:
+    if outcome == "failed" and not comparison.is_gate:
         text.append(" --fail-on-regression makes it exit code 1.", "not bold dim")
     yield text

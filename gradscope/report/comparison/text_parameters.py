@@ -138,7 +138,8 @@ class _Columns:
         if len(sides) == 2:
             yield "difference", [figure(_of(one, 1, "relative_difference"), signs) for one in rows]
             yield "weights", [ratio_text(_of(one, 1, "weight_ratio"), signs) for one in rows]
-            yield "from step", [self._first(one) for one in rows]
+            if self._comparison.steps > 1:
+                yield "from step", [self._first(one) for one in rows]
 
     def _norm(self, one: ComparedParameter, place: int) -> str:
         side = one.sides[place]
