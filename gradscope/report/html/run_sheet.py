@@ -3,6 +3,7 @@
 from gradscope.report.html.module_columns import module_columns
 from gradscope.report.html.picture import Picture, Sheet
 from gradscope.report.html.pictures.curves import curve_picture
+from gradscope.report.html.pictures.heatmap import heatmap
 from gradscope.report.html.tables import parameter_table
 from gradscope.report.html.words import words_of
 from gradscope.report.model import Report
@@ -13,6 +14,7 @@ def run_sheet(report: Report, run: TrainingRun, title: str) -> Sheet:
     """Return the sheet of a run."""
     pictures = (
         curve_picture(report, run),
+        heatmap(report),
         parameter_table(report),
     )
     return Sheet(

@@ -1,0 +1,185 @@
+"""Norms of layers over the steps of a run, in columns of neighbouring steps."""
+
+import math
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from gradscope.recording.norm_table import NOT_MEASURED, NormTable, norms_of
+from gradscope.report.html.module_places import ModulePlaces
+from gradscope.report.model import Report
+from gradscope.report.norms import total_norm
+from gradscope.report.run.columns import Columns
+
+ROWS = 300
+"""Parameters, or modules, up to which each has a row of its own."""
+WIDTH = 500
+"""Columns up to which each step has one of its own."""
+
+Cell = float | None
+"""None where there was nothing to measure: no gradient, or weights of zero to compare with."""
+Quantity = Literal["gradient", "update", "weight"]
+"""`update` is the norm of a step's change over that of the weights."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HeatRow:
+    """A parameter, or a module with all parameters in it and below."""
+
+    name: str
+    parameter: int | None
+    """None of a module."""
+    module: int | None
+    held: tuple[int, ...]
+    """The parameters."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Heat:
+    """A quantity of each row by column: the largest of a column's steps, NaN where one is."""
+
+    quantity: Quantity
+    columns: Columns
+    cells: tuple[dict[int, Cell], ...]
+    """By row: columns, and what is there. What was measured in none of its steps is left out."""
+    telling: tuple[int, ...]
+    """By column: the step with the largest norm of all."""
+
+
+def heat_rows(report: Report, most: int = ROWS) -> list[HeatRow]:
+    """Return a row for each parameter; of more than fit, for each module as deep as fits."""
+    places = ModulePlaces(report)
+    if len(report.parameters) <= most:
+        return [
+            HeatRow(
+                name=row.name,
+                parameter=row.index,
+                module=places.of(row.module),
+                held=(row.index,),
+            )
+            for row in report.parameters
+        ]
+    depths = range(max((row.depth for row in report.modules), default=0), 0, -1)
+    cuts = (_modules_at(report, places, depth) for depth in depths)
+    fitting = next((rows for rows in cuts if len(rows) <= most), None)
+    return _modules_at(report, places, 0) if fitting is None else fitting
+
+
+def _modules_at(report: Report, places: ModulePlaces, depth: int) -> list[HeatRow]:
+    """Return a row for each module down to a depth, with all that its row is to stand for."""
+    held: dict[int | None, list[int]] = {}
+    for parameter in report.parameters:
+        chain = places.above(places.of(parameter.module))
+        module = chain[min(depth, len(chain) - 1)] if chain else None
+        held.setdefault(module, []).append(parameter.index)
+    return [
+        HeatRow(name=_name(report, module), parameter=None, module=module, held=tuple(parameters))
+        for module, parameters in held.items()
+    ]
+
+
+def _name(report: Report, module: int | None) -> str:
+    if module is None:
+        return "outside of models"
+    return report.modules[module].path or report.modules[module].class_name
+
+
+def heats(report: Report, rows: Sequence[HeatRow], width: int = WIDTH) -> list[Heat]:
+    """Return what there is of each quantity; none that was never measured."""
+    run = report.training_run
+    if run is None:
+        return []
+    norms = norms_of(report.recording)
+    found = [_heat("gradient", norms, rows, Columns.over(run, width), _gradient)]
+    # Weights and updates are measured in some steps alone: the others would be empty columns.
+    steps = [step.step for step in run.steps if _has_updates(norms, step.step)]
+    columns = Columns(steps, width)
+    found.append(_heat("update", norms, rows, columns, _update))
+    found.append(_heat("weight", norms, rows, columns, _weight))
+    return [heat for heat in found if any(heat.cells)]
+
+
+def _has_updates(norms: NormTable, step: int) -> bool:
+    rows = norms.rows_of(step)
+    updates = norms.updates[rows.start : rows.stop]
+    return any(update != NOT_MEASURED for update in updates)
+
+
+_Reading = Callable[[NormTable, Sequence[int]], Cell]
+"""Returns a row's number of a step from the places of its parameters in the table."""
+
+
+def _heat(
+    quantity: Quantity,
+    norms: NormTable,
+    rows: Sequence[HeatRow],
+    columns: Columns,
+    reading: _Reading,
+) -> Heat:
+    owners = {parameter: place for place, row in enumerate(rows) for parameter in row.held}
+    cells: list[dict[int, Cell]] = [{} for _ in rows]
+    telling: dict[int, tuple[tuple[bool, float], int]] = {}
+    for step in columns.steps:
+        column = columns.place(step)
+        if column is None:
+            continue
+        found = _step_cells(norms, step, owners, reading)
+        for place, value in found.items():
+            known = cells[place].get(column)
+            cells[place][column] = value if known is None else larger(known, value)
+        rank = (_rank(found.values()), -step)
+        if column not in telling or rank > telling[column]:
+            telling[column] = rank
+    return Heat(
+        quantity=quantity,
+        columns=columns,
+        cells=tuple(cells),
+        telling=tuple(-telling[column][1] for column in range(columns.count)),
+    )
+
+
+def _step_cells(
+    norms: NormTable, step: int, owners: dict[int, int], reading: _Reading
+) -> dict[int, Cell]:
+    """Return what was measured in a step, by row."""
+    places: dict[int, list[int]] = {}
+    for at in norms.rows_of(step):
+        owner = owners.get(norms.parameters[at])
+        if owner is not None:
+            places.setdefault(owner, []).append(at)
+    return {row: reading(norms, at) for row, at in places.items()}
+
+
+def _gradient(norms: NormTable, places: Sequence[int]) -> Cell:
+    return _total(norms.gradients, places)
+
+
+def _update(norms: NormTable, places: Sequence[int]) -> Cell:
+    measured = [at for at in places if norms.updates[at] != NOT_MEASURED]
+    update, weight = _total(norms.updates, measured), _total(norms.weights, measured)
+    return None if update is None or not weight else update / weight
+
+
+def _weight(norms: NormTable, places: Sequence[int]) -> Cell:
+    return _total(norms.weights, places)
+
+
+def _total(column: Sequence[float], places: Sequence[int]) -> Cell:
+    if len(places) == 1:
+        value = column[places[0]]
+        return None if value < 0 else value
+    return total_norm(column[at] for at in places if not column[at] < 0)
+
+
+def larger(one: Cell, other: Cell) -> Cell:
+    """Return the larger number; NaN where one is, None where neither is a number."""
+    if one is None or other is None:
+        return other if one is None else one
+    return math.nan if math.isnan(one) or math.isnan(other) else max(one, other)
+
+
+def _rank(values: Iterable[Cell]) -> tuple[bool, float]:
+    """Return what orders steps by how much there is to see: broken ones come last."""
+    known = [value for value in values if value is not None]
+    is_broken = not all(map(math.isfinite, known))
+    return is_broken, math.inf if is_broken else total_norm(known) or 0.0

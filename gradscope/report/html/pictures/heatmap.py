@@ -1,0 +1,294 @@
+"""Steps by layers: the gradient norm of every parameter in every step of a run."""
+
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from gradscope.report.html.columns import Json, numbers, places, single_numbers
+from gradscope.report.html.picture import Picture
+from gradscope.report.html.pictures.heat import (
+    ROWS,
+    Cell,
+    Heat,
+    HeatRow,
+    Quantity,
+    heat_rows,
+    heats,
+)
+from gradscope.report.html.pictures.lettering import lettered
+from gradscope.report.html.pictures.panels import Panel, stacked
+from gradscope.report.html.pictures.row_marks import marks_on_rows
+from gradscope.report.html.pictures.step_marks import (
+    MarkRow,
+    finding_marks,
+    mark_panel,
+)
+from gradscope.report.model import Report
+
+Trace = Mapping[str, Json]
+
+_NAMES: Mapping[Quantity, str] = {
+    "gradient": "gradient norm",
+    "update": "update / weight",
+    "weight": "weight norm",
+}
+_LABEL = 34
+"""Signs of a row's label."""
+_LOW, _HIGH, _ROW = 220, 760, 15
+"""Heights in pixels: the least and the largest of all rows, and that of one."""
+_STRIP = 20
+_AROUND = 120
+_UNIT = 150
+_DECADES = 14
+"""The most that the colours are spread over."""
+_SCALE: Json = [[place / 4, f"@heat-{place}"] for place in range(5)]
+_MARKED = 40
+"""Rows up to which a finding is marked on each."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _State:
+    """What is no number on a logarithmic scale, and has a colour of its own."""
+
+    name: str
+    color: str
+    holds: Callable[[Cell], bool]
+
+
+_STATES = (
+    _State(name="0", color="@zero", holds=lambda cell: cell == 0),
+    _State(name="NaN, inf", color="@broken", holds=lambda cell: not _is_finite(cell)),
+)
+_NO_GRADIENT = _State(name="no gradient", color="@none", holds=lambda cell: cell is None)
+
+
+def _is_finite(cell: Cell) -> bool:
+    return cell is None or math.isfinite(cell)
+
+
+def heatmap(report: Report) -> Picture | None:
+    """Return the picture; None where nothing was measured."""
+    rows = heat_rows(report)[:ROWS]
+    found = heats(report, rows)
+    if not found:
+        return None
+    labels = _labels(rows)
+    groups = [list(_traces(heat, rows, labels)) for heat in found]
+    owners = [place for place, group in enumerate(groups) for _ in group]
+    shown = [trace for group in groups for trace in group]
+    marks = MarkRow(name="findings", symbol="triangle-down", marks=tuple(finding_marks(report)))
+    height = min(max(_ROW * len(rows), _LOW), _HIGH)
+    panels = [
+        *([mark_panel([marks], _STRIP / _UNIT)] if marks.marks else []),
+        Panel(
+            height=height / _UNIT,
+            traces=[
+                *({**trace, "visible": at == 0} for trace, at in zip(shown, owners, strict=True)),
+                *marks_on_rows(rows, labels, report),
+            ],
+            axis=_row_axis(labels),
+        ),
+    ]
+    data, layout = stacked(panels, "step")
+    return Picture(
+        name="heatmap",
+        kind="plot",
+        title="Layers over the steps",
+        caption=" ".join(_caption(report, rows, found)),
+        content={
+            "figure": {"data": data, "layout": {**layout, **_layout(found[0], layout["xaxis"])}},
+            "switches": [_switch(found, owners, before=len(panels) - 1)],
+        },
+        height=height + _AROUND,
+    )
+
+
+def _switch(found: Sequence[Heat], owners: Sequence[int], *, before: int) -> Trace:
+    """Return buttons that show one quantity; so many traces before these are always shown."""
+    always: list[Json] = [None] * before
+    return {
+        "label": "colour",
+        "choices": [
+            {
+                "label": _NAMES[heat.quantity],
+                "data": [*always, *({"visible": at == place} for at in owners)],
+            }
+            for place, heat in enumerate(found)
+        ],
+    }
+
+
+def _layout(heat: Heat, axis: Json) -> Trace:
+    steps = heat.columns.steps
+    given = axis if isinstance(axis, Mapping) else {}
+    ends = [steps[0] - 0.5, steps[-1] + 0.5]
+    return {
+        "plot_bgcolor": "@panel",
+        "xaxis": {**given, "showgrid": False, "zeroline": False, "range": ends},
+        "showlegend": True,
+    }
+
+
+def _row_axis(labels: Sequence[str]) -> Trace:
+    return {
+        "type": "category",
+        "categoryorder": "array",
+        "categoryarray": list(labels),
+        "range": [len(labels) - 0.5, -0.5],
+        "showgrid": False,
+        "ticks": "",
+        "tickfont": {"size": 11},
+    }
+
+
+def _labels(rows: Sequence[HeatRow]) -> list[str]:
+    """Return a label for each row, no two alike: rows of one label would be one."""
+    labels: dict[str, None] = {}
+    for row in rows:
+        label = lettered(row.name, _LABEL)
+        turn = 2
+        while label in labels:
+            label = f"{lettered(row.name, _LABEL)} ({turn})"
+            turn += 1
+        labels[label] = None
+    return list(labels)
+
+
+def _traces(heat: Heat, rows: Sequence[HeatRow], labels: Sequence[str]) -> Iterator[Trace]:
+    name = _NAMES[heat.quantity]
+    base = _base(heat, rows, labels)
+    yield {
+        **base,
+        "name": name,
+        "z": [single_numbers(map(_logarithm, line)) for line in _lines(heat)],
+        "meta": {**_meta(heat, rows), "isLogarithm": True},
+        "colorscale": _SCALE,
+        "hovertemplate": f"%{{y}}<br>%{{text}}<br>{name} %{{customdata:.3~g}}<extra></extra>",
+        **_colour_axis(heat, name),
+    }
+    states = (*_STATES, _NO_GRADIENT) if heat.quantity == "gradient" else _STATES
+    for state in states:
+        if any(state.holds(cell) for line in heat.cells for cell in line.values()):
+            yield _state_trace(state, heat, base, _meta(heat, rows))
+
+
+def _state_trace(state: _State, heat: Heat, base: Trace, meta: Trace) -> Trace:
+    name = f"{_NAMES[heat.quantity]} {state.name}"
+    if state is _NO_GRADIENT:
+        name = state.name
+    return {
+        **base,
+        "name": name,
+        "z": [
+            numbers(
+                1 if column in line and state.holds(line[column]) else None
+                for column in range(heat.columns.count)
+            )
+            for line in heat.cells
+        ],
+        "meta": {**meta, "under": True},
+        "colorscale": [[0, state.color], [1, state.color]],
+        "showscale": False,
+        "showlegend": True,
+        "hovertemplate": f"%{{y}}<br>%{{text}}<br>{name}<extra></extra>",
+    }
+
+
+def _base(heat: Heat, rows: Sequence[HeatRow], labels: Sequence[str]) -> Trace:
+    return {
+        "type": "heatmap",
+        "x": _edges(heat),
+        "y": list(labels),
+        "hoverongaps": False,
+        "ygap": 1 if len(rows) <= _MARKED else 0,
+    }
+
+
+def _edges(heat: Heat) -> Json:
+    """Return where columns begin, and the end of the last."""
+    columns = heat.columns
+    return numbers([step - 0.5 for step in (*columns.first_steps, columns.steps[-1] + 1)])
+
+
+def _meta(heat: Heat, rows: Sequence[HeatRow]) -> Trace:
+    held: dict[int | None, list[int]] = {}
+    for step in heat.columns.steps:
+        held.setdefault(heat.columns.place(step), []).append(step)
+    return {
+        "rows": {
+            "module": places(row.module for row in rows),
+            "parameter": places(row.parameter for row in rows),
+        },
+        "steps": places(heat.telling),
+        "columns": [
+            f"step {steps[0]:,}"
+            if len(steps) == 1
+            else f"the largest of steps {steps[0]:,} to {steps[-1]:,}"
+            for steps in held.values()
+        ],
+    }
+
+
+def _lines(heat: Heat) -> Iterator[list[Cell]]:
+    for line in heat.cells:
+        yield [line.get(column) for column in range(heat.columns.count)]
+
+
+def _logarithm(cell: Cell) -> float | None:
+    return math.log10(cell) if cell is not None and 0 < cell < math.inf else None
+
+
+def _colour_axis(heat: Heat, name: str) -> Trace:
+    """Return the ends of the colours, and the bar that tells them."""
+    low, high = colour_ends([cell for line in heat.cells for cell in line.values()])
+    step = max(math.ceil((high - low) / 6), 1)
+    ticks = list(range(math.ceil(low), math.floor(high) + 1, step))
+    is_wide = len(ticks) > 1
+    values: list[float] = list(ticks) if is_wide else [low, high]
+    letters = [f"10<sup>{tick}</sup>" for tick in ticks]
+    return {
+        "zmin": low,
+        "zmax": high,
+        "colorbar": {
+            "title": {"text": name, "side": "right"},
+            "thickness": 12,
+            "outlinewidth": 0,
+            "tickvals": values,
+            "ticktext": letters if is_wide else [f"{10**value:.3g}" for value in values],
+        },
+    }
+
+
+def colour_ends(cells: Sequence[Cell]) -> tuple[float, float]:
+    """Return the powers of ten at which colours end.
+
+    They reach from the smallest to the largest number, but where these are too far apart: around
+    the median then, so that an explosion leaves what was before it its colours.
+    """
+    powers = sorted(power for power in map(_logarithm, cells) if power is not None)
+    if not powers:
+        return 0.0, 1.0
+    low, high, middle = powers[0], powers[-1], powers[len(powers) // 2]
+    if high - low > _DECADES:
+        low = min(max(low, middle - _DECADES / 2), high - _DECADES)
+        high = low + _DECADES
+    return (low, high) if high > low else (low - 0.5, high + 0.5)
+
+
+def _caption(report: Report, rows: Sequence[HeatRow], found: Sequence[Heat]) -> Iterator[str]:
+    if rows[0].parameter is None:
+        size = sum(len(row.held) for row in rows)
+        what = f"A row is a module with all parameters below it, {size:,} in all"
+        more = len(report.parameters) - size
+        yield f"{what}; {more:,} more are left out." if more else f"{what}."
+    else:
+        yield "A row is a parameter, in the order of the model."
+    widest = found[0].columns.widest
+    if widest > 1:
+        yield (
+            f"A column is up to {widest:,} steps, its colour the largest norm among them: a click"
+            " selects the step with the largest of all."
+        )
+    if len(found) > 1:
+        yield "Updates and weights are measured in some steps, and drawn up to the next of them."
+    yield "The background shows through where nothing was measured."
