@@ -5,6 +5,8 @@ from collections.abc import Iterator
 from gradscope.report.html.module_columns import module_columns
 from gradscope.report.html.picture import Picture, Sheet
 from gradscope.report.html.pictures.depth import depth
+from gradscope.report.html.pictures.insides import inside_picture
+from gradscope.report.html.pictures.module_map import module_map
 from gradscope.report.html.tables import parameter_table, tensor_table
 from gradscope.report.html.words import words_of
 from gradscope.report.model import Report
@@ -22,5 +24,11 @@ def step_sheet(report: Report, title: str) -> Sheet:
 
 def step_pictures(report: Report) -> Iterator[Picture]:
     """Yield the pictures of one step, those first that tell the most."""
-    found = (depth(report), parameter_table(report), tensor_table(report))
+    found = (
+        depth(report),
+        module_map(report),
+        inside_picture(report),
+        parameter_table(report),
+        tensor_table(report),
+    )
     yield from (picture for picture in found if picture is not None)

@@ -1,0 +1,114 @@
+"""Numbers as colours: scales that the colour-blind can read, on paper and on a dark screen."""
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from gradscope.report.html.columns import Json
+from gradscope.report.html.pictures.lettering import number
+
+SEQUENTIAL = (
+    "#ffffd9", "#edf8b1", "#c7e9b4", "#7fcdbb", "#41b6c4",
+    "#1d91c0", "#225ea8", "#253494", "#081d58",
+)  # fmt: skip
+"""From little to much: YlGnBu of ColorBrewer, without the colours of what is broken or missing."""
+DIVERGING = (
+    "#8c510a", "#bf812d", "#dfc27d", "#f6e8c3", "#f5f5f5",
+    "#c7eae5", "#80cdc1", "#35978f", "#01665e",
+)  # fmt: skip
+"""From shrunk by way of unchanged to grown: BrBG of ColorBrewer."""
+
+_NARROWEST = 1.0
+"""Powers of ten: a scale over less would show differences that mean nothing."""
+
+_BRIGHT = 140
+"""Of 255: dark letters are read better from there on."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ColourScale:
+    """A logarithmic scale of colours."""
+
+    stops: tuple[str, ...]
+    low: float
+    """log10 of the number that has the first colour."""
+    high: float
+
+    @classmethod
+    def over(cls, values: Iterable[float | None]) -> "ColourScale":
+        """Return a scale over the numbers that have a place on a logarithmic axis."""
+        levels = _levels(values)
+        low, high = min(levels, default=0.0), max(levels, default=0.0)
+        missing = max(0.0, _NARROWEST - (high - low)) / 2
+        return cls(stops=SEQUENTIAL, low=low - missing, high=high + missing)
+
+    @classmethod
+    def around_one(cls, values: Iterable[float | None]) -> "ColourScale":
+        """Return a scale whose middle is 1, over numbers as far from it as any of some."""
+        farthest = max([_NARROWEST, *map(abs, _levels(values))])
+        return cls(stops=DIVERGING, low=-farthest, high=farthest)
+
+    def colour(self, value: float) -> str:
+        """Return the colour of a positive, finite number."""
+        share = (math.log10(value) - self.low) / (self.high - self.low)
+        at = min(max(share, 0.0), 1.0) * (len(self.stops) - 1)
+        start = min(int(at), len(self.stops) - 2)
+        return _mixed(self.stops[start], self.stops[start + 1], at - start)
+
+    def letters(self, value: float) -> str:
+        """Return the colour of letters that can be read on the colour of a number."""
+        red, green, blue = _parts(self.colour(value))
+        brightness = 0.299 * red + 0.587 * green + 0.114 * blue
+        return "#ffffff" if brightness < _BRIGHT else "#10161d"
+
+    def bar(self, title: str) -> dict[str, Json]:
+        """Return plotly's marker of a trace without marks, beside which the scale is drawn."""
+        ticks = _ticks(self.low, self.high)
+        return {
+            "color": [self.low, self.high],
+            "cmin": self.low,
+            "cmax": self.high,
+            "colorscale": [
+                [place / (len(self.stops) - 1), stop] for place, stop in enumerate(self.stops)
+            ],
+            "showscale": True,
+            "colorbar": {
+                "title": {"text": title, "side": "right"},
+                "tickvals": ticks,
+                "ticktext": [_tick_text(tick) for tick in ticks],
+                "thickness": 14,
+                "outlinewidth": 0,
+            },
+        }
+
+
+def _levels(values: Iterable[float | None]) -> list[float]:
+    return [math.log10(value) for value in values if value and math.isfinite(value)]
+
+
+def _ticks(low: float, high: float) -> list[float]:
+    """Return powers of ten within a range where there are some, else its ends."""
+    first, last = math.ceil(low - 1e-9), math.floor(high + 1e-9)
+    if last <= first:
+        return [low, high]
+    step = max(1, math.ceil((last - first) / 8))
+    return [float(power) for power in range(first, last + 1, step)]
+
+
+def _tick_text(tick: float) -> str:
+    if tick != round(tick):
+        return number(10.0**tick)
+    return f"{10.0**tick:g}" if abs(tick) <= _SPELT else f"10<sup>{tick:.0f}</sup>"
+
+
+_SPELT = 3
+"""Powers of ten up to this are written out."""
+
+
+def _mixed(one: str, other: str, share: float) -> str:
+    parts = zip(_parts(one), _parts(other), strict=True)
+    return "#" + "".join(f"{round(a + (b - a) * share):02x}" for a, b in parts)
+
+
+def _parts(colour: str) -> tuple[int, int, int]:
+    return int(colour[1:3], 16), int(colour[3:5], 16), int(colour[5:7], 16)

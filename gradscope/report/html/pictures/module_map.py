@@ -1,0 +1,283 @@
+"""The tree of modules as a map: areas of parameters, coloured by what is measured."""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+from gradscope.report.html.columns import Json, numbers, places, texts
+from gradscope.report.html.picture import Picture
+from gradscope.report.html.pictures.colour_scale import ColourScale
+from gradscope.report.html.pictures.lettering import exact, hover, number
+from gradscope.report.html.pictures.module_cells import Cell, areas, cells_of, levels
+from gradscope.report.html.pictures.module_measures import (
+    ModuleMeasures,
+    ModuleState,
+    module_measures,
+    state_of,
+)
+from gradscope.report.model import Report
+from gradscope.report.rows import ModuleRow
+
+MOST_DRAWN = 900
+"""Modules drawn at once; those further in show when what they lie in is opened."""
+
+_COLOURS: dict[ModuleState, str] = {
+    "broken": "@broken",
+    "zero": "@zero",
+    "none": "@none",
+    "frozen": "@frozen",
+    "empty": "@panel",
+}
+_LETTERS: dict[ModuleState, str] = {
+    "broken": "@paper",
+    "zero": "@paper",
+    "none": "@paper",
+    "frozen": "@paper",
+    "empty": "@ink",
+}
+_PATTERNS: dict[ModuleState, str] = {"broken": "x", "zero": "/", "none": "\\", "frozen": "."}
+"""What has no number is told by more than a colour."""
+_WORDS: dict[ModuleState, str] = {
+    "zero": "zero",
+    "none": "no gradient",
+    "frozen": "frozen",
+    "empty": "",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Colouring:
+    """What the colours of the map stand for."""
+
+    label: str
+    """On its button."""
+    title: str
+    """Beside the scale."""
+    of: Callable[[ModuleMeasures], float | None]
+    is_of_parameters: bool = True
+    is_gain: bool = False
+
+
+COLOURINGS = (
+    Colouring(label="gradient norm", title="gradient norm", of=lambda one: one.norm),
+    Colouring(label="per element", title="rms of the gradient", of=lambda one: one.rms),
+    Colouring(label="÷ weight", title="gradient / weight norm", of=lambda one: one.to_weight),
+    Colouring(
+        label="at the output",
+        title="gradient norm at the output",
+        of=lambda one: one.output,
+        is_of_parameters=False,
+    ),
+    Colouring(
+        label="gain of backward",
+        title="norm at the input / at the output",
+        of=lambda one: one.gain,
+        is_of_parameters=False,
+        is_gain=True,
+    ),
+)
+
+
+def module_map(report: Report) -> Picture | None:
+    """Return the map; None of a model that is one module alone."""
+    if len(report.modules) < 2:
+        return None
+    cells, measures = cells_of(report), module_measures(report)
+    known = [
+        one for one in COLOURINGS if any(one.of(measured) is not None for measured in measures)
+    ]
+    colours = [_coloured(one, cells, measures) for one in known or COLOURINGS[:1]]
+    return Picture(
+        name="modules",
+        kind="plot",
+        title="Map of the modules",
+        caption=(
+            "A module lies right of the one that holds it. A click opens it, a click on the left "
+            "or in the bar above goes back. ⚠ marks what findings are about."
+        ),
+        content={
+            "figure": {
+                "data": [_tree(cells, measures, colours[0]), _scale(colours[0])],
+                "layout": _LAYOUT,
+            },
+            "switches": [
+                {"label": "colour", "choices": [one.choice() for one in colours]},
+                {"label": "area", "choices": list(_area_choices(cells))},
+                {"label": "as", "choices": _SHAPES},
+            ],
+        },
+        height=500,
+    )
+
+
+_LAYOUT: dict[str, Json] = {
+    "margin": {"l": 4, "r": 4, "t": 30, "b": 8},
+    "uniformtext": {"minsize": 9, "mode": "hide"},
+    "xaxis": {"visible": False},
+    "yaxis": {"visible": False},
+}
+_SHAPES: list[Json] = [
+    {"label": "icicle", "data": [{"type": "icicle"}]},
+    {"label": "treemap", "data": [{"type": "treemap"}]},
+]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Coloured:
+    """One way to colour the cells."""
+
+    colouring: Colouring
+    colours: Json
+    letters: Json
+    """Colours in which cells are lettered."""
+    patterns: Json
+    words: Json
+    """What is written into each cell below its name."""
+    scale: ColourScale
+
+    def choice(self) -> Json:
+        tree = {
+            "marker": {"colors": self.colours, "pattern": {"shape": self.patterns}},
+            "text": self.words,
+            "textfont": {"color": self.letters},
+        }
+        bar = {"marker": self.scale.bar(self.colouring.title)}
+        return {"label": self.colouring.label, "data": [tree, bar]}
+
+
+def _coloured(
+    colouring: Colouring, cells: Sequence[Cell], measures: Sequence[ModuleMeasures]
+) -> _Coloured:
+    values = [colouring.of(one) for one in measures]
+    make = ColourScale.around_one if colouring.is_gain else ColourScale.over
+    scale = make(values)
+    found = [_of_cell(cell, colouring, measures) for cell in cells]
+    return _Coloured(
+        colouring=colouring,
+        colours=texts(
+            scale.colour(value) if state == "number" and value else _COLOURS[state]
+            for state, value in found
+        ),
+        letters=texts(
+            scale.letters(value) if state == "number" and value else _LETTERS[state]
+            for state, value in found
+        ),
+        patterns=texts(_PATTERNS.get(state, "") for state, _ in found),
+        words=texts(_WORDS.get(state, number(value)) for state, value in found),
+        scale=scale,
+    )
+
+
+def _of_cell(
+    cell: Cell, colouring: Colouring, measures: Sequence[ModuleMeasures]
+) -> tuple[ModuleState, float | None]:
+    if cell.module is None:
+        return "empty", None
+    measured = measures[cell.module]
+    value = colouring.of(measured)
+    absence = measured.absence if colouring.is_of_parameters else "empty"
+    return state_of(value, absence), value
+
+
+def _tree(
+    cells: Sequence[Cell], measures: Sequence[ModuleMeasures], coloured: _Coloured
+) -> dict[str, Json]:
+    depth = _depth_drawn(cells)
+    return {
+        "type": "icicle",
+        "ids": [cell.key for cell in cells],
+        "parents": [cell.parent for cell in cells],
+        "labels": texts(cell.name for cell in cells),
+        "values": numbers(areas(cells, "root")),
+        "branchvalues": "remainder",
+        "sort": False,
+        "text": coloured.words,
+        "texttemplate": "%{label}  %{text}",
+        "textfont": {"color": coloured.letters},
+        "leaf": {"opacity": 1},
+        "hoverinfo": "text",
+        "hovertext": texts(_text(cell, measures) for cell in cells),
+        "marker": {
+            "colors": coloured.colours,
+            "pattern": {
+                "shape": coloured.patterns,
+                "fillmode": "overlay",
+                "size": 12,
+                "solidity": 0.15,
+            },
+            "line": {
+                "color": texts(_border(cell) for cell in cells),
+                "width": [2 if cell.findings else 0.5 for cell in cells],
+            },
+        },
+        "pathbar": {"thickness": 22},
+        "meta": {"links": {"module": places(cell.module for cell in cells)}},
+        **({} if depth is None else {"maxdepth": depth}),
+    }
+
+
+def _scale(coloured: _Coloured) -> dict[str, Json]:
+    """Return a trace without marks that has the scale beside it."""
+    return {
+        "type": "scatter",
+        "mode": "markers",
+        "x": [None, None],
+        "y": [None, None],
+        "hoverinfo": "skip",
+        "marker": coloured.scale.bar(coloured.colouring.title),
+    }
+
+
+def _area_choices(cells: Sequence[Cell]) -> Iterator[Json]:
+    yield {"label": "√ parameters", "data": [{"values": numbers(areas(cells, "root"))}]}
+    yield {"label": "parameters", "data": [{"values": numbers(areas(cells, "parameters"))}]}
+    yield {"label": "equal", "data": [{"values": numbers(areas(cells, "equal"))}]}
+
+
+def _depth_drawn(cells: Sequence[Cell]) -> int | None:
+    """Return how many levels are drawn at once; None where all can be."""
+    if len(cells) <= MOST_DRAWN:
+        return None
+    drawn = 0
+    for level, count in sorted(levels(cells).items()):
+        drawn += count
+        if drawn > MOST_DRAWN:
+            return max(level, 2)
+    return None
+
+
+def _border(cell: Cell) -> str:
+    return f"@{cell.findings[0].severity}" if cell.findings else "@paper"
+
+
+def _text(cell: Cell, measures: Sequence[ModuleMeasures]) -> str:
+    row = cell.row
+    if row is None:
+        return "<b>all models</b>"
+    measured = measures[row.index]
+    absence = _WORDS[measured.absence] if measured.norm is None and row.parameters else None
+    found = (
+        ("class", row.class_name),
+        ("parameters", f"{row.numel:,} elements in {row.parameters:,}" if row.parameters else None),
+        ("gradient", absence),
+        ("gradient", _known(measured.norm)),
+        ("per element", _known(measured.rms)),
+        ("÷ weight", _known(measured.to_weight)),
+        ("at output", _known(measured.output)),
+        ("gain", _gains(row)),
+        *((finding.rule, finding.name) for finding in cell.findings),
+    )
+    return hover(row.path or row.class_name, found)
+
+
+def _known(value: float | None) -> str | None:
+    return None if value is None else exact(value)
+
+
+def _gains(row: ModuleRow) -> str | None:
+    """Return the gain of a call, the range of several."""
+    gains = [call.gain for call in row.calls if call.gain is not None]
+    if not gains:
+        return None
+    if len(gains) == 1:
+        return exact(gains[0])
+    return f"{exact(min(gains))} to {exact(max(gains))} in {len(gains):,} calls"
