@@ -1,16 +1,298 @@
 """The page of a check: what the gate says, and a sheet for each target."""
 
-from gradscope.gate.results import CheckResult
-from gradscope.report.html.page import render_page
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from gradscope.counting import counted
+from gradscope.errors import ExitCode
+from gradscope.gate.decision import exit_code, outcome_of, reasons
+from gradscope.gate.options import Policy
+from gradscope.gate.results import CheckedFinding, CheckResult, Failure, Outcome, TargetResult
+from gradscope.recording.finding import SEVERITIES, Severity, at_least
+from gradscope.report.gate.reports import with_reports
+from gradscope.report.gate.words import (
+    closing_text,
+    failure_text,
+    found_text,
+    measured_text,
+    remarks,
+    seeds_text,
+    unjudged_rules,
+    when_text,
+)
+from gradscope.report.html.page import render_page, sheet_size
+from gradscope.report.html.picture import Sheet
 from gradscope.report.html.sheets import sheet_of
+from gradscope.report.html.summary_table import SummaryCell, SummaryTable
+from gradscope.report.html.words import Fact, FindingCard, Words, finding_card, module_of_finding
 from gradscope.report.model import Report
+from gradscope.report.paths import shown_site
+
+ROOM = 2_800_000
+"""Bytes for what the pictures of all targets draw; beside them the page is about five million."""
+
+_LEFT_OUT = "Pictures and tables are left out, to keep the file small"
+_ALONE = "gradscope check or inspect of this target alone shows them"
+_SIGNS: dict[Outcome, str] = {"passed": "✓", "failed": "✗", "unjudged": "?"}
+_WORDS: dict[Outcome, str] = {"passed": "passed", "failed": "failed", "unjudged": "not judged"}
+_LOOKS: dict[Outcome, str] = {"passed": "good", "failed": "error", "unjudged": "error"}
 
 
-def render_check_html(result: CheckResult) -> str:
-    """Return the page of a check, without a last line break."""
-    sheets = [
-        sheet_of(Report.from_recording(run.recording, run.verdict), target.name)
-        for target in result.targets
-        for run in target.runs[:1]
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckedTarget:
+    """A target of the check, and its place among the sheets."""
+
+    result: TargetResult
+    outcome: Outcome
+    place: int
+
+    @property
+    def shown(self) -> int:
+        """The run whose pictures are shown: that of the worst finding, else the first."""
+        return next((item.run for item in self.result.findings), 0)
+
+    @property
+    def urgency(self) -> tuple[bool, bool]:
+        """What pictures are given room by: first to targets that fail, then to findings."""
+        return self.outcome == "passed", not self.result.findings
+
+
+def render_check_html(result: CheckResult, room: int = ROOM) -> str:
+    """Return the page of a check, without a last line break.
+
+    Args:
+        result: What was found.
+        room: Bytes for the data of pictures; targets that find none there are told in words.
+    """
+    targets = [
+        CheckedTarget(result=target, outcome=outcome_of(target, result), place=place)
+        for place, target in enumerate(result.targets, start=1)
     ]
-    return render_page(sheets, "gradscope check")
+    sheets = _within(room, targets)
+    return render_page([_overview(result, targets), *sheets], "gradscope check")
+
+
+def _within(room: int, targets: Sequence[CheckedTarget]) -> list[Sheet]:
+    """Return the sheets, with the pictures that there is room for."""
+    names = _short_names([target.result.name for target in targets])
+    found: dict[int, Sheet] = {}
+    for target in sorted(targets, key=lambda target: target.urgency):
+        sheet = _sheet(target, names[target.place - 1])
+        size = sheet_size(sheet)
+        if size <= room:
+            room -= size
+        else:
+            sheet = _without_pictures(sheet)
+        found[target.place] = sheet
+    return [found[target.place] for target in targets]
+
+
+def _without_pictures(sheet: Sheet) -> Sheet:
+    words = replace(
+        sheet.words,
+        cards=tuple(replace(card, module=None, step=None) for card in sheet.words.cards),
+        notes=((_LEFT_OUT, (_ALONE,)), *sheet.words.notes),
+    )
+    return replace(sheet, words=words, pictures=(), modules={})
+
+
+def _short_names(names: Sequence[str]) -> list[str]:
+    """Return names for tabs: without folders, where that tells them apart."""
+    short = [name.rpartition("/")[2] for name in names]
+    return short if len(set(short)) == len(short) else list(names)
+
+
+def _overview(result: CheckResult, targets: Sequence[CheckedTarget]) -> Sheet:
+    counts = result.counts()
+    levels = [level for level in SEVERITIES if counts[level]]
+    is_green = exit_code(result) is ExitCode.OK
+    return Sheet(
+        title="check",
+        words=Words(
+            heading="gradscope check",
+            facts=tuple(_gate_facts(result, targets)),
+            warnings=tuple(remarks(result)),
+            verdict=closing_text(result),
+            level=None if is_green else next(iter(levels), "error"),
+            summaries=tuple(_tables(targets)),
+            notes=(*_unjudged(targets), ("Command", (result.command,))),
+        ),
+        pictures=(),
+    )
+
+
+def _gate_facts(result: CheckResult, targets: Sequence[CheckedTarget]) -> Iterator[Fact]:
+    outcomes = [target.outcome for target in targets]
+    counts = [(outcomes.count(outcome), word) for outcome, word in _WORDS.items()]
+    told = ", ".join(f"{count:,} {word}" for count, word in counts if count)
+    yield Fact(name="targets", text=told or "none")
+    if result.policy is not None:
+        yield Fact(name="gate", text=_policy_text(result.policy))
+        why = ", ".join(reasons(result))
+        if why:
+            yield Fact(name="fails for", text=why)
+    yield Fact(name="exit code", text=str(int(exit_code(result))))
+
+
+def _policy_text(policy: Policy) -> str:
+    levels = " and ".join(f"{level}s" for level in at_least(policy.fail_level))
+    words = [f"{levels} fail"]
+    if policy.max_warnings is not None:
+        words.append(f"{counted(policy.max_warnings, 'warning')} may pass")
+    if policy.exit_zero:
+        words.append("--exit-zero lets findings pass")
+    return "; ".join(words)
+
+
+def _tables(targets: Sequence[CheckedTarget]) -> Iterator[SummaryTable]:
+    yield SummaryTable(
+        title="Targets",
+        header=("", "target", "found", "measured"),
+        rows=tuple(_target_row(target) for target in targets),
+    )
+    failures = [row for target in targets for row in _failure_rows(target)]
+    if failures:
+        yield SummaryTable(
+            title="What could not be judged",
+            header=("target", "seeds", "why", "help"),
+            rows=tuple(failures),
+        )
+    counting = [row for target in targets for row in _finding_rows(target, is_known=False)]
+    known = [row for target in targets for row in _finding_rows(target, is_known=True)]
+    header = ("", "rule", "target", "line", "finding", "seeds", "")
+    if counting:
+        yield SummaryTable(title="Findings", header=header, rows=tuple(counting))
+    if known:
+        yield SummaryTable(
+            title="Known findings",
+            header=header,
+            rows=tuple(known),
+            caption="The baseline holds them: they do not count.",
+        )
+
+
+def _link(target: CheckedTarget) -> SummaryCell:
+    return SummaryCell(text=target.result.name, look="code", sheet=target.place)
+
+
+def _target_row(target: CheckedTarget) -> tuple[SummaryCell, ...]:
+    result = target.result
+    found = found_text(result.findings) if result.runs else ""
+    return (
+        SummaryCell(text=_WORDS[target.outcome], look=_LOOKS[target.outcome], is_strong=True),
+        _link(target),
+        SummaryCell(text=found),
+        SummaryCell(text=measured_text(result), look="soft"),
+    )
+
+
+def _failure_rows(target: CheckedTarget) -> Iterator[tuple[SummaryCell, ...]]:
+    """Yield what could not be judged and why; equal causes under several seeds once."""
+    by_cause: dict[Failure, list[str]] = {}
+    for failure in target.result.failures:
+        seeds = by_cause.setdefault(replace(failure, seed=None), [])
+        seeds += [] if failure.seed is None else [str(failure.seed)]
+    for failure, seeds in by_cause.items():
+        yield (
+            _link(target),
+            SummaryCell(text=", ".join(seeds)),
+            SummaryCell(text=failure_text(failure)),
+            SummaryCell(text=failure.help or "", look="good"),
+        )
+
+
+def _finding_rows(target: CheckedTarget, *, is_known: bool) -> Iterator[tuple[SummaryCell, ...]]:
+    items = [item for item in target.result.findings if item.is_known == is_known]
+    for item, report in with_reports(target.result, items):
+        finding = item.finding
+        yield (
+            SummaryCell(text=finding.severity, look=f"level {finding.severity}", is_strong=True),
+            SummaryCell(text=f"{finding.rule} {finding.name}", look="code short"),
+            _link(target),
+            SummaryCell(text=shown_site(finding.location, report.target.root), look="code soft"),
+            SummaryCell(text=finding.message),
+            SummaryCell(text=seeds_text(item, target.result)),
+            SummaryCell(text="" if item.worsened is None else f"now worse: {item.worsened}"),
+        )
+
+
+def _unjudged(targets: Sequence[CheckedTarget]) -> Iterator[tuple[str, tuple[str, ...]]]:
+    """Yield which rules could not judge, and where."""
+    by_reason: dict[tuple[str, str], list[str]] = {}
+    for target in targets:
+        for codes, reason in unjudged_rules(target.result):
+            by_reason.setdefault((codes, reason), []).append(target.result.name)
+    lines = []
+    for (codes, reason), names in by_reason.items():
+        where = "" if len(names) == len(targets) else f" ({', '.join(names)})"
+        lines.append(f"{codes}: {reason}{where}")
+    if lines:
+        yield "Not judged", tuple(lines)
+
+
+def _sheet(target: CheckedTarget, name: str) -> Sheet:
+    title, result = f"{_SIGNS[target.outcome]} {name}", target.result
+    if not result.runs:
+        words = Words(
+            heading=result.name,
+            facts=tuple(_target_facts(target)),
+            verdict="Could not be judged.",
+            level="error",
+            warnings=tuple(_failures(result)),
+        )
+        return Sheet(title=title, words=words, pictures=())
+    run = result.runs[target.shown]
+    report = Report.from_recording(run.recording, run.verdict)
+    sheet = sheet_of(report, title)
+    return replace(sheet, words=_target_words(target, report, sheet.words))
+
+
+def _target_words(target: CheckedTarget, report: Report, words: Words) -> Words:
+    """Return the words on the run that is shown, and in them what the other runs found."""
+    result = target.result
+    worst: Severity | None = next((item.finding.severity for item in result.counted()), None)
+    return replace(
+        words,
+        heading=result.name,
+        facts=(*_target_facts(target), *words.facts),
+        verdict=f"{_WORDS[target.outcome].capitalize()}: {found_text(result.findings)}.",
+        level="error" if target.outcome == "unjudged" else worst,
+        warnings=(*words.warnings, *_failures(result)),
+        cards=tuple(_cards(result, report)),
+    )
+
+
+def _target_facts(target: CheckedTarget) -> Iterator[Fact]:
+    yield Fact(name="outcome", text=_WORDS[target.outcome])
+    runs = target.result.runs
+    if len(runs) > 1:
+        seeds = ", ".join(str(run.recording.target.seed) for run in runs)
+        shown = runs[target.shown].recording.target.seed
+        why = ", that of the worst finding" if target.result.findings else ""
+        yield Fact(name="seeds", text=f"{seeds}: numbers and pictures are of seed {shown}{why}")
+
+
+def _failures(result: TargetResult) -> Iterator[str]:
+    for failure in result.failures:
+        seed = "" if failure.seed is None or len(result.runs) < 2 else f"seed {failure.seed}: "
+        advice = f" — {failure.help}" if failure.help else ""
+        yield f"{seed}{failure_text(failure)}{advice}"
+
+
+def _cards(result: TargetResult, shown: Report) -> Iterator[FindingCard]:
+    for item, report in with_reports(result, result.findings):
+        card = finding_card(item.finding, report, _mark(item, result))
+        # The run that shows it need not be the one whose pictures are shown.
+        yield replace(card, module=module_of_finding(item.finding, shown))
+
+
+def _mark(item: CheckedFinding, result: TargetResult) -> str:
+    """Return what the check tells of a finding: seeds, steps, and what the baseline knows."""
+    seeds = seeds_text(item, result)
+    told = (
+        "known" if item.is_known else "",
+        f"now worse than known: {item.worsened}" if item.worsened else "",
+        f"seeds {seeds}" if seeds else "",
+        when_text(item, result),
+    )
+    return " · ".join(text for text in told if text)

@@ -60,6 +60,11 @@ def embedded_json(value: Json) -> str:
     return text
 
 
+def sheet_size(sheet: Sheet) -> int:
+    """Return how many bytes of a page the data of a sheet takes."""
+    return len(embedded_json(_data(sheet)))
+
+
 def _data(sheet: Sheet) -> dict[str, Json]:
     pictures: Mapping[str, Json] = {
         picture.name: {"kind": picture.kind, "content": picture.content}

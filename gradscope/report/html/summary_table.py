@@ -9,7 +9,7 @@ class SummaryCell:
 
     text: str
     look: str = ""
-    """A class of the style sheet: `error`, `good`, `code`."""
+    """Classes of the style sheet: `error`, `good`, `code`, `short` for what stays on a line."""
     is_number: bool = False
     is_strong: bool = False
     sheet: int | None = None
@@ -24,3 +24,9 @@ class SummaryTable:
     header: tuple[str, ...]
     rows: tuple[tuple[SummaryCell, ...], ...]
     caption: str = ""
+
+    @property
+    def filled(self) -> tuple[int, ...]:
+        """The places of the columns in which something stands."""
+        places = range(len(self.header))
+        return tuple(place for place in places if any(row[place].text for row in self.rows))
