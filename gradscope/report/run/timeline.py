@@ -54,16 +54,19 @@ class Picture:
     """The line of that step; of what led to no step, of the last event."""
     is_typical: bool
     """Whether most of the optimizer's windows look so."""
+    windows: tuple[int, ...]
+    """Their places among the windows of the run."""
 
 
 def pictures(
     found: Sequence[Window], optimizers: Optimizers, sites: Sequence[Site]
 ) -> tuple[Picture, ...]:
     """Return the pictures of each optimizer's windows, the most frequent first."""
-    spelling = _Spelling(found, optimizers)
+    spelling = Spelling(found, optimizers)
     by_optimizer: dict[int | None, list[_Drawn]] = {}
-    for window in found:
-        by_optimizer.setdefault(optimizers.place(window), []).append(spelling.drawn(window))
+    for place, window in enumerate(found):
+        drawn = spelling.drawn(place, window)
+        by_optimizer.setdefault(optimizers.place(window), []).append(drawn)
     order = sorted(by_optimizer, key=lambda place: (place is None, place or 0))
     return tuple(
         picture for place in order for picture in _of_one(place, by_optimizer[place], sites)
@@ -74,6 +77,8 @@ def pictures(
 class _Drawn:
     """A window in words."""
 
+    place: int
+    """Among the windows of the run."""
     window: Window
     folds: Folds
     norms: tuple[tuple[str, float, bool], ...]
@@ -81,7 +86,7 @@ class _Drawn:
     limit."""
 
 
-class _Spelling:
+class Spelling:
     """How events are called, given what else there is in the run."""
 
     def __init__(self, found: Iterable[Window], optimizers: Optimizers) -> None:
@@ -94,7 +99,7 @@ class _Spelling:
                     limits[event.kind].add(dict(event.numbers).get(_LIMIT[event.kind]))
         self._told = {kind for kind, values in limits.items() if len(values) <= _LIMITS_TOLD}
 
-    def drawn(self, window: Window) -> _Drawn:
+    def drawn(self, place: int, window: Window) -> _Drawn:
         """Return the window's events in words, repetitions as one."""
         words: list[str] = []
         norms: list[tuple[str, float, bool]] = []
@@ -102,7 +107,7 @@ class _Spelling:
             numbers = dict(event.numbers)
             if event.kind == "backward" and "rows" in numbers:
                 words.append("forward")
-            if word := self._word(event, numbers, window):
+            if word := self.word(event, window):
                 words.append(word)
             if event.kind == "clip-norm" and "norm" in numbers:
                 norm = numbers["norm"]
@@ -111,10 +116,11 @@ class _Spelling:
         folds = self._folds.get(key)
         if folds is None:
             folds = self._folds[key] = folded(key)
-        return _Drawn(window=window, folds=folds, norms=tuple(norms))
+        return _Drawn(place=place, window=window, folds=folds, norms=tuple(norms))
 
-    def _word(self, event: EventRecord, numbers: dict[str, float], window: Window) -> str:
+    def word(self, event: EventRecord, window: Window) -> str:
         """Return an event's word; empty where it says nothing that its neighbours do not say."""
+        numbers = dict(event.numbers)
         match event.kind:
             case "clip-norm" | "clip-value":
                 return self._clip(event.kind, numbers)
@@ -193,6 +199,7 @@ def _picture(
         first=first.step.index,
         site=None if site is None else sites[site],
         is_typical=is_typical,
+        windows=tuple(drawn.place for drawn in alike),
     )
 
 

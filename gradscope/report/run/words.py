@@ -68,8 +68,13 @@ def heading(run: TrainingRun, optimizer: int | None) -> str:
 
 def picture_text(picture: Picture, signs: Signs) -> str:
     """Return `zero → forward → backward → clip 1.0 (norm 3.20) → step`."""
+    return f" {signs.arrow} ".join(picture_parts(picture, signs))
+
+
+def picture_parts(picture: Picture, signs: Signs) -> list[str]:
+    """Return the same in its parts, without arrows between them."""
     notes = dict(_notes(picture, signs))
-    return _sequence(picture.folds, signs, lambda word: f"{word}{notes.get(word, '')}")
+    return _parts(picture.folds, signs, lambda word: f"{word}{notes.get(word, '')}")
 
 
 def _notes(picture: Picture, signs: Signs) -> Iterator[tuple[str, str]]:
@@ -90,16 +95,17 @@ def _cut(norms: Norms) -> str:
     return "always cut" if norms.cut == norms.calls else f"cut {norms.cut:,} of {norms.calls:,}"
 
 
-def _sequence(folds: Folds, signs: Signs, told: Callable[[str], str]) -> str:
+def _parts(folds: Folds, signs: Signs, told: Callable[[str], str]) -> list[str]:
     parts = [_fold(fold, signs, told) for fold in folds]
     if len(parts) > _MOMENTS_SHOWN:
         hidden = len(parts) - _MOMENTS_SHOWN + 1
         parts = [*parts[: _MOMENTS_SHOWN - 2], f"{signs.ellipsis} {hidden:,} more", parts[-1]]
-    return f" {signs.arrow} ".join(parts)
+    return parts
 
 
 def _fold(fold: Fold, signs: Signs, told: Callable[[str], str]) -> str:
-    text = f"({_sequence(fold.group, signs, told)})" if fold.group else told(fold.word)
+    inside = f" {signs.arrow} ".join(_parts(fold.group, signs, told))
+    text = f"({inside})" if fold.group else told(fold.word)
     if fold.most == 1:
         return text
     most = "" if fold.least == fold.most else f"{signs.ellipsis}{fold.most:,}"
