@@ -5,9 +5,7 @@ import gc
 import importlib.util
 import io
 import json
-import os
 import pickle
-import subprocess
 import sys
 import weakref
 from pathlib import Path
@@ -242,17 +240,8 @@ def test_sample_is_a_complete_target(path):
     assert lines == {str(path)}
 
 
-def test_command_line_inspects_a_sample():
-    arguments = ["inspect", "sample_models/healthy_gpt.py", "--output-format", "json"]
-    done = subprocess.run(
-        [sys.executable, "-m", "gradscope", *arguments],
-        cwd=ROOT,
-        env={**os.environ, "OMP_NUM_THREADS": "1"},
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
+def test_command_line_inspects_a_sample(gradscope_in):
+    done = gradscope_in(ROOT, "inspect", "sample_models/healthy_gpt.py", "--output-format", "json")
     assert done.returncode == 0, done.stderr
     parameters = json.loads(done.stdout)["parameters"]
     assert len(parameters) == len(gradients(load("healthy_gpt")))

@@ -62,7 +62,7 @@ def _import_torch() -> None:
         warnings.filterwarnings("ignore", message="Failed to initialize NumPy")
         import torch  # noqa: F401
     if is_first:
-        # Its million objects stay to the end: going through them, now and then, takes a second.
+        # All that came with it stays to the end: to go through it again and again takes a second.
         gc.freeze()
         gc.enable()
 

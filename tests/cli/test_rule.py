@@ -11,18 +11,14 @@ from gradscope.rules.families import FAMILIES
 from gradscope.rules.manual import HEADINGS, summary_of
 
 
-def run(*arguments, width=80, encoding="utf-8"):
-    return subprocess.run(
-        [sys.executable, "-m", "gradscope", "rule", *arguments],
-        capture_output=True,
-        text=True,
-        timeout=60,
-        env={"COLUMNS": str(width), "PYTHONIOENCODING": encoding, "PATH": ""},
-    )
+@pytest.fixture
+def shown(gradscope_in, tmp_path):
+    """Runs `gradscope rule` on a terminal of some width."""
+    return lambda *words, width=80: gradscope_in(tmp_path, "rule", *words, COLUMNS=str(width))
 
 
-def test_table_holds_every_rule_by_family():
-    done = run(width=200)
+def test_table_holds_every_rule_by_family(shown):
+    done = shown(width=200)
     assert (done.returncode, done.stderr) == (0, "")
     lines = done.stdout.splitlines()
     families = [line for line in lines if line in FAMILIES.values()]
@@ -34,16 +30,16 @@ def test_table_holds_every_rule_by_family():
         assert summary_of(rule).startswith(row[3][:40])
 
 
-def test_table_of_a_family_or_prefix():
+def test_table_of_a_family_or_prefix(shown):
     codes = [rule.code for rule in RULES if rule.code.startswith("GS7")]
     for selector in ("loss", "GS7", "gs7"):
-        done = run(selector, "--output-format", "markdown")
+        done = shown(selector, "--output-format", "markdown")
         assert [line[2:7] for line in done.stdout.splitlines()[2:]] == codes
 
 
 @pytest.mark.parametrize("selector", ["GS105", "gs105", "dead-unit"])
-def test_manual_of_a_rule(selector):
-    done = run(selector)
+def test_manual_of_a_rule(selector, shown):
+    done = shown(selector)
     lines = done.stdout.splitlines()
     assert (done.returncode, done.stderr) == (0, "")
     assert lines[0] == "GS105 dead-unit  warning  flow"
@@ -54,26 +50,26 @@ def test_manual_of_a_rule(selector):
     assert max(map(len, lines)) <= 80
 
 
-def test_json_holds_manuals_whole():
-    one = json.loads(run("GS105", "--output-format", "json").stdout)
+def test_json_holds_manuals_whole(shown):
+    one = json.loads(shown("GS105", "--output-format", "json").stdout)
     assert one["schema_version"] == "1.0"
     (rule,) = one["rules"]
     assert (rule["code"], rule["family"], rule["level"]) == ("GS105", "flow", "warning")
     assert tuple(rule["sections"]) == HEADINGS
     assert {"name": "error_share", "default": 0.9}.items() <= rule["thresholds"][2].items()
-    every = json.loads(run("--output-format", "json").stdout)
+    every = json.loads(shown("--output-format", "json").stdout)
     assert [rule["code"] for rule in every["rules"]] == [rule.code for rule in RULES]
 
 
-def test_markdown_manual_has_headings_and_a_configuration_to_paste():
-    text = run("GS105", "--output-format", "markdown").stdout
+def test_markdown_manual_has_headings_and_a_configuration_to_paste(shown):
+    text = shown("GS105", "--output-format", "markdown").stdout
     assert text.startswith("# GS105 dead-unit\n")
     assert all(f"\n## {heading}\n" in text for heading in HEADINGS)
     assert "```toml\n[tool.gradscope.rules.dead-unit]\n" in text
 
 
-def test_output_file(tmp_path):
-    done = run("GS105", "-o", str(tmp_path / "a.txt"))
+def test_output_file(tmp_path, shown):
+    done = shown("GS105", "-o", str(tmp_path / "a.txt"))
     assert (done.returncode, done.stdout) == (0, "")
     assert (tmp_path / "a.txt").read_text().startswith("GS105 dead-unit")
 
@@ -86,15 +82,21 @@ def test_output_file(tmp_path):
         ("distributed", "error: there is no rule in `distributed` yet"),
     ],
 )
-def test_unknown_rules_are_errors(selector, error):
-    done = run(selector)
+def test_unknown_rules_are_errors(selector, error, shown):
+    done = shown(selector)
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr.startswith(error)
 
 
 @pytest.mark.parametrize("output_format", ["text", "json", "markdown"])
 def test_terminals_of_few_characters_get_what_they_can_show(output_format):
-    done = run("GS201", "--output-format", output_format, encoding="ascii")
+    done = subprocess.run(
+        [sys.executable, "-m", "gradscope", "rule", "GS201", "--output-format", output_format],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        env={"PYTHONIOENCODING": "ascii", "PATH": ""},
+    )
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.isascii() and "torch.tensor(" in done.stdout
 
