@@ -36,13 +36,16 @@ function themedLayout(given, height) {
     plot_bgcolor: 'rgba(0,0,0,0)',
     ...layout,
     font: { family: colour('sans'), size: 12, color: colour('ink'), ...layout.font },
+    modebar: { bgcolor: 'rgba(0,0,0,0)', color: colour('ink-soft'), activecolor: colour('accent'), ...layout.modebar },
     hoverlabel: { font: { family: colour('mono'), size: 12 }, align: 'left', ...layout.hoverlabel },
     legend: { orientation: 'h', y: 1.02, yanchor: 'bottom', x: 0, ...layout.legend },
   };
 }
 
+// Without a button that would send a chart to plotly's servers; a `$` in a name is no mathematics.
 const SETTINGS = {
   displaylogo: false, responsive: true, showTips: false,
+  showSendToCloud: false, plotlyServerURL: '', typesetMath: false,
   modeBarButtonsToRemove: ['select2d', 'lasso2d', 'autoScale2d', 'toImage'],
 };
 
@@ -142,8 +145,9 @@ class Selection {
 function outlined(trace, sheet) {
   const { module, parameter } = trace.meta.links;
   const { selection } = sheet;
+  const isTree = TREES.has(trace.type);
   const isSelected = module.map((at, place) => {
-    if (TREES.has(trace.type)) return at !== null && at === selection.module;
+    if (isTree) return at !== null && at === selection.module;
     return selection.parameter !== null && parameter ? parameter[place] === selection.parameter : sheet.isInside(at);
   });
   const { color = colour('paper'), width = 1 } = trace.marker?.line ?? {};
@@ -154,7 +158,8 @@ function outlined(trace, sheet) {
       ...trace.marker,
       line: {
         color: isSelected.map((is, at) => (is ? colour('select') : given(color, at))),
-        width: isSelected.map((is, at) => (is ? 3 : given(width, at))),
+        // The way to the top of a tree is drawn with lines of one width.
+        width: isTree ? width : isSelected.map((is, at) => (is ? 3 : given(width, at))),
       },
     },
   };
@@ -212,6 +217,27 @@ class Switches {
 const TREES = new Set(['icicle', 'treemap', 'sunburst']);
 const OUTLINED = new Set([...TREES, 'bar']);
 
+// How many levels below the open one a cell lies; null where it does not.
+function levelsBelow(trace, at) {
+  for (let place = at, levels = 0; place >= 0; levels += 1) {
+    if (trace.level === undefined ? trace.parents[place] === '' : trace.ids[place] === trace.level) return levels;
+    place = trace.ids.indexOf(trace.parents[place]);
+  }
+  return null;
+}
+
+// Opens a tree around the selected module where it does not show.
+function reveal(plot, sheet) {
+  plot.data.forEach((trace, place) => {
+    const { module } = sheet.selection;
+    const at = TREES.has(trace.type) && module !== null ? trace.meta.links.module.indexOf(module) : -1;
+    if (at < 0) return;
+    const levels = levelsBelow(trace, at);
+    if (levels !== null && levels < (trace.maxdepth ?? Infinity)) return;
+    Plotly.restyle(plot, { level: trace.parents[at] || trace.ids[at] }, [place]);
+  });
+}
+
 painter('plot', (canvas, content, sheet) => {
   const height = Number(canvas.dataset.height);
   const plot = element('div');
@@ -229,10 +255,17 @@ painter('plot', (canvas, content, sheet) => {
     layout.uirevision = 'kept';
     return Plotly.react(plot, [...data, ...marks.traces()], layout, { ...SETTINGS, ...content.settings });
   };
+  let isOwn = false;
   draw();
   plot.on('plotly_click', (event) => {
     const change = event.points.map(linked).find((found) => Object.keys(found).length);
+    isOwn = true;
     if (change) sheet.select(change);
+    isOwn = false;
   });
-  return { show: draw, theme: draw };
+  const show = () => {
+    draw();
+    if (!isOwn) reveal(plot, sheet);
+  };
+  return { show, theme: draw };
 });

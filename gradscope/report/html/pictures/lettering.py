@@ -13,8 +13,7 @@ LONGEST = 90
 
 def lettered(name: str, longest: int = LONGEST) -> str:
     """Return a name as plotly shows it: as it is, on one line, and not too long."""
-    # A pair of dollars would be taken for mathematics.
-    return escape(shortened(printable(name), longest), quote=False).replace("$", "&#36;")
+    return escape(shortened(printable(name), longest), quote=False)
 
 
 def shortened(name: str, longest: int) -> str:

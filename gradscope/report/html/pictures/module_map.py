@@ -134,9 +134,20 @@ class _Coloured:
     """What is written into each cell below its name."""
     scale: ColourScale
 
+    def pattern(self) -> dict[str, Json]:
+        """Return the patterns of cells that have no number."""
+        return {
+            "shape": self.patterns,
+            "bgcolor": self.colours,
+            "fgcolor": self.letters,
+            "fgopacity": 0.4,
+            "size": 12,
+            "solidity": 0.15,
+        }
+
     def choice(self) -> Json:
         tree = {
-            "marker": {"colors": self.colours, "pattern": {"shape": self.patterns}},
+            "marker": {"colors": self.colours, "pattern": self.pattern()},
             "text": self.words,
             "textfont": {"color": self.letters},
         }
@@ -198,15 +209,10 @@ def _tree(
         "hovertext": texts(_text(cell, measures) for cell in cells),
         "marker": {
             "colors": coloured.colours,
-            "pattern": {
-                "shape": coloured.patterns,
-                "fillmode": "overlay",
-                "size": 12,
-                "solidity": 0.15,
-            },
+            "pattern": coloured.pattern(),
             "line": {
                 "color": texts(_border(cell) for cell in cells),
-                "width": [2 if cell.findings else 0.5 for cell in cells],
+                "width": 2,
             },
         },
         "pathbar": {"thickness": 22},
