@@ -15,7 +15,7 @@ from gradscope.report.html.picture import Sheet
 
 SCRIPTS = ("columns", "figures", "sheet", "plot", "table", "graph", "timeline", "page")
 """Of `assets/`, in the order in which they run: they share one scope."""
-STYLES = ("page", "graph")
+STYLES = ("page", "graph", "timeline")
 
 _ASSETS = files("gradscope.report.html") / "assets"
 _ESCAPES = {"<": "\\u003c", ">": "\\u003e", "&": "\\u0026"}

@@ -4,6 +4,7 @@ from gradscope.report.html.module_columns import module_columns
 from gradscope.report.html.picture import Picture, Sheet
 from gradscope.report.html.pictures.curves import curve_picture
 from gradscope.report.html.pictures.heatmap import heatmap
+from gradscope.report.html.pictures.timeline import timeline
 from gradscope.report.html.tables import parameter_table
 from gradscope.report.html.words import words_of
 from gradscope.report.model import Report
@@ -15,6 +16,7 @@ def run_sheet(report: Report, run: TrainingRun, title: str) -> Sheet:
     pictures = (
         curve_picture(report, run),
         heatmap(report),
+        timeline(report, run),
         parameter_table(report),
     )
     return Sheet(

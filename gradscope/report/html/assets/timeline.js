@@ -1,1 +1,210 @@
-// Draws what led to a step.
+// Draws what led to the steps of a run: alike steps as lanes, and the events of one step.
+
+const LANE_HEIGHT = 12;
+
+function lasted(seconds) {
+  if (seconds === null) return '—';
+  if (seconds < 1e-3) return `${figure(seconds * 1e6)} µs`;
+  return seconds < 1 ? `${figure(seconds * 1e3)} ms` : `${figure(seconds)} s`;
+}
+
+class Timeline {
+  constructor(canvas, content, sheet) {
+    Object.assign(this, { canvas, sheet, lanes: content.lanes, windows: content.windows });
+    Object.assign(this, { calls: content.calls, events: content.events, moreLanes: content.moreLanes });
+    this.total = this.windows.step.length;
+    this.at = content.first;
+    this.indexEvents();
+    this.build();
+  }
+
+  // Where the events of each window begin, and where their numbers do.
+  indexEvents() {
+    let event = 0;
+    let number = 0;
+    this.starts = this.windows.events.map((count) => {
+      const start = event;
+      event += count ?? 0;
+      return start;
+    });
+    this.numberStarts = this.events.call.map((call) => {
+      const start = number;
+      number += this.calls.names[call].length;
+      return start;
+    });
+  }
+
+  build() {
+    this.strips = this.lanes.map(() => element('canvas', { className: 'strip', height: LANE_HEIGHT }));
+    let optimizer = '';
+    const rows = this.lanes.flatMap((lane, place) => {
+      const heading = lane.optimizer && lane.optimizer !== optimizer
+        ? [element('h3', { textContent: lane.optimizer })] : [];
+      optimizer = lane.optimizer;
+      return [...heading, this.laneRow(lane, place)];
+    });
+    if (this.moreLanes) rows.push(element('p', { className: 'caption', textContent: `${count(this.moreLanes)} more, each of fewer steps` }));
+    this.list = element('div', { className: 'lanes' }, ...rows);
+    this.button = (label, title, act) => {
+      const made = element('button', { type: 'button', textContent: label, title, 'aria-label': title });
+      made.addEventListener('click', act);
+      return made;
+    };
+    this.input = element('input', { type: 'number', min: this.windows.step[0], max: this.windows.step[this.total - 1], 'aria-label': 'Step' });
+    this.input.addEventListener('change', () => this.goToStep(Number(this.input.value)));
+    const isUnusual = this.lanes.some((lane) => !lane.isTypical);
+    this.told = element('span', { className: 'told', 'aria-live': 'polite' });
+    const bar = element('div', { className: 'controls' },
+      this.button('⏮', 'First step (Home)', () => this.go(0)),
+      this.button('←', 'Step before (left arrow)', () => this.go(this.at - 1)),
+      element('label', {}, 'step ', this.input),
+      this.button('→', 'Step after (right arrow)', () => this.go(this.at + 1)),
+      this.button('⏭', 'Last step (End)', () => this.go(this.total - 1)),
+      ...(isUnusual ? [this.button('next unusual', 'Next unusual step (Shift and right arrow)', () => this.goUnusual(1))] : []),
+      this.told);
+    this.body = element('tbody');
+    this.rows = element('div', { className: 'events', tabIndex: 0, role: 'region', 'aria-label': 'Events of the step' },
+      element('table', {}, element('thead', {}, element('tr', {}, ...['', 'since the event before', 'event', 'of', 'measured', 'line'].map(
+        (title) => element('th', { scope: 'col', textContent: title })))), this.body));
+    this.canvas.append(this.list, bar, this.rows);
+    this.canvas.addEventListener('keydown', (event) => this.move(event));
+    this.size = new ResizeObserver(() => this.drawStrips());
+    this.size.observe(this.list);
+  }
+
+  laneRow(lane, place) {
+    const parts = lane.parts.flatMap((part, at) => [
+      ...(at ? [element('span', { className: 'arrow', textContent: '→' })] : []),
+      element('span', { className: 'part', textContent: part }),
+    ]);
+    const words = lane.isTypical ? `${count(lane.count)} ×` : `${count(lane.count)} ×, first at step ${count(lane.first)}`;
+    const row = element('div', { className: `lane${lane.isTypical ? '' : ' unusual'}`, role: 'button', tabIndex: 0, title: `Next such step${lane.line ? `: ${lane.line}` : ''}` },
+      element('div', { className: 'parts' }, ...parts), element('span', { className: 'count', textContent: words }), this.strips[place]);
+    row.addEventListener('click', () => this.goToLane(place));
+    row.addEventListener('keydown', (event) => {
+      if (event.key !== 'Enter' && event.key !== ' ') return;
+      event.preventDefault();
+      this.goToLane(place);
+    });
+    return row;
+  }
+
+  go(place) {
+    this.at = Math.min(Math.max(place, 0), this.total - 1);
+    this.isOwn = true;
+    this.sheet.select({ step: this.windows.step[this.at] });
+    this.isOwn = false;
+    this.draw();
+  }
+
+  goToStep(step) {
+    const place = this.windows.step.findLastIndex((one) => one <= step);
+    this.go(Math.max(place, 0));
+  }
+
+  // On to the next window of a lane, from the last to the first.
+  goToLane(lane) {
+    const isOfLane = (one, place) => one === lane && place > this.at;
+    const next = this.windows.lane.findIndex(isOfLane);
+    this.go(next >= 0 ? next : this.windows.lane.indexOf(lane));
+  }
+
+  goUnusual(direction) {
+    for (let place = this.at + direction; place >= 0 && place < this.total; place += direction) {
+      if (!this.lanes[this.windows.lane[place]]?.isTypical) {
+        this.go(place);
+        return;
+      }
+    }
+  }
+
+  move(event) {
+    if (event.target === this.input || event.ctrlKey || event.metaKey || event.altKey) return;
+    const direction = { ArrowLeft: -1, ArrowRight: 1 }[event.key];
+    if (direction && event.shiftKey) this.goUnusual(direction);
+    else if (direction) this.go(this.at + direction);
+    else if (event.key === 'Home') this.go(0);
+    else if (event.key === 'End') this.go(this.total - 1);
+    else return;
+    event.preventDefault();
+  }
+
+  show() {
+    const { step } = this.sheet.selection;
+    if (step !== null && !this.isOwn && this.windows.step[this.at] !== step) {
+      const place = this.windows.step.lastIndexOf(step);
+      if (place >= 0) this.at = place;
+    }
+    this.draw();
+  }
+
+  draw() {
+    const { step, lane, seconds, skipped } = this.windows;
+    const unusual = this.lanes[lane[this.at]]?.isTypical ? '' : ' · unusual';
+    this.input.value = step[this.at];
+    this.told.textContent = `${skipped[this.at] ? 'skipped before it' : lasted(seconds[this.at])}${unusual}`;
+    [...this.list.querySelectorAll('.lane')].forEach((row, place) => row.classList.toggle('chosen', place === lane[this.at]));
+    this.drawStrips();
+    this.drawEvents();
+  }
+
+  drawEvents() {
+    const size = this.windows.events[this.at];
+    if (size === null) {
+      const told = 'The single events of this step were left out to keep the file small; the lane above shows their kind.';
+      this.body.replaceChildren(element('tr', {}, element('td', { colSpan: 6, className: 'missing', textContent: told })));
+      return;
+    }
+    const start = this.starts[this.at];
+    const { seconds } = this.events;
+    const whole = this.windows.seconds[this.at];
+    const begin = seconds[start + size - 1] - whole;
+    const took = Array.from({ length: size }, (_, turn) => seconds[start + turn] - (turn ? seconds[start + turn - 1] : begin));
+    const longest = Math.max(...took, 0);
+    this.body.replaceChildren(...took.map((time, turn) => this.eventRow(start + turn, Math.max(time, 0), longest)));
+  }
+
+  eventRow(event, time, longest) {
+    const { word, subject, line, names } = this.calls;
+    const call = this.events.call[event];
+    const bar = element('span', { className: 'bar' });
+    bar.style.width = `${longest ? (100 * time) / longest : 0}%`;
+    const first = this.numberStarts[event];
+    const measured = names[call].flatMap((name, at) => {
+      const value = this.events.numbers[first + at];
+      const kind = !Number.isFinite(value) ? 'broken' : value === 0 ? 'zero' : '';
+      return [element('span', { className: 'quantity' }, `${name} `, element('b', { className: kind, textContent: figure(value), title: String(value) }))];
+    });
+    return element('tr', {},
+      element('td', { className: 'time' }, bar), element('td', { className: 'number', textContent: lasted(time) }),
+      element('td', { className: 'word', textContent: word[call] }), element('td', { className: 'name', textContent: subject[call] ?? '' }),
+      element('td', { className: 'measured' }, ...measured), element('td', { className: 'place', textContent: line[call] || '—' }));
+  }
+
+  drawStrips() {
+    const width = Math.round(this.list.clientWidth);
+    if (!width) return;
+    const ratio = devicePixelRatio || 1;
+    const mark = Math.max(width / this.total, 1);
+    const pens = this.strips.map((strip, place) => {
+      strip.width = width * ratio;
+      strip.height = LANE_HEIGHT * ratio;
+      const pen = strip.getContext('2d');
+      pen.scale(ratio, ratio);
+      pen.fillStyle = colour(this.lanes[place].isTypical ? 'accent' : 'warning');
+      return pen;
+    });
+    this.windows.lane.forEach((lane, place) => {
+      pens[lane]?.fillRect((place * width) / this.total, 0, mark, LANE_HEIGHT);
+    });
+    const chosen = pens[this.windows.lane[this.at]];
+    if (!chosen) return;
+    chosen.fillStyle = colour('select');
+    chosen.fillRect((this.at * width) / this.total - 1, 0, Math.max(mark, 3), LANE_HEIGHT);
+  }
+}
+
+painter('timeline', (canvas, content, sheet) => {
+  const timeline = new Timeline(canvas, content, sheet);
+  return { show: () => timeline.show(), theme: () => timeline.drawStrips() };
+});

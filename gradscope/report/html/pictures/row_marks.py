@@ -32,10 +32,10 @@ def marks_on_rows(
         "text": [finding_text(finding, report) for finding, _ in marks],
         "hovertemplate": "%{text}<br>%{y}<extra></extra>",
         "marker": {
-            "symbol": "circle-open",
-            "size": 7,
+            "symbol": "circle",
+            "size": 9,
             "color": [f"@{finding.severity}" for finding, _ in marks],
-            "line": {"width": 2},
+            "line": {"width": 1.5, "color": "@paper"},
         },
         "meta": {
             "links": {

@@ -110,7 +110,7 @@ def _trace(row: MarkRow, tick: int) -> dict[str, Json]:
             "color": _colors(marks),
             "symbol": row.symbol,
             "size": 9,
-            "line": {"width": 1.5},
+            "line": {"width": 1.5 if "open" in row.symbol else 0},
         },
         "meta": {
             "links": {
