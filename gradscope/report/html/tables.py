@@ -1,18 +1,23 @@
 """Tables of parameters and tensors: every row there is."""
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Literal
 
+from gradscope.recording.finding import SEVERITIES, Finding
 from gradscope.recording.records import GradientStat, Site
 from gradscope.report.html.columns import Json, numbers, places, texts
+from gradscope.report.html.module_places import ModulePlaces
 from gradscope.report.html.picture import Picture
 from gradscope.report.model import Report
 from gradscope.report.names import made_by, shape_text
 from gradscope.report.paths import shown_site
-from gradscope.report.rows import ParameterRow
+from gradscope.report.rows import ParameterRow, TensorRow
 
-CellKind = Literal["name", "text", "place", "state", "number", "count", "share"]
-"""`state` is what backward left in a parameter; `place` a line of code."""
+WordKind = Literal["name", "text", "place", "state", "findings"]
+"""`place` is a line of code, `state` what backward left in a parameter; `findings` are levels and
+codes in turn, as `error GS101 note GS112`."""
+NumberKind = Literal["number", "count", "share"]
+CellKind = WordKind | NumberKind
 
 
 def parameter_table(report: Report) -> Picture | None:
@@ -20,36 +25,25 @@ def parameter_table(report: Report) -> Picture | None:
     rows = report.parameters
     if not rows:
         return None
-    updates = any(row.update_norm is not None for row in rows)
-    columns = [
-        column("parameter", "name", texts(row.name for row in rows)),
-        column("state", "state", texts(_state(row) for row in rows)),
-        column("shape", "text", texts(shape_text(row) for row in rows)),
+    ratios = [row.grad_to_weight for row in rows]
+    updates = [row.update_to_weight for row in rows]
+    columns = (
+        *word_column("parameter", "name", [row.name for row in rows]),
+        *word_column("findings", "findings", _findings_of_parameters(report)),
+        *word_column("state", "state", [_state(row) for row in rows]),
+        *word_column("shape", "text", [shape_text(row) for row in rows]),
         *_gradient_columns([row.grad for row in rows]),
-        column("weight norm", "number", numbers(row.weight_norm for row in rows)),
-        column("gradient / weight", "number", numbers(row.grad_to_weight for row in rows)),
-        *(
-            [column("update / weight", "number", numbers(row.update_to_weight for row in rows))]
-            if updates
-            else []
-        ),
-        column("line", "place", texts(_line(row.site, report) for row in rows)),
-        column("why there is none", "text", texts(row.reason for row in rows)),
-    ]
-    return Picture(
-        name="parameters",
-        kind="table",
-        title=f"Parameters ({len(rows):,})",
-        caption="Click a heading to sort, a row to select its layer everywhere.",
-        content={
-            "name": "parameters",
-            "columns": columns,
-            "links": {
-                "module": places(_module_places(report, (row.module for row in rows))),
-                "parameter": places(row.index for row in rows),
-            },
-        },
+        *number_column("weight norm", "number", [row.weight_norm for row in rows]),
+        *number_column("gradient / weight", "number", ratios, has_bar=True),
+        *number_column("update / weight", "number", updates, has_bar=True),
+        *word_column("line", "place", [_line(row.site, report) for row in rows]),
+        *word_column("why there is none", "text", [row.reason for row in rows]),
     )
+    links = {
+        "module": places(ModulePlaces(report).each(row.module for row in rows)),
+        "parameter": places(row.index for row in rows),
+    }
+    return _table("parameters", len(rows), columns, links)
 
 
 def tensor_table(report: Report) -> Picture | None:
@@ -57,48 +51,129 @@ def tensor_table(report: Report) -> Picture | None:
     rows = report.tensors
     if not rows:
         return None
-    columns = [
-        column("tensor", "text", texts(made_by(row) for row in rows)),
-        column("module", "name", texts(row.module for row in rows)),
-        column("call", "count", numbers(row.call for row in rows)),
-        column("shape", "text", texts(shape_text(row) for row in rows)),
+    calls = [row.call for row in rows]
+    columns = (
+        *word_column("tensor", "text", [made_by(row) for row in rows]),
+        *word_column("module", "name", [_module_name(row, report) for row in rows]),
+        *(number_column("call", "count", calls, "counted from 0") if any(calls) else ()),
+        *word_column("findings", "findings", _findings_of_tensors(report)),
+        *word_column("shape", "text", [shape_text(row) for row in rows]),
         *_gradient_columns([row.grad for row in rows]),
-        column("depth", "count", numbers(row.depth for row in rows)),
-        column("order", "count", numbers(row.order for row in rows)),
-        column("line", "place", texts(_line(row.site, report) for row in rows)),
-        column("why there is none", "text", texts(row.reason for row in rows)),
-    ]
+        *number_column("depth", "count", [row.depth for row in rows], "edges from the loss"),
+        *number_column("order", "count", [row.order for row in rows], "place in backward"),
+        *word_column("line", "place", [_line(row.site, report) for row in rows]),
+        *word_column("why there is none", "text", [row.reason for row in rows]),
+    )
+    links = {
+        "module": places(ModulePlaces(report).each(row.module for row in rows)),
+        "tensor": places(range(len(rows))),
+    }
+    return _table("tensors", len(rows), columns, links)
+
+
+def column(
+    title: str, kind: CellKind, values: Json, hint: str = "", *, has_bar: bool = False
+) -> dict[str, Json]:
+    """Return a column of a table; a bar shows each number on a logarithmic scale."""
+    return {
+        "title": title,
+        "kind": kind,
+        "values": values,
+        **({"hint": hint} if hint else {}),
+        **({"bar": True} if has_bar else {}),
+    }
+
+
+def word_column(
+    title: str, kind: WordKind, values: Sequence[str | None]
+) -> Iterator[dict[str, Json]]:
+    """Yield a column of words, if there are any."""
+    if any(values):
+        yield column(title, kind, texts(values))
+
+
+def number_column(
+    title: str,
+    kind: NumberKind,
+    values: Sequence[float | None],
+    hint: str = "",
+    *,
+    has_bar: bool = False,
+) -> Iterator[dict[str, Json]]:
+    """Yield a column of numbers, if there are any."""
+    if any(value is not None for value in values):
+        yield column(title, kind, numbers(values), hint, has_bar=has_bar)
+
+
+_ROW, _TALLEST = 26, 600
+"""Heights in CSS pixels."""
+
+
+def _table(
+    name: str, rows: int, columns: Sequence[Mapping[str, Json]], links: Mapping[str, Json]
+) -> Picture:
     return Picture(
-        name="tensors",
+        name=name,
         kind="table",
-        title=f"Tensors ({len(rows):,})",
-        caption="Every tensor between the parameters and the loss, in the order of the forward.",
-        content={
-            "name": "tensors",
-            "columns": columns,
-            "links": {
-                "module": places(_module_places(report, (row.module for row in rows))),
-                "tensor": places(range(len(rows))),
-            },
-        },
+        title=f"{name.capitalize()} ({rows:,})",
+        caption=(
+            "A heading sorts, a row selects its layer everywhere. The filter takes words and "
+            "comparisons, as in: attn norm>1e-3"
+        ),
+        content={"name": name, "columns": columns, "links": links},
+        height=min(_TALLEST, _ROW * (rows + 3)),
     )
 
 
-def column(title: str, kind: CellKind, values: Json, hint: str = "") -> dict[str, Json]:
-    """Return a column of a table."""
-    return {"title": title, "kind": kind, "values": values, **({"hint": hint} if hint else {})}
+def _gradient_columns(grads: Sequence[GradientStat | None]) -> Iterator[dict[str, Json]]:
+    def of(read: Callable[[GradientStat], float]) -> list[float | None]:
+        return [None if grad is None else read(grad) for grad in grads]
+
+    broken = of(lambda grad: grad.nonfinite)
+    yield from number_column("gradient norm", "number", of(lambda grad: grad.norm), has_bar=True)
+    yield from number_column(
+        "rms", "number", of(lambda grad: grad.rms), "root mean square", has_bar=True
+    )
+    yield from number_column(
+        "largest", "number", of(lambda grad: grad.absolute_maximum), "largest magnitude"
+    )
+    yield from number_column(
+        "zero", "share", of(lambda grad: grad.zero_share), "share of exact zeros"
+    )
+    if any(broken):
+        yield from number_column("NaN, inf", "count", broken, "non-finite elements")
 
 
-def _gradient_columns(grads: Iterable[GradientStat | None]) -> Iterator[dict[str, Json]]:
-    found = list(grads)
+def _findings_of_parameters(report: Report) -> list[str | None]:
+    about: dict[str, list[Finding]] = {}
+    for finding in report.findings:
+        for name in finding.parameters:
+            about.setdefault(name, []).append(finding)
+    return [
+        _marks(found for name in (row.name, *row.aliases) for found in about.get(name, ()))
+        for row in report.parameters
+    ]
 
-    def of(read: Callable[[GradientStat], float]) -> Json:
-        return numbers(None if grad is None else read(grad) for grad in found)
 
-    yield column("gradient norm", "number", of(lambda grad: grad.norm))
-    yield column("largest", "number", of(lambda grad: grad.absolute_maximum), "largest magnitude")
-    yield column("zero", "share", of(lambda grad: grad.zero_share), "share of exact zeros")
-    yield column("NaN, inf", "count", of(lambda grad: grad.nonfinite), "non-finite elements")
+def _findings_of_tensors(report: Report) -> list[str | None]:
+    """Return the findings that point to the line which made a tensor."""
+    about: dict[Site | None, list[Finding]] = {}
+    for finding in report.findings:
+        if finding.location is not None:
+            about.setdefault(finding.location, []).append(finding)
+    return [_marks(about.get(row.site, ())) for row in report.tensors]
+
+
+def _marks(findings: Iterable[Finding]) -> str | None:
+    """Return `error GS101 note GS112`, the worst first; None without findings."""
+    found = sorted(findings, key=lambda finding: SEVERITIES.index(finding.severity))
+    codes = dict.fromkeys(f"{finding.severity} {finding.rule}" for finding in found)
+    return " ".join(codes) or None
+
+
+def _module_name(row: TensorRow, report: Report) -> str | None:
+    """Return a module's path; the class of the model itself."""
+    return report.target.model if row.module == "" else row.module
 
 
 def _state(row: ParameterRow) -> str:
@@ -108,8 +183,3 @@ def _state(row: ParameterRow) -> str:
 
 def _line(site: Site | None, report: Report) -> str | None:
     return shown_site(site, report.target.root) or None
-
-
-def _module_places(report: Report, paths: Iterable[str | None]) -> Iterator[int | None]:
-    known = {alias: row.index for row in report.modules for alias in (*row.aliases, row.path)}
-    return (None if path is None else known.get(path) for path in paths)

@@ -11,6 +11,7 @@ const KINDS = {
   text: { format: (value) => value ?? '' },
   place: { format: (value) => value ?? '—' },
   state: { format: (value) => value ?? '—' },
+  findings: { format: (value) => (value ?? '').split(' ').filter((_, at) => at % 2).join(' ') },
 };
 
 function cellClass(kind, value) {
@@ -18,7 +19,7 @@ function cellClass(kind, value) {
   if (!KINDS[kind].isNumber) return value === null ? 'missing' : '';
   if (value === null) return 'missing';
   if (!Number.isFinite(value)) return 'broken';
-  return value === 0 ? 'zero' : '';
+  return value === 0 && kind === 'number' ? 'zero' : '';
 }
 
 // Numbers ascend; what is broken is more than every number, what was not measured comes last.
@@ -36,9 +37,38 @@ function compared(one, other, isNumber, direction) {
   return direction * (first[1] < second[1] ? -1 : first[1] > second[1] ? 1 : 0);
 }
 
+// A word of a filter that compares, as `norm>1e-3`; null where it is a word to look for.
+function comparison(word, columns) {
+  const parts = /^([^<>=]+)(<=|>=|<|>|=)(.+)$/.exec(word);
+  const wanted = parts && parts[3].replace(/^inf$/, 'Infinity').replace(/^nan$/, 'NaN');
+  if (!parts || (wanted !== 'NaN' && Number.isNaN(Number(wanted)))) return null;
+  const named = columns.filter((column) => KINDS[column.kind].isNumber
+    && column.title.toLowerCase().replace(/\s/g, '').includes(parts[1]));
+  if (!named.length) return null;
+  const { values, kind } = named[0];
+  const limit = Number(wanted) / (kind === 'share' && Number(wanted) > 1 ? 100 : 1);
+  const isMet = {
+    '<': (value) => value < limit, '>': (value) => value > limit, '<=': (value) => value <= limit,
+    '>=': (value) => value >= limit, '=': (value) => Object.is(value, limit) || value === limit,
+  }[parts[2]];
+  return (place) => values[place] !== null && isMet(values[place]);
+}
+
+// How far a bar reaches for each number, on a logarithmic scale over the column.
+function barLength(values) {
+  const levels = values.filter((value) => value > 0 && Number.isFinite(value)).map(Math.log10);
+  const [low, high] = levels.reduce(
+    ([least, most], level) => [Math.min(least, level), Math.max(most, level)], [Infinity, -Infinity]);
+  // The least has a bar too, and what hardly differs has bars alike.
+  const start = Math.min(low - 0.1 * (high - low), high - 1);
+  return (value) => (value > 0 && Number.isFinite(value) ? (Math.log10(value) - start) / (high - start) : 0);
+}
+
 class Rows {
   constructor(canvas, content, sheet) {
-    Object.assign(this, { canvas, columns: content.columns, links: content.links ?? {}, sheet });
+    const columns = content.columns.map((column) => (
+      column.bar ? { ...column, barLength: barLength(column.values) } : column));
+    Object.assign(this, { canvas, columns, links: content.links ?? {}, sheet });
     this.total = this.columns[0]?.values.length ?? 0;
     this.order = Array.from({ length: this.total }, (_, place) => place);
     this.sorted = null;
@@ -48,7 +78,7 @@ class Rows {
   }
 
   build(name) {
-    this.search = element('input', { type: 'search', placeholder: 'filter', 'aria-label': `Filter ${name}` });
+    this.search = element('input', { type: 'search', placeholder: 'filter', spellcheck: false, 'aria-label': `Filter ${name}` });
     this.search.addEventListener('input', () => this.apply());
     this.only = element('input', { type: 'checkbox' });
     this.only.addEventListener('change', () => this.apply());
@@ -70,6 +100,7 @@ class Rows {
     this.view.addEventListener('scroll', () => requestAnimationFrame(() => this.draw()), { passive: true });
     this.body.addEventListener('click', (event) => this.pick(event.target.closest('tr')));
     this.view.addEventListener('keydown', (event) => this.move(event));
+    this.view.addEventListener('copy', (event) => this.copy(event));
   }
 
   sortBy(place) {
@@ -85,13 +116,16 @@ class Rows {
   }
 
   apply() {
-    const needles = this.search.value.toLowerCase().split(/\s+/).filter(Boolean);
+    const words = this.search.value.toLowerCase().split(/\s+/).filter(Boolean);
+    const comparisons = words.map((word) => comparison(word, this.columns));
+    const needles = words.filter((_, at) => !comparisons[at]);
+    const limits = comparisons.filter(Boolean);
     const worded = this.columns.filter((column) => !KINDS[column.kind].isNumber);
     const isOnly = this.only.checked && this.sheet.selection.module !== null;
     this.order = [];
     for (let place = 0; place < this.total; place += 1) {
       if (isOnly && !this.sheet.isInside(this.links.module?.[place])) continue;
-      const isFound = needles.every((needle) => worded.some(
+      const isFound = limits.every((isMet) => isMet(place)) && needles.every((needle) => worded.some(
         (column) => String(column.values[place] ?? '').toLowerCase().includes(needle)));
       if (isFound) this.order.push(place);
     }
@@ -126,12 +160,28 @@ class Rows {
       || (tensor !== null && this.links.tensor?.[place] === tensor);
   }
 
-  row(place, at) {
-    const cells = this.columns.map(({ kind, values }) => {
-      const text = KINDS[kind].format(values[place]);
-      return element('td', { className: `${kind} ${cellClass(kind, values[place])}`, textContent: text, title: KINDS[kind].isNumber ? String(values[place] ?? '') : text });
+  cell(column, place) {
+    const value = column.values[place];
+    const text = KINDS[column.kind].format(value);
+    const made = element('td', {
+      className: `${column.kind} ${cellClass(column.kind, value)}`,
+      title: KINDS[column.kind].isNumber ? String(value ?? '') : text,
     });
-    const made = element('tr', {}, ...cells);
+    if (column.kind === 'findings') made.append(...this.flags(value));
+    else made.textContent = text;
+    if (column.barLength) made.style.setProperty('--bar', `${100 * column.barLength(value)}%`);
+    return made;
+  }
+
+  // Levels and codes in turn: `error GS101 note GS112`.
+  flags(value) {
+    const words = (value ?? '').split(' ').filter(Boolean);
+    return words.flatMap((level, at) => (at % 2 ? [] : [
+      element('span', { className: `flag ${level}`, textContent: words[at + 1] })]));
+  }
+
+  row(place, at) {
+    const made = element('tr', {}, ...this.columns.map((column) => this.cell(column, place)));
     if (this.sheet.isInside(this.links.module?.[place])) made.classList.add('in');
     if (this.isChosen(place)) made.classList.add('chosen');
     made.dataset.place = place;
@@ -153,13 +203,27 @@ class Rows {
   }
 
   move(event) {
-    const step = { ArrowDown: 1, ArrowUp: -1 }[event.key];
-    if (!step || event.target !== this.view || !this.order.length) return;
-    event.preventDefault();
+    const rows = this.order.length;
     const now = this.order.findIndex((place) => this.isChosen(place));
-    const next = Math.min(Math.max(now + step, 0), this.order.length - 1);
-    this.choose(this.order[next]);
-    this.reveal(next);
+    const page = Math.floor(this.view.clientHeight / ROW_HEIGHT) - 2;
+    const next = {
+      ArrowDown: now + 1, ArrowUp: Math.max(now, 1) - 1, PageDown: now + page, PageUp: now - page,
+      Home: 0, End: rows - 1,
+    }[event.key];
+    if (next === undefined || event.target !== this.view || !rows || event.ctrlKey || event.metaKey) return;
+    event.preventDefault();
+    const at = Math.min(Math.max(next, 0), rows - 1);
+    this.choose(this.order[at]);
+    this.reveal(at);
+  }
+
+  // Copies the name of the chosen row, unless a text is marked.
+  copy(event) {
+    const place = this.order.find((one) => this.isChosen(one));
+    if (place === undefined || String(getSelection())) return;
+    const names = this.columns.find((column) => column.kind === 'name');
+    event.clipboardData.setData('text/plain', names?.values[place] ?? '');
+    event.preventDefault();
   }
 
   reveal(at) {
