@@ -8,6 +8,9 @@ function lasted(seconds) {
   return seconds < 1 ? `${figure(seconds * 1e3)} ms` : `${figure(seconds)} s`;
 }
 
+// Counts and what is set to a whole number as they are.
+const quantity = (value) => (Number.isInteger(value) && Math.abs(value) < 1e6 ? count(value) : figure(value));
+
 class Timeline {
   constructor(canvas, content, sheet) {
     Object.assign(this, { canvas, sheet, lanes: content.lanes, windows: content.windows });
@@ -55,11 +58,11 @@ class Timeline {
     const isUnusual = this.lanes.some((lane) => !lane.isTypical);
     this.told = element('span', { className: 'told', 'aria-live': 'polite' });
     const bar = element('div', { className: 'controls' },
-      this.button('⏮', 'First step (Home)', () => this.go(0)),
+      this.button('⇤', 'First step (Home)', () => this.go(0)),
       this.button('←', 'Step before (left arrow)', () => this.go(this.at - 1)),
       element('label', {}, 'step ', this.input),
       this.button('→', 'Step after (right arrow)', () => this.go(this.at + 1)),
-      this.button('⏭', 'Last step (End)', () => this.go(this.total - 1)),
+      this.button('⇥', 'Last step (End)', () => this.go(this.total - 1)),
       ...(isUnusual ? [this.button('next unusual', 'Next unusual step (Shift and right arrow)', () => this.goUnusual(1))] : []),
       this.told);
     this.body = element('tbody');
@@ -165,7 +168,7 @@ class Timeline {
   }
 
   eventRow(event, time, longest) {
-    const { word, subject, line, names } = this.calls;
+    const { word, subject, line, names, notes } = this.calls;
     const call = this.events.call[event];
     const bar = element('span', { className: 'bar' });
     bar.style.width = `${longest ? (100 * time) / longest : 0}%`;
@@ -173,19 +176,22 @@ class Timeline {
     const measured = names[call].flatMap((name, at) => {
       const value = this.events.numbers[first + at];
       const kind = !Number.isFinite(value) ? 'broken' : value === 0 ? 'zero' : '';
-      return [element('span', { className: 'quantity' }, `${name} `, element('b', { className: kind, textContent: figure(value), title: String(value) }))];
+      return [element('span', { className: 'quantity' }, `${name} `, element('b', { className: kind, textContent: quantity(value), title: String(value) }))];
     });
+    measured.push(...notes[call].map((note) => element('span', { className: 'quantity', textContent: note })));
+    const place = line[call] || '—';
     return element('tr', {},
       element('td', { className: 'time' }, bar), element('td', { className: 'number', textContent: lasted(time) }),
-      element('td', { className: 'word', textContent: word[call] }), element('td', { className: 'name', textContent: subject[call] ?? '' }),
-      element('td', { className: 'measured' }, ...measured), element('td', { className: 'place', textContent: line[call] || '—' }));
+      element('td', { className: 'word', textContent: word[call] }), element('td', { className: 'name', textContent: subject[call] ?? '', title: subject[call] ?? '' }),
+      element('td', { className: 'measured' }, ...measured), element('td', { className: 'place', textContent: place, title: place }));
   }
 
   drawStrips() {
     const width = Math.round(this.list.clientWidth);
     if (!width) return;
     const ratio = devicePixelRatio || 1;
-    const mark = Math.max(width / this.total, 1);
+    const left = (place) => Math.floor((place * width) / this.total);
+    const size = (place) => Math.max(left(place + 1) - left(place), 1);
     const pens = this.strips.map((strip, place) => {
       strip.width = width * ratio;
       strip.height = LANE_HEIGHT * ratio;
@@ -195,12 +201,12 @@ class Timeline {
       return pen;
     });
     this.windows.lane.forEach((lane, place) => {
-      pens[lane]?.fillRect((place * width) / this.total, 0, mark, LANE_HEIGHT);
+      pens[lane]?.fillRect(left(place), 0, size(place), LANE_HEIGHT);
     });
     const chosen = pens[this.windows.lane[this.at]];
     if (!chosen) return;
     chosen.fillStyle = colour('select');
-    chosen.fillRect((this.at * width) / this.total - 1, 0, Math.max(mark, 3), LANE_HEIGHT);
+    chosen.fillRect(left(this.at) - 1, 0, Math.max(size(this.at), 3), LANE_HEIGHT);
   }
 }
 

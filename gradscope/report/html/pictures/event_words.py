@@ -14,26 +14,22 @@ _TOLD: Mapping[str, tuple[tuple[str, str, float | None], ...]] = {
         ("reached", "parameters reached", None),
         ("added", "added to what no step had used", 0.0),
         ("stale", "added to what a step had used", 0.0),
-        ("scaled", "scaled", 0.0),
     ),
     "grad": (("reached", "reached", None),),
     "zero": (
         ("parameters", "gradients", None),
         ("unspent", "not used by any step", 0.0),
-        ("set_to_none", "set to None", 0.0),
     ),
     "unscale": (("scale", "scale", None),),
     "clip-norm": (
         ("norm", "norm", None),
         ("max_norm", "limit", None),
         ("parameters", "parameters", None),
-        ("scaled", "still scaled", 0.0),
     ),
     "clip-value": (
         ("norm", "norm", None),
         ("clip_value", "limit", None),
         ("parameters", "parameters", None),
-        ("scaled", "still scaled", 0.0),
     ),
     "step": (
         ("norm", "gradient norm", None),
@@ -44,11 +40,20 @@ _TOLD: Mapping[str, tuple[tuple[str, str, float | None], ...]] = {
         ("backwards", "backwards", 1.0),
         ("nonfinite", "non-finite", 0.0),
     ),
-    "scaler-step": (("skipped", "skipped", 0.0), ("found_inf", "found inf", 0.0)),
     "scaler-update": (("scale_before", "scale before", None), ("scale_after", "after", None)),
     "scheduler": (("lr_before", "rate before", None), ("lr_after", "after", None)),
 }
 """By kind: names of numbers, what they are called, and the number that goes without saying."""
+
+_NOTED: Mapping[str, Mapping[str, str]] = {
+    "backward": {"scaled": "scaled", "retain": "retain_graph", "create": "create_graph"},
+    "zero": {"set_to_none": "set to None"},
+    "clip-norm": {"scaled": "still scaled"},
+    "clip-value": {"scaled": "still scaled"},
+    "step": {"manual": "by hand"},
+    "scaler-step": {"skipped": "skipped", "found_inf": "found NaN or inf"},
+}
+"""By kind: what is said where a number is not 0."""
 
 
 def event_word(event: EventRecord, word: str) -> str:
@@ -64,3 +69,11 @@ def event_numbers(event: EventRecord) -> Iterator[tuple[str, float]]:
     for name, called, unsaid in _TOLD.get(event.kind, ()):
         if name in numbers and numbers[name] != unsaid:
             yield called, numbers[name]
+
+
+def event_notes(event: EventRecord) -> Iterator[str]:
+    """Yield what is said of an event without a number."""
+    numbers = dict(event.numbers)
+    for name, words in _NOTED.get(event.kind, {}).items():
+        if numbers.get(name):
+            yield words

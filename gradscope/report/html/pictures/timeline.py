@@ -7,7 +7,11 @@ from gradscope.counting import counted
 from gradscope.recording.records import EventRecord, Recording
 from gradscope.report.html.columns import Json, numbers, places, single_numbers, texts
 from gradscope.report.html.picture import Picture
-from gradscope.report.html.pictures.event_words import event_numbers, event_word
+from gradscope.report.html.pictures.event_words import (
+    event_notes,
+    event_numbers,
+    event_word,
+)
 from gradscope.report.model import Report
 from gradscope.report.names import printable
 from gradscope.report.page import UNICODE
@@ -29,7 +33,7 @@ _ENDS = 20
 _UNUSUAL = 40
 """Of each unusual lane, so many steps."""
 _ROW = 46
-_LIST = 330
+_LIST = 240
 """Heights in pixels: of a lane, and of the list of events."""
 
 
@@ -106,6 +110,7 @@ class _Call:
     line: str
     names: tuple[str, ...]
     """Of their numbers."""
+    notes: tuple[str, ...]
 
 
 def _events(found: Sequence[Window], report: Report) -> dict[str, Json]:
@@ -131,6 +136,7 @@ def _events(found: Sequence[Window], report: Report) -> dict[str, Json]:
             "subject": texts(printable(call.subject) for call in calls),
             "line": texts(call.line for call in calls),
             "names": [list(call.names) for call in calls],
+            "notes": [list(call.notes) for call in calls],
         },
         "events": {"call": places(at), "seconds": numbers(seconds), "numbers": numbers(values)},
     }
@@ -138,7 +144,8 @@ def _events(found: Sequence[Window], report: Report) -> dict[str, Json]:
 
 def _call(event: EventRecord, word: str, names: tuple[str, ...], recording: Recording) -> _Call:
     site = None if event.site is None else recording.sites[event.site]
-    return _Call(word, event.subject, shown_site(site, recording.target.root), names)
+    line = shown_site(site, recording.target.root)
+    return _Call(word, event.subject, line, names, tuple(event_notes(event)))
 
 
 def kept_windows(
