@@ -5,7 +5,7 @@ from gradscope.report.html.picture import Picture, Sheet
 from gradscope.report.html.pictures.curves import curve_picture
 from gradscope.report.html.pictures.heatmap import heatmap
 from gradscope.report.html.pictures.timeline import timeline
-from gradscope.report.html.tables import parameter_table
+from gradscope.report.html.run_table import run_parameter_table
 from gradscope.report.html.words import words_of
 from gradscope.report.model import Report
 from gradscope.report.run.training_run import TrainingRun
@@ -17,7 +17,7 @@ def run_sheet(report: Report, run: TrainingRun, title: str) -> Sheet:
         curve_picture(report, run),
         heatmap(report),
         timeline(report, run),
-        parameter_table(report),
+        run_parameter_table(report),
     )
     return Sheet(
         title=title,

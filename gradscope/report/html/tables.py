@@ -29,21 +29,21 @@ def parameter_table(report: Report) -> Picture | None:
     updates = [row.update_to_weight for row in rows]
     columns = (
         *word_column("parameter", "name", [row.name for row in rows]),
-        *word_column("findings", "findings", _findings_of_parameters(report)),
-        *word_column("state", "state", [_state(row) for row in rows]),
+        *word_column("findings", "findings", findings_of_parameters(report)),
+        *word_column("state", "state", [state_text(row) for row in rows]),
         *word_column("shape", "text", [shape_text(row) for row in rows]),
         *_gradient_columns([row.grad for row in rows]),
         *number_column("weight norm", "number", [row.weight_norm for row in rows]),
         *number_column("gradient / weight", "number", ratios, has_bar=True),
         *number_column("update / weight", "number", updates, has_bar=True),
-        *word_column("line", "place", [_line(row.site, report) for row in rows]),
+        *word_column("line", "place", [line_text(row.site, report) for row in rows]),
         *word_column("why there is none", "text", [row.reason for row in rows]),
     )
     links = {
         "module": places(ModulePlaces(report).each(row.module for row in rows)),
         "parameter": places(row.index for row in rows),
     }
-    return _table("parameters", len(rows), columns, links)
+    return table_picture("parameters", len(rows), columns, links)
 
 
 def tensor_table(report: Report) -> Picture | None:
@@ -61,14 +61,14 @@ def tensor_table(report: Report) -> Picture | None:
         *_gradient_columns([row.grad for row in rows]),
         *number_column("depth", "count", [row.depth for row in rows], "edges from the loss"),
         *number_column("order", "count", [row.order for row in rows], "place in backward"),
-        *word_column("line", "place", [_line(row.site, report) for row in rows]),
+        *word_column("line", "place", [line_text(row.site, report) for row in rows]),
         *word_column("why there is none", "text", [row.reason for row in rows]),
     )
     links = {
         "module": places(ModulePlaces(report).each(row.module for row in rows)),
         "tensor": places(range(len(rows))),
     }
-    return _table("tensors", len(rows), columns, links)
+    return table_picture("tensors", len(rows), columns, links)
 
 
 def column(
@@ -109,9 +109,10 @@ _ROW, _TALLEST = 26, 600
 """Heights in CSS pixels."""
 
 
-def _table(
+def table_picture(
     name: str, rows: int, columns: Sequence[Mapping[str, Json]], links: Mapping[str, Json]
 ) -> Picture:
+    """Return a table of so many rows; each link has an entry a row."""
     return Picture(
         name=name,
         kind="table",
@@ -144,7 +145,8 @@ def _gradient_columns(grads: Sequence[GradientStat | None]) -> Iterator[dict[str
         yield from number_column("NaN, inf", "count", broken, "non-finite elements")
 
 
-def _findings_of_parameters(report: Report) -> list[str | None]:
+def findings_of_parameters(report: Report) -> list[str | None]:
+    """Return the findings about each parameter, as cells of the kind `findings`."""
     about: dict[str, list[Finding]] = {}
     for finding in report.findings:
         for name in finding.parameters:
@@ -176,10 +178,12 @@ def _module_name(row: TensorRow, report: Report) -> str | None:
     return report.target.model if row.module == "" else row.module
 
 
-def _state(row: ParameterRow) -> str:
+def state_text(row: ParameterRow) -> str:
+    """Return what backward left in a parameter."""
     is_broken = row.grad is not None and row.grad.nonfinite
     return "non-finite" if is_broken else row.reach
 
 
-def _line(site: Site | None, report: Report) -> str | None:
+def line_text(site: Site | None, report: Report) -> str | None:
+    """Return a line of code as `file:line`."""
     return shown_site(site, report.target.root) or None
