@@ -11,6 +11,7 @@ from gradscope.cli.clip_report import clip_report
 from gradscope.cli.compare import compare
 from gradscope.cli.config import config
 from gradscope.cli.errors import BugReport, show_error
+from gradscope.cli.export import export
 from gradscope.cli.graph import graph
 from gradscope.cli.inspect import inspect
 from gradscope.cli.report import report
@@ -26,6 +27,7 @@ COMMANDS = (
     ("graph", graph, True),
     ("report", report, True),
     ("compare", compare, True),
+    ("export", export, True),
     ("rule", rule, False),
     ("config", config, False),
 )

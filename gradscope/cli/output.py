@@ -3,7 +3,8 @@
 import io
 import logging
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
@@ -140,8 +141,19 @@ def write_text(text: str, destination: Destination | None, stdout: TextIO) -> No
         show_note(f"wrote {destination.text}")
         return
     encoding = getattr(stdout, "encoding", None) or "utf-8"
-    try:
+    with pipe_may_close(stdout):
         stdout.write(text.encode(encoding, "backslashreplace").decode(encoding) + "\n")
+
+
+@contextmanager
+def pipe_may_close(stdout: TextIO) -> Iterator[None]:
+    """Write to stdout, which whoever reads it may close, and flush it.
+
+    Raises:
+        GradscopeError: It cannot be written.
+    """
+    try:
+        yield
         stdout.flush()
     except OSError as error:
         # Later flushes must not complain a second time.

@@ -1,0 +1,90 @@
+"""`gradscope export`."""
+
+import gc
+import io
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import typer
+
+from gradscope.cli import options
+from gradscope.cli.errors import show_note
+from gradscope.cli.option_groups import with_groups
+from gradscope.cli.output import pipe_may_close, set_verbosity
+from gradscope.cli.rules import judged, settings_of
+
+if TYPE_CHECKING:
+    from gradscope.export.plan import ExportPlan
+
+RecordingArgument = Annotated[
+    Path,
+    typer.Argument(metavar="RECORDING", help="A file that --save has written.", show_default=False),
+]
+FormOption = Annotated[
+    Literal["tensorboard", "csv", "parquet", "jsonl"],
+    typer.Option("--to", help="For what to write it.", rich_help_panel="Output"),
+]
+OutputOption = Annotated[
+    str | None,
+    typer.Option(
+        "-o",
+        "--output",
+        metavar="FOLDER|FILE",
+        help="A folder, or with --table a file; - is stdout.",
+        rich_help_panel="Output",
+        show_default=False,
+    ),
+]
+TableOption = Annotated[
+    Literal["steps", "parameters", "tensors", "modules", "events", "findings"] | None,
+    typer.Option(
+        "--table",
+        help="This table alone; every one, each to a file of its own, if not given.",
+        rich_help_panel="Output",
+        show_default=False,
+    ),
+]
+ForceOption = Annotated[
+    bool, typer.Option("-f", "--force", help="Overwrite files.", rich_help_panel="Output")
+]
+
+
+@with_groups
+def export(
+    recording: RecordingArgument,
+    to: FormOption,
+    rules: options.RulesGroup,
+    output: OutputOption = None,
+    table: TableOption = None,
+    force: ForceOption = False,
+    quiet: options.QuietOption = False,
+) -> None:
+    """Write a recording for other tools: TensorBoard, CSV, Parquet or JSON Lines."""
+    set_verbosity(quiet=quiet, verbose=False)
+    # What reads, judges and writes is loaded for those who export, not for --help.
+    from gradscope.export.plan import planned_export
+    from gradscope.recording.store import load_recording
+    from gradscope.report.model import Report
+
+    plan = planned_export(to, output, table)
+    plan.check(force=force, inputs=(recording,))
+    settings = settings_of(rules)
+    loaded = load_recording(recording)
+    # What was loaded stays to the end; a long run is a million records for the collector to visit.
+    gc.freeze()
+    report = judged(loaded, settings) if plan.needs_findings else Report.from_recording(loaded)
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")
+    with pipe_may_close(sys.stdout):
+        plan.write(report, sys.stdout)
+    _tell(plan)
+
+
+def _tell(plan: "ExportPlan") -> None:
+    if plan.form == "tensorboard":
+        show_note(f"wrote {plan.files[0]}; to look at it: tensorboard --logdir {plan.folder}")
+    elif plan.folder is not None:
+        show_note(f"wrote {len(plan.files)} tables into {plan.folder}")
+    elif plan.files:
+        show_note(f"wrote {plan.files[0]}")

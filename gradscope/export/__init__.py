@@ -1,0 +1,1 @@
+"""What a recording holds, for other tools: CSV, Parquet, JSON Lines, TensorBoard."""

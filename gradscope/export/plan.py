@@ -1,0 +1,131 @@
+"""What is exported, to where: said before anything is read, and done when all has been."""
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal, TextIO
+
+from gradscope.errors import GradscopeError
+from gradscope.export.files import check_free, written_whole
+from gradscope.export.parquet import check_parquet, write_parquet
+from gradscope.export.scalars import scalars
+from gradscope.export.table import ExportTable
+from gradscope.export.tables import TABLES
+from gradscope.export.tensorboard import EVENTS_FILE, check_tensorboard, write_events
+from gradscope.export.texts import write_csv, write_jsonl
+from gradscope.report.model import Report
+
+ExportForm = Literal["tensorboard", "csv", "parquet", "jsonl"]
+STDOUT = "-"
+
+_TEXTS = {"csv": write_csv, "jsonl": write_jsonl}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExportPlan:
+    """Which tables go to which files, in which form."""
+
+    form: ExportForm
+    tables: tuple[tuple[ExportTable, Path], ...]
+    """One whose file is `STDOUT` goes there. None for TensorBoard, which has no tables."""
+    folder: Path | None
+    """Of several files; None of one."""
+
+    @property
+    def files(self) -> tuple[Path, ...]:
+        """The files that will be written."""
+        if self.form == "tensorboard" and self.folder is not None:
+            return (self.folder / EVENTS_FILE,)
+        return tuple(file for _, file in self.tables if str(file) != STDOUT)
+
+    @property
+    def needs_findings(self) -> bool:
+        """Whether the recording has to be judged."""
+        return any(table.name == "findings" for table, _ in self.tables)
+
+    def check(self, *, force: bool, inputs: Collection[Path]) -> None:
+        """Make sure that it can be done, before anything slow is.
+
+        Args:
+            force: Whether files may be overwritten.
+            inputs: What is read, which never is.
+
+        Raises:
+            GradscopeError: A file exists, a folder is none, or a package is missing.
+        """
+        if self.form == "parquet":
+            check_parquet()
+        elif self.form == "tensorboard":
+            check_tensorboard()
+        if self.folder is not None and self.folder.exists() and not self.folder.is_dir():
+            raise GradscopeError(f"'{self.folder}' is no folder", help="name one with -o FOLDER")
+        read = {path.resolve() for path in inputs}
+        for file in self.files:
+            if file.resolve() in read:
+                raise GradscopeError(f"'{file}' is what is exported", help="name another file")
+        check_free(self.files, force=force)
+
+    def write(self, report: Report, stdout: TextIO) -> None:
+        """Write all of it.
+
+        Raises:
+            GradscopeError: A file cannot be written.
+        """
+        if self.form == "tensorboard":
+            (file,) = self.files
+            with written_whole(file) as path:
+                write_events(scalars(report), path)
+        for table, file in self.tables:
+            if str(file) == STDOUT:
+                _TEXTS[self.form](table, table.rows(report), stdout)
+                continue
+            with written_whole(file) as path:
+                self._write(table, report, path)
+
+    def _write(self, table: ExportTable, report: Report, path: Path) -> None:
+        if self.form == "parquet":
+            write_parquet(table, table.rows(report), path)
+            return
+        with path.open("w", encoding="utf-8", newline="") as stream:
+            _TEXTS[self.form](table, table.rows(report), stream)
+
+
+def planned_export(form: ExportForm, output: str | None, table: str | None) -> ExportPlan:
+    """Return what is to be written for what was asked.
+
+    Args:
+        form: How.
+        output: A folder, or of one table a file; `-` is stdout.
+        table: The only one that is wanted; None for all.
+
+    Raises:
+        GradscopeError: They do not go together.
+    """
+    if form == "tensorboard":
+        return _events_plan(output, table)
+    if table is None:
+        if output in (None, STDOUT):
+            raise GradscopeError(
+                f"--to {form} writes a file for each table, and no folder is named",
+                help=f"add -o FOLDER, or take one table: --table {' or '.join(list(TABLES)[:2])}",
+            )
+        folder = Path(str(output))
+        files = tuple((one, folder / f"{name}.{form}") for name, one in TABLES.items())
+        return ExportPlan(form=form, tables=files, folder=folder)
+    file = output or STDOUT
+    if form == "parquet" and file == STDOUT:
+        raise GradscopeError("Parquet is no text, for stdout", help=f"add -o {table}.parquet")
+    return ExportPlan(form=form, tables=((TABLES[table], Path(file)),), folder=None)
+
+
+def _events_plan(output: str | None, table: str | None) -> ExportPlan:
+    if table is not None:
+        raise GradscopeError(
+            "--to tensorboard writes curves, and no tables",
+            help="leave --table out, or choose another form: --to csv, jsonl or parquet",
+        )
+    if output in (None, STDOUT):
+        raise GradscopeError(
+            "--to tensorboard writes into a folder, and none is named", help="add -o FOLDER"
+        )
+    return ExportPlan(form="tensorboard", tables=(), folder=Path(str(output)))

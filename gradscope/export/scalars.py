@@ -1,0 +1,94 @@
+"""A recording as scalars under tags, step by step."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from gradscope.export.steps import StepNumbers, step_numbers
+from gradscope.recording.norm_table import NormTable, norms_of
+from gradscope.recording.records import Recording
+from gradscope.report.model import Report
+from gradscope.report.norms import total_norm
+
+
+@dataclass(frozen=True, slots=True)
+class Scalars:
+    """The scalars of one step."""
+
+    step: int
+    seconds: float
+    """Since the recording began; 0 where that is not known."""
+    values: tuple[tuple[str, float], ...]
+    """By tag. What was not measured is left out."""
+
+
+def scalars(report: Report) -> Iterator[Scalars]:
+    """Yield the scalars of a report's recording.
+
+    `training/…` holds those of the whole step, under the name of its optimizer where there are
+    several; `gradient_norm/…`, `weight_norm/…` and `update_ratio/…` those of single parameters, and
+    `module_gradient_norm/…` those of modules.
+    """
+    steps = tuple(step_numbers(report))
+    are_several = report.training_run is not None and len({one.optimizer for one in steps}) > 1
+    norms, tags = norms_of(report.recording), _Tags(report.recording)
+    for one in steps:
+        prefix = f"training/{one.optimizer}/" if are_several else "training/"
+        values = (*_of_step(one, prefix), *tags.of_rows(norms, norms.rows_of(one.step)))
+        yield Scalars(one.step, one.seconds or 0.0, values)
+
+
+def _of_step(one: StepNumbers, prefix: str) -> Iterator[tuple[str, float]]:
+    for name in ("loss", "grad_norm", "grad_norm_before_clip", "learning_rate", "update_ratio"):
+        value: float | None = getattr(one, name)
+        if value is not None:
+            yield prefix + name, value
+
+
+class _Tags:
+    """The tags of parameters, and of the modules that hold several."""
+
+    def __init__(self, recording: Recording) -> None:
+        self._parameters = [
+            (f"gradient_norm/{name}", f"weight_norm/{name}", f"update_ratio/{name}")
+            for name in (record.name for record in recording.parameters)
+        ]
+        self._modules = _modules_of(recording)
+        self._module_tags = {
+            module: f"module_gradient_norm/{recording.modules[module].path}"
+            for module in {module for modules in self._modules for module in modules}
+        }
+
+    def of_rows(self, norms: NormTable, rows: range) -> Iterator[tuple[str, float]]:
+        """Yield the scalars of the parameters in some rows, and of the modules that hold them."""
+        by_module: dict[int, list[float]] = {}
+        for row in rows:
+            parameter, norm = norms.parameters[row], norms.gradients[row]
+            of_gradient, of_weight, of_update = self._parameters[parameter]
+            if not norm < 0:
+                yield of_gradient, norm
+                for module in self._modules[parameter]:
+                    by_module.setdefault(module, []).append(norm)
+            update, weight = norms.updates[row], norms.weights[row]
+            if not update < 0:  # else the weights are those of a step before
+                yield of_weight, weight
+                if weight:
+                    yield of_update, update / weight
+        for module, found in by_module.items():
+            total = total_norm(found)
+            if total is not None:
+                yield self._module_tags[module], total
+
+
+def _modules_of(recording: Recording) -> list[tuple[int, ...]]:
+    """Return, by parameter, the modules that hold it and others, but for whole models."""
+    holders: list[tuple[int, ...]] = []
+    counts: dict[int, int] = {}
+    for record in recording.parameters:
+        found = []
+        module: int | None = record.module
+        while module is not None and recording.modules[module].parent is not None:
+            found.append(module)
+            counts[module] = counts.get(module, 0) + 1
+            module = recording.modules[module].parent
+        holders.append(tuple(found))
+    return [tuple(one for one in found if counts[one] > 1) for found in holders]
