@@ -99,8 +99,8 @@ def _tensor_rows(report: Report) -> Iterator[Row]:
     for row in _tensors_of(report.recording):
         yield (None, *row)
     for place, look in enumerate(report.recording.looks):
-        for _, *row in _tensors_of(look.recording):
-            yield (place, look.step, *row)
+        for row in _tensors_of(look.recording):
+            yield (place, look.step, *row[1:])
 
 
 def _tensors_of(recording: Recording) -> Iterator[Row]:

@@ -76,11 +76,11 @@ def test_nothing_heavy_is_imported_for_text(export, tmp_path):
         "import sys; from gradscope.cli import main\n"
         "sys.argv = 'gradscope export a.gradscope --to jsonl -o out'.split()\n"
         "try: main()\n"
-        "finally: print(*{name.partition('.')[0] for name in sys.modules})"
+        "finally: print(*{name.partition('.')[0] for name in sys.modules}, file=sys.stderr)"
     )
     done = subprocess.run(
         [sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=True
     )
-    imported = set(done.stdout.split())
+    imported = set(done.stderr.split())
     assert "gradscope" in imported
     assert imported.isdisjoint({"torch", "pyarrow", "tensorboard", "numpy", "plotly", "jinja2"})
