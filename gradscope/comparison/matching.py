@@ -113,7 +113,7 @@ class _Search:
                 rank = (len(found), -len(before) - len(after))
                 if found and (best is None or rank > best[:2]):
                     best = (*rank, before, after, found)
-        if best is not None:
+        if best is not None and self._is_telling(best[4]):
             self._take_renamed(best[2], best[3], best[4])
 
     def _equal_below(
@@ -141,7 +141,12 @@ class _Search:
             if of_base[before] == of_other[after] == 1:
                 theirs = other[after]
                 found = {place: theirs[key] for key, place in base[before].items()}
-                self._take_renamed(before, after, found)
+                if self._is_telling(found):
+                    self._take_renamed(before, after, found)
+
+    def _is_telling(self, found: dict[int, int]) -> bool:
+        """Return whether so much is equal that it is no chance: more than a lone parameter."""
+        return len(found) > 1 or not self.pairs
 
     def _take_renamed(self, before: str, after: str, found: dict[int, int]) -> None:
         for base, other in found.items():
@@ -175,7 +180,7 @@ def _wrappers(name: str) -> str:
 
 
 def _prefixes(names: Sequence[str]) -> Iterator[str]:
-    """Yield the modules that hold at least half of the names, the outermost first."""
+    """Yield the modules that hold most of the names, the outermost first."""
     prefix = ""
     while names:
         yield prefix
@@ -183,7 +188,7 @@ def _prefixes(names: Sequence[str]) -> Iterator[str]:
             name[: name.index(".", len(prefix)) + 1] for name in names if "." in name[len(prefix) :]
         )
         (following, count), *_ = heads.most_common(1) or [("", 0)]
-        if 2 * count < len(names):
+        if 2 * count <= len(names):
             return
         prefix = following
         names = [name for name in names if name.startswith(prefix)]

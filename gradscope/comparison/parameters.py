@@ -87,6 +87,12 @@ def rank_of(pair: ParameterPair) -> tuple[int, float]:
     return CHANGES.index(pair.change), -distance(pair.ratio)
 
 
+def share_off(ratio: float) -> float:
+    """Return by how much more than once a ratio is off from 1, the same for x and 1 / x."""
+    larger = math.inf if ratio == 0 else ratio if ratio >= 1 else 1 / ratio
+    return larger - 1
+
+
 def distance(ratio: float | None) -> float:
     """Return how far a ratio is from 1, the same for x and 1 / x."""
     if ratio is None or math.isnan(ratio):
@@ -188,7 +194,8 @@ def _pair(
     if change in ("zero", "gained") and is_noise:
         change = "rounding"
     if change is None:
-        is_equal = first is None and _is_equal(base, other)
+        is_apart = direction is not None and direction.difference > 0
+        is_equal = first is None and not is_apart and _is_equal(base, other)
         change = _number_change(ratio, cosine, limits, is_equal=is_equal, is_noise=is_noise)
     return ParameterPair(
         change=change,

@@ -6,11 +6,13 @@ from gradscope.comparison.comparison import Comparison
 from gradscope.comparison.parameters import Change
 from gradscope.report.comparison.words import (
     CURVE_NAMES,
+    PRESENCE,
     TITLES,
     change_text,
     counts_text,
     difference_text,
     parting_text,
+    presence_texts,
     ratio_text,
     regression_text,
     renaming_text,
@@ -24,7 +26,7 @@ from gradscope.report.figures import figure
 from gradscope.report.names import printable
 from gradscope.report.page import UNICODE
 
-_UNTOLD: frozenset[Change] = frozenset({"equal", "none", "rounding", "within", "missing", "new"})
+_UNTOLD: frozenset[Change] = frozenset({*PRESENCE, "equal", "none", "rounding", "within"})
 
 
 def render_concise(comparison: Comparison, *, top: int) -> str:
@@ -44,6 +46,7 @@ def _lines(comparison: Comparison, *, top: int) -> Iterator[str]:
         report = comparison.sides[place].report
         yield f"{finding_line(shown, report)} ({standing_text(finding)})"
     yield from _numbers(comparison)
+    yield from presence_texts(comparison)
     yield from _parameters(comparison, top=top)
     for regression in comparison.verdict.regressions:
         letter = comparison.sides[regression.side].letter

@@ -6,11 +6,13 @@ from gradscope.comparison.comparison import Comparison
 from gradscope.comparison.parameters import Change, ComparedParameter
 from gradscope.report.comparison.words import (
     CURVE_NAMES,
+    PRESENCE,
     TITLES,
     change_text,
     counts_text,
     difference_text,
     parting_text,
+    presence_texts,
     ratio_text,
     regression_text,
     renaming_text,
@@ -24,7 +26,7 @@ from gradscope.report.markdown_syntax import code, escape, prose, table
 from gradscope.report.page import UNICODE
 from gradscope.report.paths import shown_site
 
-_UNTOLD: frozenset[Change] = frozenset({"equal", "none", "rounding", "missing", "new"})
+_UNTOLD: frozenset[Change] = frozenset({*PRESENCE, "equal", "none", "rounding"})
 _FINDINGS = 20
 
 
@@ -110,6 +112,7 @@ def _parameters(comparison: Comparison, *, top: int) -> Iterator[str]:
     for place, side in enumerate(comparison.sides[1:], 1):
         words = [counts_text(comparison, place), spread_text(comparison, place, UNICODE)]
         lines.append(f"- {side.letter}: {escape('; '.join(word for word in words if word))}")
+    lines += [f"- {escape(words)}" for words in presence_texts(comparison)]
     yield "### Parameters\n\n" + "\n".join(lines)
     rows = [one for one in comparison.parameters if one.change not in _UNTOLD]
     rows.sort(key=lambda one: one.worst)

@@ -7,13 +7,13 @@ from rich.table import Table
 from rich.text import Text
 
 from gradscope.comparison.comparison import Comparison
-from gradscope.comparison.parameters import CHANGES, Change, ComparedParameter, ParameterPair
-from gradscope.counting import counted
+from gradscope.comparison.parameters import Change, ComparedParameter, ParameterPair
 from gradscope.report.comparison.view import DEFAULT_TOP
 from gradscope.report.comparison.words import (
+    PRESENCE,
     TITLES,
     counts_text,
-    names_text,
+    presence_texts,
     ratio_text,
     spread_text,
 )
@@ -26,10 +26,8 @@ _WITHIN = 5
 _NUMBER = 9
 _LEAST_NAME = 24
 
-_LISTED: frozenset[Change] = frozenset({"missing", "new"})
-"""Changes of which there are no numbers to compare."""
-_SILENT: frozenset[Change] = frozenset({"equal", "none", "rounding"})
-"""Changes that are counted and not shown."""
+_SILENT: frozenset[Change] = frozenset({*PRESENCE, "equal", "none", "rounding"})
+"""Changes that have no row of their own."""
 _STYLES: dict[Change, str] = {
     "non-finite": "bold red",
     "lost": "bold red",
@@ -55,7 +53,8 @@ def parameters_section(comparison: Comparison, page: Page, *, top: int) -> Itera
         yield text
         if spread := spread_text(comparison, turn, page.signs):
             yield hanging(spread, page, indent=len("Parameters") + _GAP)
-    yield from _lists(comparison, page)
+    for words in presence_texts(comparison):
+        yield hanging(page.spell(words), page, indent=_GAP, further=_GAP)
     shown = _worst(comparison.parameters)
     beyond = sum(one.change != "within" for one in shown)
     # What is within the tolerance is there to tell how much of it is used.
@@ -68,26 +67,9 @@ def parameters_section(comparison: Comparison, page: Page, *, top: int) -> Itera
         yield Text(f"{page.signs.ellipsis} {more:,} more: --top {len(shown)}", style="dim")
 
 
-def _lists(comparison: Comparison, page: Page) -> Iterator[Text]:
-    """Yield the names of parameters that only some sides have."""
-    for change in CHANGES:
-        for place, side in enumerate(comparison.sides):
-            names = [
-                one.name
-                for one in comparison.parameters
-                if change in _LISTED and (pair := one.pairs[place]) and pair.change == change
-            ]
-            if names:
-                words = f"{TITLES[change]} in {side.letter}: {names_text(names, comparison)}"
-                count = counted(len(names), "parameter")
-                yield hanging(page.spell(f"{words} ({count})"), page, indent=_GAP, further=_GAP)
-
-
 def _worst(parameters: Sequence[ComparedParameter]) -> list[ComparedParameter]:
     shown = [
-        one
-        for one in parameters
-        if any(pair and pair.change not in _SILENT | _LISTED for pair in one.pairs)
+        one for one in parameters if any(pair and pair.change not in _SILENT for pair in one.pairs)
     ]
     return sorted(shown, key=lambda one: one.worst)
 

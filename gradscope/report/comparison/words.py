@@ -10,7 +10,7 @@ from gradscope.comparison.curves import ComparedCurve, Parting
 from gradscope.comparison.differences import Difference
 from gradscope.comparison.findings import ComparedFinding, Standing
 from gradscope.comparison.matching import Renaming
-from gradscope.comparison.parameters import CHANGES, Change, ParameterPair, distance
+from gradscope.comparison.parameters import CHANGES, Change, ParameterPair, share_off
 from gradscope.comparison.regressions import Regression
 from gradscope.comparison.side import Side, letter_of
 from gradscope.counting import counted
@@ -23,7 +23,7 @@ CURVE_NAMES = {"loss": "loss", "norm": "norm"}
 _NAMES_SHOWN = 4
 _TWICE = 1.0
 """From this increase on, it is told as a factor."""
-_ONE = 0.0005
+_ONE = 0.005
 """What is nearer to 1 than this is not told apart by three digits."""
 _MOST_DIGITS = 9
 
@@ -45,6 +45,9 @@ TITLES: dict[Change, str] = {
     "none": "no gradient",
 }
 """What a change is called in a table."""
+
+PRESENCE: tuple[Change, ...] = ("missing", "new")
+"""Changes that leave nothing to compare."""
 
 
 def change_text(before: float | None, after: float | None, signs: Signs) -> str:
@@ -207,7 +210,7 @@ def spread_text(comparison: Comparison, place: int, signs: Signs) -> str:
         if (pair := one.pairs[place]) is not None and pair.change in _MEASURED
     ]
     words = []
-    shares = sorted(math.expm1(distance(pair.ratio)) for pair in pairs if pair.ratio is not None)
+    shares = sorted(share_off(pair.ratio) for pair in pairs if pair.ratio is not None)
     if shares and shares[-1] > 0:
         words.append(f"norms are off by {_median_and_most(shares, signs)}")
     cosines = sorted(pair.cosine for pair in pairs if pair.cosine is not None)
@@ -217,7 +220,7 @@ def spread_text(comparison: Comparison, place: int, signs: Signs) -> str:
         least = ratio_text(cosines[0], signs)
         words.append(f"cosine {ratio_text(total, signs)} over all, {least} at the least")
     weights = sorted(
-        math.expm1(distance(pair.weight_ratio)) for pair in pairs if pair.weight_ratio is not None
+        share_off(pair.weight_ratio) for pair in pairs if pair.weight_ratio is not None
     )
     if weights:
         apart = f"weights are off by {_median_and_most(weights, signs)}"
@@ -318,6 +321,21 @@ def names_text(names: Sequence[str], comparison: Comparison) -> str:
     text = ", ".join(patterns[:_NAMES_SHOWN])
     more = len(patterns) - _NAMES_SHOWN
     return f"{text} and {more:,} more" if more > 0 else text
+
+
+def presence_texts(comparison: Comparison) -> Iterator[str]:
+    """Yield `gone in B: old.* (4 parameters)` for what only some sides have."""
+    for change in PRESENCE:
+        for place, side in enumerate(comparison.sides):
+            names = [
+                one.name
+                for one in comparison.parameters
+                if (pair := one.pairs[place]) and pair.change == change
+            ]
+            if names:
+                count = counted(len(names), "parameter")
+                folded = names_text(names, comparison)
+                yield f"{TITLES[change]} in {side.letter}: {folded} ({count})"
 
 
 def verdict_text(comparison: Comparison) -> str:

@@ -1,0 +1,78 @@
+"""Gradients that were kept: how far they agree, as torch says."""
+
+from array import array
+
+import pytest
+import torch
+
+from gradscope.comparison.tolerance import Tolerance
+from gradscope.recording.kept_gradient import KeptGradient, KeptPart
+from tests.comparison.sides import changes, compared, of_run, of_step
+
+SHAPE = (2, 2)
+
+
+def kept(values, parameter=0, step=0):
+    return KeptGradient(
+        step=step, parameter=parameter, form="exact", shape=SHAPE, dtype="float32",
+        parts=(KeptPart(array("f", values).tobytes()),),
+    )  # fmt: skip
+
+
+def of_gradients(*gradients):
+    """A recording of one step, and the gradients of its parameters."""
+    norms = {f"{place}.weight": float(torch.tensor(one).norm()) for place, one in
+             enumerate(gradients)}  # fmt: skip
+    return of_step(
+        norms, kept_gradients=tuple(kept(one, place) for place, one in enumerate(gradients))
+    )
+
+
+def test_cosine_and_difference_are_those_of_torch():
+    generator = torch.Generator().manual_seed(0)
+    ours, theirs = (torch.randn(3, 4, generator=generator) for _ in range(2))
+    found = compared(of_gradients(*ours.tolist()), of_gradients(*theirs.tolist()))
+    for row, one, other in zip(found.parameters, ours.double(), theirs.double(), strict=True):
+        pair = row.pairs[1]
+        assert pair.cosine == pytest.approx(torch.cosine_similarity(one, other, dim=0).item())
+        larger = max(one.norm(), other.norm())
+        assert pair.relative_difference == pytest.approx(((one - other).norm() / larger).item())
+    whole = found.directions[1]
+    expected = torch.cosine_similarity(ours.flatten(), theirs.flatten(), dim=0).item()
+    assert (whole.total.cosine, whole.steps) == (pytest.approx(expected), 1)
+
+
+@pytest.mark.parametrize(("limit", "expected"), [(0.79, "within"), (0.81, "turned")])
+def test_a_gradient_that_turned_is_told_from_one_of_another_norm(limit, expected):
+    base, other = of_gradients([1.0, 0.0, 0.0, 0.0]), of_gradients([0.8, 0.6, 0.0, 0.0])
+    found = compared(base, other, tolerance=Tolerance(cosine=limit))
+    assert changes(found) == {"0.weight": expected}
+    kinds = [one.kind for one in found.verdict.regressions]
+    assert kinds == (["turned"] if expected == "turned" else [])
+
+
+def test_equal_norms_are_not_equal_gradients():
+    base = of_gradients([0.6, 0.8, 0.0, 0.0])
+    assert changes(compared(base, of_gradients([0.8, 0.6, 0.0, 0.0]))) == {"0.weight": "within"}
+    assert changes(compared(base, of_gradients([0.6, -0.8, 0.0, 0.0]))) == {"0.weight": "turned"}
+    assert changes(compared(base, of_gradients([0.6, 0.8, 0.0, 0.0]))) == {"0.weight": "equal"}
+
+
+def test_gradients_that_only_one_side_has_kept_tell_nothing():
+    found = compared(of_gradients([1.0, 0.0, 0.0, 0.0]), of_step({"0.weight": 1.0}))
+    assert found.parameters[0].pairs[1].cosine is None
+    assert found.directions[1].total is None
+
+
+def test_runs_are_compared_over_the_steps_that_both_have_kept():
+    first, second = [1.0, 0.0, 0.0, 0.0], [0.0, 1.0, 0.0, 0.0]
+    base, other = (
+        of_run({"w": [1.0] * 3}, [1.0] * 3,
+               kept_gradients=tuple(kept(one, step=step) for step, one in enumerate(steps)))
+        for steps in ([first, first], [first, second, second])
+    )  # fmt: skip
+    found = compared(base, other)
+    assert found.directions[1].steps == 2
+    assert found.parameters[0].pairs[1].cosine == pytest.approx(0.5)
+    assert compared(base, other, step=1).parameters[0].pairs[1].cosine == 0.0
+    assert compared(base, other, step=2).parameters[0].pairs[1].cosine is None
