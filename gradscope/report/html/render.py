@@ -2,12 +2,20 @@
 
 from collections.abc import Sequence
 
+from gradscope.report.html.look_sheets import run_sheets
 from gradscope.report.html.page import render_page
 from gradscope.report.html.sheets import sheet_of
 from gradscope.report.model import Report
 
 
 def render_html(reports: Sequence[Report]) -> str:
-    """Return a page with a sheet for each report, without a last line break."""
-    sheets = [sheet_of(report) for report in reports]
+    """Return a page with a sheet for each report, without a last line break.
+
+    That of one training run has sheets for its close looks too.
+    """
+    run = reports[0].training_run
+    if run is not None and len(reports) == 1:
+        sheets = run_sheets(reports[0], run)
+    else:
+        sheets = [sheet_of(report) for report in reports]
     return render_page(sheets, f"{reports[0].target.name} · gradscope")

@@ -4,6 +4,7 @@ from gradscope.report.html.module_columns import module_columns
 from gradscope.report.html.picture import Picture, Sheet
 from gradscope.report.html.pictures.curves import curve_picture
 from gradscope.report.html.pictures.heatmap import heatmap
+from gradscope.report.html.pictures.module_map import module_map
 from gradscope.report.html.pictures.timeline import timeline
 from gradscope.report.html.run_table import run_parameter_table
 from gradscope.report.html.words import words_of
@@ -17,6 +18,7 @@ def run_sheet(report: Report, run: TrainingRun, title: str) -> Sheet:
         curve_picture(report, run),
         heatmap(report),
         timeline(report, run),
+        module_map(report),
         run_parameter_table(report),
     )
     return Sheet(

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from gradscope.report.html.columns import Json, numbers, places, single_numbers
 from gradscope.report.html.picture import Picture
+from gradscope.report.html.pictures.colour_scale import SEQUENTIAL
 from gradscope.report.html.pictures.heat import (
     ROWS,
     Cell,
@@ -41,7 +42,7 @@ _AROUND = 120
 _UNIT = 150
 _DECADES = 14
 """The most that the colours are spread over."""
-_SCALE: Json = [[place / 4, f"@heat-{place}"] for place in range(5)]
+_SCALE: Json = [[place / (len(SEQUENTIAL) - 1), stop] for place, stop in enumerate(SEQUENTIAL)]
 _MARKED = 40
 """Rows up to which a finding is marked on each."""
 

@@ -1,0 +1,94 @@
+"""The sheets of a run: its own, and one for each close look that the file has room for."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+from gradscope.report.html.page import sheet_size
+from gradscope.report.html.picture import Sheet
+from gradscope.report.html.run_sheet import run_sheet
+from gradscope.report.html.step_sheet import step_sheet
+from gradscope.report.html.summary_table import SummaryCell, SummaryTable
+from gradscope.report.model import Report
+from gradscope.report.names import printable
+from gradscope.report.paths import shown_site
+from gradscope.report.run.looks import LookRow, verdict_on
+from gradscope.report.run.training_run import TrainingRun
+
+ROOM = 2_600_000
+"""Bytes for all sheets; beside them the page is about five million."""
+_MOST = 6
+"""Looks that get a sheet."""
+_LISTED = 12
+
+
+def run_sheets(report: Report, run: TrainingRun) -> list[Sheet]:
+    """Return the sheet of a run, and behind it those of its most telling looks."""
+    whole = run_sheet(report, run, report.target.name)
+    room = ROOM - sheet_size(whole)
+    found: dict[int, Sheet] = {}
+    for place in _by_interest(report, run)[:_MOST]:
+        sheet = _look_sheet(report, run, place)
+        size = sheet_size(sheet)
+        if size <= room:
+            found[place] = sheet
+            room -= size
+    shown = sorted(found)
+    if run.looks:
+        words = replace(whole.words, summaries=(*whole.words.summaries, _table(report, run, shown)))
+        whole = replace(whole, words=words)
+    return [whole, *(found[place] for place in shown)]
+
+
+def _by_interest(report: Report, run: TrainingRun) -> list[int]:
+    """Return the places of looks: at findings first, then the last, the first, and the others."""
+    steps = [finding.step for finding in report.findings if finding.step is not None]
+    at_findings = [
+        place for step in steps for place, row in enumerate(run.looks) if row.step == step
+    ]
+    places = range(len(run.looks))
+    return list(dict.fromkeys([*at_findings, *places[-1:], *places[:1], *reversed(places)]))
+
+
+def _look_sheet(report: Report, run: TrainingRun, place: int) -> Sheet:
+    look = report.recording.looks[place]
+    found = Report.from_recording(look.recording, verdict_on(look, report.rules))
+    return step_sheet(found, _title(run.looks, place))
+
+
+def _title(looks: Sequence[LookRow], place: int) -> str:
+    row = looks[place]
+    of_step = [other for other in looks if other.step == row.step]
+    subject = f" · {printable(row.subject)}" if len(of_step) > 1 and row.subject else ""
+    return f"step {row.step:,}{subject}"
+
+
+def _table(report: Report, run: TrainingRun, shown: Sequence[int]) -> SummaryTable:
+    """Return the looks as a table, from which their sheets can be opened."""
+    sheets = {place: sheet for sheet, place in enumerate(shown, start=1)}
+    listed = sorted({*shown, *range(len(run.looks))[:_LISTED]})
+    return SummaryTable(
+        title="Steps that were looked at closely",
+        header=("step", "backward of", "loss", "tensors", "line"),
+        rows=tuple(tuple(_cells(run.looks[at], sheets.get(at), report)) for at in listed),
+        caption=_caption(len(run.looks), len(listed), len(shown)),
+    )
+
+
+def _cells(row: LookRow, sheet: int | None, report: Report) -> Iterator[SummaryCell]:
+    loss = "" if row.loss is None else f"{row.loss:.4g}"
+    yield SummaryCell(text=f"{row.step:,}", is_number=True, sheet=sheet)
+    yield SummaryCell(text=printable(row.subject), look="code")
+    yield SummaryCell(text=loss, is_number=True)
+    yield SummaryCell(text=f"{row.tensors:,}", is_number=True)
+    yield SummaryCell(text=shown_site(row.site, report.target.root), look="code")
+
+
+def _caption(looks: int, listed: int, shown: int) -> str:
+    words = ["The gradient of every tensor was measured there: a sheet of its own shows each."]
+    if shown < looks:
+        words.append(
+            "gradscope report RECORDING --step N shows those that this file has no room for."
+        )
+    if listed < looks:
+        words.append(f"{looks - listed:,} more are not listed.")
+    return " ".join(words)
