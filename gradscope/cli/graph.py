@@ -3,7 +3,7 @@
 import io
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -13,12 +13,20 @@ from gradscope.cli.console import make_console
 from gradscope.cli.errors import show_note
 from gradscope.cli.option_groups import with_groups
 from gradscope.cli.output import check_destinations, files_of_target, set_verbosity, write_text
+from gradscope.cli.report import StepOption, step_reports
+from gradscope.cli.rules import judged
 from gradscope.cli.running import exit_if_broken, planned_target, record_planned
 from gradscope.cli.streams import reserved_stdout
+from gradscope.cli.wanted_output import WantedOutput, wanted_output
 from gradscope.errors import GradscopeError
+from gradscope.report.graph.formats import GraphFormat, graph_format
 
 if TYPE_CHECKING:
+    from gradscope.configuration import Configuration
     from gradscope.gate.options import PlannedTarget
+    from gradscope.recording.records import Recording
+    from gradscope.report.model import Report
+    from gradscope.rules.settings import Settings
 
 GraphTargetArgument = Annotated[
     str,
@@ -30,8 +38,13 @@ GraphTargetArgument = Annotated[
     ),
 ]
 GraphFormatOption = Annotated[
-    Literal["text", "dot", "mermaid", "json"],
-    typer.Option("--output-format", help="How to write the graph.", rich_help_panel="Output"),
+    GraphFormat | None,
+    typer.Option(
+        "--output-format",
+        help="How to write the graph; by the ending of the output file where it is not given.",
+        rich_help_panel="Output",
+        show_default=False,
+    ),
 ]
 MaxNodesOption = Annotated[
     int | None,
@@ -39,9 +52,17 @@ MaxNodesOption = Annotated[
         "--max-nodes",
         min=1,
         metavar="N",
-        help="Fold the deepest modules until no more nodes are left; 200 in dot and mermaid.",
+        help="Fold the deepest modules until no more nodes are left; 200 in dot, mermaid and svg.",
         rich_help_panel="Report",
         show_default=False,
+    ),
+]
+UnfoldOption = Annotated[
+    bool,
+    typer.Option(
+        "--unfold",
+        help="Draw blocks that are alike one by one, in dot, mermaid and svg.",
+        rich_help_panel="Report",
     ),
 ]
 
@@ -51,67 +72,136 @@ def graph(  # noqa: PLR0913 - the signature is the list of options
     target: GraphTargetArgument,
     loading: options.TargetGroup,
     args: options.FileArguments = None,
+    step: StepOption = None,
     module: options.ModuleOption = None,
     depth: options.DepthOption = None,
     max_nodes: MaxNodesOption = None,
-    output_format: GraphFormatOption = "text",
+    unfold: UnfoldOption = False,
+    output_format: GraphFormatOption = None,
     output_file: options.OutputFileOption = "-",
+    open_page: options.OpenOption = False,
     quiet: options.QuietOption = False,
     verbose: options.VerboseOption = False,
     color: options.ColorOption = "auto",
 ) -> None:
-    """Show the autograd graph: modules, their operations, and the gradients between them."""
+    """Draw the autograd graph: modules, their operations, and the gradients between them."""
     set_verbosity(quiet=quiet, verbose=verbose)
     check_file_arguments(args)
-    planned = None if _is_recording(target) else _planned(target, loading, args)
+    form = graph_format(output_format or ("html" if open_page else None), output_file)
+    page = _page(form, output_file, is_opened=open_page, subject=target)
+    _check_folding(form, depth, max_nodes)
+    from gradscope.configuration import read_configuration
+
+    configuration = read_configuration()
+    planned = None if _is_recording(target) else _planned(target, configuration, loading, args)
+    if planned is not None and step is not None:
+        raise GradscopeError("`--step` chooses a step of a recorded training run")
     read = (Path(target),) if planned is None else files_of_target(planned)
-    destination = check_destinations(output_file, None, force=False, inputs=read).report
-    _check_cap(output_format, max_nodes)
+    file = output_file if page is None else page.file
+    destination = check_destinations(file, None, force=False, inputs=read).report
     with reserved_stdout() as stdout:
         from gradscope.report.graph.part import GraphOptions
         from gradscope.report.graph.render import render_graph
-        from gradscope.report.model import Report
 
         if planned is None:
             from gradscope.recording.store import load_recording
 
-            recording = load_recording(target)
+            report = _report_of(load_recording(target), target, step, configuration.settings)
         else:
-            recording = record_planned(planned)
-        report = Report.from_recording(recording)
-        if report.training_run is not None:
-            raise GradscopeError(
-                f"`{target}` is of a training run, which keeps no graph",
-                help="gradscope report shows it; gradscope graph takes a model, as inspect does",
-            )
+            report = judged(record_planned(planned), configuration.settings)
         console = make_console(stdout if destination is None else io.StringIO(), color)
-        wanted = GraphOptions(module=module, depth=depth, max_nodes=max_nodes)
-        rendered = render_graph(report, output_format, wanted, console)
+        wanted = GraphOptions(
+            module=module, depth=depth, max_nodes=max_nodes, folds_repeats=not unfold
+        )
+        rendered = render_graph(report, form, wanted, console)
         write_text(rendered.text, destination, stdout)
         if rendered.folded:
             show_note(rendered.folded)
+    if page is not None:
+        page.open(destination)
     exit_if_broken(report)
 
 
-def _planned(target: str, loading: options.TargetGroup, args: list[str] | None) -> "PlannedTarget":
-    """Return how to run a target for its graph alone."""
-    from gradscope.configuration import read_configuration
+def _page(form: GraphFormat, file: str, *, is_opened: bool, subject: str) -> WantedOutput | None:
+    """Return where a page of HTML goes; None for another format.
 
+    Raises:
+        GradscopeError: It would fill the terminal, or something is to be opened that is no page.
+    """
+    if form == "html":
+        return wanted_output("html", file, is_opened=is_opened, subject=subject)
+    if is_opened:
+        raise GradscopeError(
+            f"--open shows a page of HTML, and the graph is written as {form}",
+            help="leave one of them out",
+        )
+    return None
+
+
+def _report_of(
+    recording: "Recording", name: str, step: int | None, settings: "Settings"
+) -> "Report":
+    """Return the report on what was recorded, or on one step of a training run.
+
+    Raises:
+        GradscopeError: It is of a run, and of the step that was asked for, or of none, there is no
+            graph.
+    """
+    if step is None:
+        report = judged(recording, settings)
+        if report.training_run is not None:
+            raise _stepless(recording, name)
+        return report
+    first, *others = step_reports(recording, step, settings)
+    if others:
+        show_note(f"step {step:,} has {1 + len(others)} backward passes: the first is drawn")
+    return first
+
+
+def _stepless(recording: "Recording", name: str) -> GradscopeError:
+    """Return why there is nothing to be drawn of a run without a step."""
+    from gradscope.report.run.looks import steps_text
+
+    if not recording.looks:
+        return GradscopeError(
+            f"`{name}` is of a training run of which no step was looked at closely",
+            help="gradscope run looks at the first steps and every 100th: --tensor-every",
+        )
+    seen = steps_text(look.step for look in recording.looks)
+    return GradscopeError(
+        f"`{name}` is of a training run: --step says which graph to draw",
+        cause=f"{seen} were looked at closely",
+        help=f"--step {recording.looks[0].step}",
+    )
+
+
+def _planned(
+    target: str,
+    configuration: "Configuration",
+    loading: options.TargetGroup,
+    args: list[str] | None,
+) -> "PlannedTarget":
+    """Return how to run a target for its graph alone."""
     overrides = {**loading.given(), **given_arguments(args), "probe-steps": 0, "steps": 0}
-    planned = planned_target(target, read_configuration(), overrides)
+    planned = planned_target(target, configuration, overrides)
     return replace(planned, trial=replace(planned.trial, micro_batches=None))
 
 
-def _check_cap(output_format: str, max_nodes: int | None) -> None:
-    """Make sure that there are nodes to be capped.
+def _check_folding(form: GraphFormat, depth: int | None, max_nodes: int | None) -> None:
+    """Make sure that there is something to be folded.
 
     Raises:
-        GradscopeError: The text has a row a module, and none a node.
+        GradscopeError: The text has a row a module and none a node, or the page opens each module.
     """
-    if max_nodes is not None and output_format == "text":
+    if max_nodes is not None and form == "text":
         raise GradscopeError(
             "`--max-nodes` caps a drawing, and `text` draws no nodes",
-            help="--depth N folds modules, --output-format dot, mermaid or json draws nodes",
+            help="--depth N folds modules, --output-format svg, dot, mermaid or json draws nodes",
+        )
+    if form == "html" and (depth is not None or max_nodes is not None):
+        raise GradscopeError(
+            "`--depth` and `--max-nodes` fold a drawing, and `html` opens modules one by one",
+            help="--module PATH opens one at first",
         )
 
 

@@ -65,7 +65,7 @@ def test_graphviz_shows_the_names_as_they_are(named_report):
         assert done.stderr == ""
         texts = [text.text for text in ElementTree.fromstring(done.stdout).iter() if text.text]
         shown = name if name.isprintable() else name.encode("unicode_escape").decode()
-        assert f"parts.{shown} Linear" in texts
+        assert f"{shown} Linear" in texts
 
 
 @pytest.mark.skipif(shutil.which("dot") is None, reason="Graphviz's `dot` is not installed")
@@ -91,7 +91,7 @@ def test_mermaid_has_only_lines_of_its_grammar(name, named_report):
 
 def test_mermaid_escapes_what_it_would_read(named_report):
     text = render_mermaid(graph_part(named_report('a"<b>#'), GraphOptions()))
-    assert "parts.a#quot;#lt;b#gt;#35; Linear" in text
+    assert "a#quot;#lt;b#gt;#35; Linear" in text
 
 
 def test_direction_of_the_edges_is_said(report):
@@ -101,7 +101,7 @@ def test_direction_of_the_edges_is_said(report):
 
 def test_json_has_the_whole_graph(report):
     graph = json.loads(rendered(report, "json"))
-    assert list(graph) == ["schema_version", "summary", "nodes", "edges", "modules"]
+    assert list(graph) == ["schema_version", "summary", "nodes", "edges", "cuts", "modules"]
     assert sum(node["nodes"] for node in graph["nodes"]) == report.graph.nodes
     assert len(graph["edges"]) == report.graph.edges == graph["summary"]["edges"]
     ids = {node["id"] for node in graph["nodes"]}

@@ -8,11 +8,13 @@ from gradscope.report.graph.crossings import ordered
 from gradscope.report.graph.layers import Arc, Item, LayeredGraph, layered
 
 LAYER_GAP = 30.0
-PORT_GAP = 20.0
+PORT_GAP = 8.0
 """Between what links come in by and the first layer."""
 _SLOPE = 0.06
 """How much more room links get for each pixel that they lead aside."""
 _MOST_GAP = 60.0
+_BEND = 16.0
+"""The least height of a link that leads aside."""
 
 Point = tuple[float, float]
 
@@ -77,7 +79,7 @@ def _rows(
             are_ports = any(
                 item_of(items, number).rank != "inner" for number in (*layers[row - 1], *layer)
             )
-            gap = PORT_GAP if are_ports else LAYER_GAP
+            gap = PORT_GAP + min(aside[row], _BEND) if are_ports else LAYER_GAP
             edge += min(gap + _SLOPE * aside[row], _MOST_GAP)
         rows.append((edge, edge + height))
         edge += height

@@ -2,11 +2,10 @@
 
 from collections.abc import Iterator
 
-from gradscope.report.figures import figure
-from gradscope.report.graph.part import GraphPart, Link, Vertex, VertexKind
-from gradscope.report.names import operation_text, printable
-from gradscope.report.page import UNICODE
-from gradscope.report.rows import ModuleRow
+from gradscope.recording.finding import Severity
+from gradscope.report.graph.labels import State, box_title, link_label, vertex_label, vertex_state
+from gradscope.report.graph.vertices import Box, GraphPart, Link, Vertex, VertexKind
+from gradscope.report.names import printable
 
 _SHAPES: dict[VertexKind, str] = {
     "operation": "box",
@@ -15,7 +14,18 @@ _SHAPES: dict[VertexKind, str] = {
     "leaf": "ellipse",
     "module": "box3d",
     "outside": "plaintext",
+    "cut": "octagon",
+    "rest": "plaintext",
 }
+_COLOURS: dict[State | None, str] = {
+    "zero": "#8e5bb5",
+    "none": "#b04a00",
+    "frozen": "#7d8794",
+    "non-finite": "#c3271f",
+}
+_CUT = "#c3271f"
+_FOUND: dict[Severity, str] = {"error": "#c3271f", "warning": "#9a5b00", "note": "#0b6a86"}
+"""Of a module that a finding is about."""
 
 
 def render_dot(part: GraphPart) -> str:
@@ -26,65 +36,59 @@ def render_dot(part: GraphPart) -> str:
         *([f"// {part.folded}"] if part.folded else []),
         "digraph gradscope {",
         "  rankdir=TB;",
+        "  compound=true;",
         '  node [fontname="sans-serif", fontsize=10];',
         '  edge [fontname="sans-serif", fontsize=9];',
-        *_vertices(part, None, "  "),
-        *(line for row in _outermost(part) for line in _cluster(part, row, "  ")),
+        *_content(part, None, "  "),
         *(_link(link) for link in part.links),
         "}",
     ]
     return "\n".join(lines)
 
 
-def _outermost(part: GraphPart) -> Iterator[ModuleRow]:
-    drawn = {row.index for row in part.modules}
-    return (row for row in part.modules if row.parent not in drawn)
+def _content(part: GraphPart, box: int | None, indent: str) -> Iterator[str]:
+    for vertex in part.vertices:
+        if vertex.box == box:
+            attributes = ", ".join(_attributes(vertex))
+            yield f"{indent}n{vertex.index} [{attributes}];"
+    for child in part.boxes:
+        if child.parent == box:
+            yield from _cluster(part, child, indent)
 
 
-def _cluster(part: GraphPart, row: ModuleRow, indent: str) -> Iterator[str]:
-    yield f"{indent}subgraph cluster_{row.index} {{"
-    yield f"{indent}  label={_quoted(f'{row.path} {row.class_name}'.strip())};"
-    yield from _vertices(part, row.index, f"{indent}  ")
-    for child in part.modules:
-        if child.parent == row.index:
-            yield from _cluster(part, child, f"{indent}  ")
+def _cluster(part: GraphPart, box: Box, indent: str) -> Iterator[str]:
+    yield f"{indent}subgraph cluster_{box.index} {{"
+    yield f"{indent}  label={_quoted(box_title(box))};"
+    if box.severity is not None:
+        yield f"{indent}  pencolor={_quoted(_FOUND[box.severity])};"
+    if box.copies > 1:
+        yield f"{indent}  peripheries=2;"
+    yield from _content(part, box.index, f"{indent}  ")
     yield f"{indent}}}"
 
 
-def _vertices(part: GraphPart, module: int | None, indent: str) -> Iterator[str]:
-    drawn = {row.index for row in part.modules}
-    for vertex in part.vertices:
-        home = vertex.module if vertex.module in drawn else None
-        if home == module:
-            style = "" if vertex.nodes or vertex.kind == "outside" else ", style=dashed"
-            label = _quoted(vertex_label(vertex))
-            yield f"{indent}n{vertex.index} [label={label}, shape={_SHAPES[vertex.kind]}{style}];"
-
-
-def vertex_label(vertex: Vertex) -> str:
-    """Return what stands on a vertex: name, norm of a parameter's gradient, nodes folded in it."""
-    if vertex.kind == "parameter":
-        return f"{vertex.label} ({_fate(vertex)})"
-    if vertex.kind == "module":
-        return f"{vertex.label} ({len(vertex.nodes):,} nodes)"
-    return operation_text(vertex.label)
-
-
-def _fate(vertex: Vertex) -> str:
-    if vertex.grad_norm is not None:
-        return f"gradient {figure(vertex.grad_norm, UNICODE)}"
-    words = {"frozen": "frozen", "unknown": "not measured"}
-    return words.get(vertex.reach or "", "no gradient")
+def _attributes(vertex: Vertex) -> Iterator[str]:
+    yield f"label={_quoted(vertex_label(vertex))}"
+    yield f"shape={_SHAPES[vertex.kind]}"
+    colour = _COLOURS.get(vertex_state(vertex)) if vertex.reach is not None else None
+    if vertex.is_behind_cut or vertex.kind == "cut":
+        colour = _CUT
+    if colour is not None:
+        yield f"color={_quoted(colour)}"
+    if not vertex.nodes and vertex.kind in ("parameter", "module"):
+        yield "style=dashed"
 
 
 def _link(link: Link) -> str:
-    return f"  n{link.source} -> n{link.target} [label={_quoted(link_label(link))}];"
-
-
-def link_label(link: Link) -> str:
-    """Return the norm, and how many tensors it is the total of where there are several."""
-    norm = figure(link.grad_norm, UNICODE)
-    return norm if link.tensors == 1 else f"{norm} ({link.tensors} tensors)"
+    attributes = [f"label={_quoted(link_label(link))}"]
+    if link.kind == "next":
+        # To the next copy of what is drawn once: it would turn the drawing upside down.
+        attributes += ["style=dashed", "constraint=false"]
+    elif link.kind == "cut":
+        attributes += ["style=dashed", f"color={_quoted(_CUT)}", f"fontcolor={_quoted(_CUT)}"]
+        if link.box is not None:
+            attributes.append(f"ltail=cluster_{link.box}")
+    return f"  n{link.source} -> n{link.target} [{', '.join(attributes)}];"
 
 
 def _quoted(name: str) -> str:

@@ -1,6 +1,6 @@
 """A drawing: vertices, boxes and links with their places, in pixels from the top left corner."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from gradscope.report.graph.arrangement import Point
 from gradscope.report.graph.vertices import Box, Link, Vertex
@@ -14,6 +14,10 @@ class Frame:
     y: float
     width: float
     height: float
+
+    def moved(self, right: float, down: float) -> "Frame":
+        """Return the same elsewhere."""
+        return replace(self, x=self.x + right, y=self.y + down)
 
     @property
     def right(self) -> float:

@@ -23,26 +23,21 @@ def with_figures(drawing: Drawing, links: Sequence[PlacedLink]) -> tuple[PlacedL
 
     Links that bring one gradient to one vertex have it written once.
     """
-    taken = _Taken()
-    for placed in drawing.vertices:
-        taken.add(placed.frame)
-    for box in drawing.boxes:
-        taken.add(Frame(x=box.frame.x, y=box.frame.y, width=box.frame.width, height=18.0))
-    for link in links:
-        for way in link.ways:
-            for frame in _along(way, is_beside=link.is_beside):
-                taken.add(frame)
+    taken = _taken(drawing, links)
     told: set[tuple[int, str]] = set()
     found = []
     for link in links:
-        text = norms_text(link.link.norms)
-        key = (link.link.source, text)
-        is_told = link.is_beside or link.link.kind == "cut" or link.link.norms is None
-        figure = None if is_told or key in told else _free(link, text, taken)
+        key = (link.link.source, norms_text(link.link.norms))
+        figure = _free(link, key[1], taken) if _is_told(link) and key not in told else None
         if figure is not None:
             told.add(key)
         found.append(replace(link, figure=figure))
     return tuple(found)
+
+
+def _is_told(link: PlacedLink) -> bool:
+    """Return whether a link has a norm that stands nowhere else; a parameter has its own."""
+    return not link.is_beside and link.link.kind != "cut" and link.link.norms is not None
 
 
 def curve_point(start: Point, end: Point, share: float) -> Point:
@@ -67,6 +62,22 @@ class _Taken:
         return not any(
             _overlap(frame, other) for band in _bands(frame) for other in self.bands.get(band, ())
         )
+
+
+def _taken(drawing: Drawing, links: Sequence[PlacedLink]) -> _Taken:
+    taken = _Taken()
+    for placed in drawing.vertices:
+        taken.add(placed.frame)
+    for box in drawing.boxes:
+        frame = box.frame
+        taken.add(replace(frame, height=18.0))
+        for edge in (frame.x, frame.right):
+            taken.add(replace(frame, x=edge - 1, width=2.0))
+    for link in links:
+        for way in link.ways:
+            for frame in _along(way, is_beside=link.is_beside):
+                taken.add(frame)
+    return taken
 
 
 def _bands(frame: Frame) -> range:

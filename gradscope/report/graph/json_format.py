@@ -2,11 +2,12 @@
 
 import json
 
-from gradscope.report.graph.part import GraphPart, Link, Vertex
+from gradscope.report.graph.cuts import SCISSORS
+from gradscope.report.graph.vertices import Box, GraphPart, Link, Vertex
 from gradscope.report.model import Report
 from gradscope.report.objects import SCHEMA_VERSION, Object, finite
 from gradscope.report.paths import shown_path
-from gradscope.report.rows import GraphSummary, ModuleRow
+from gradscope.report.rows import GraphSummary
 
 
 def render_graph_json(report: Report, part: GraphPart) -> str:
@@ -18,9 +19,10 @@ def render_graph_json(report: Report, part: GraphPart) -> str:
             "folded_nodes": part.folded_nodes,
             "folded_modules": part.folded_modules,
         },
-        "nodes": [_node(report, vertex) for vertex in part.vertices],
-        "edges": [_edge(link) for link in part.links],
-        "modules": [_module(row) for row in part.modules],
+        "nodes": [_node(report, part, vertex) for vertex in part.vertices if vertex.kind != "cut"],
+        "edges": [_edge(link) for link in part.links if link.kind != "cut"],
+        "cuts": [_cut(part, vertex) for vertex in part.vertices if vertex.kind == "cut"],
+        "modules": [_module(report, box) for box in part.boxes],
     }
     return json.dumps(finite(graph), indent=2, ensure_ascii=False, allow_nan=False)
 
@@ -42,20 +44,21 @@ def _summary(graph: GraphSummary) -> Object:
     }
 
 
-def _node(report: Report, vertex: Vertex) -> Object:
+def _node(report: Report, part: GraphPart, vertex: Vertex) -> Object:
     single = report.recording.nodes[vertex.nodes[0]] if len(vertex.nodes) == 1 else None
     site = None if single is None or single.site is None else report.recording.sites[single.site]
     return {
         "id": vertex.index,
         "kind": vertex.kind,
-        "label": vertex.label,
-        "module": vertex.module,
+        "label": f"{vertex.label} {vertex.class_name}".strip(),
+        "module": None if vertex.box is None else part.boxes[vertex.box].modules[0],
         "nodes": len(vertex.nodes),
         "param_grad_norm": vertex.grad_norm,
         "reach": vertex.reach,
         "depth": None if single is None else single.depth,
         "file": None if site is None else shown_path(site.file, report.target.root),
         "line": None if site is None else site.line,
+        "is_cut_off": vertex.is_behind_cut,
     }
 
 
@@ -68,5 +71,17 @@ def _edge(link: Link) -> Object:
     }
 
 
-def _module(row: ModuleRow) -> Object:
+def _cut(part: GraphPart, vertex: Vertex) -> Object:
+    """Return a line that cuts a gradient off, with the nodes before it and those after it."""
+    return {
+        "id": vertex.index,
+        "label": vertex.label.removeprefix(SCISSORS).strip(),
+        "place": vertex.place or None,
+        "sources": [link.source for link in part.links if link.target == vertex.index],
+        "targets": [link.target for link in part.links if link.source == vertex.index],
+    }
+
+
+def _module(report: Report, box: Box) -> Object:
+    row = report.modules[box.modules[0]]
     return {"id": row.index, "path": row.path, "class": row.class_name, "parent": row.parent}

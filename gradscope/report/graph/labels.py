@@ -20,7 +20,8 @@ LONGEST = 36
 
 def vertex_label(vertex: Vertex) -> str:
     """Return what stands on a vertex in one line: name, norm of a parameter's gradient, size."""
-    return ", ".join(line for line in vertex_words(vertex) if line)
+    words = vertex_words(vertex, is_short=vertex.box is not None)
+    return ", ".join(line for line in words if line)
 
 
 def vertex_words(vertex: Vertex, *, is_short: bool = False) -> tuple[str, str]:

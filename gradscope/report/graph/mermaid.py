@@ -3,60 +3,73 @@
 import re
 from collections.abc import Iterator
 
-from gradscope.report.graph.dot import link_label, vertex_label
-from gradscope.report.graph.part import GraphPart, Link, Vertex
+from gradscope.report.graph.labels import box_title, link_label, vertex_label, vertex_state
+from gradscope.report.graph.vertices import GraphPart, Link, Vertex
 from gradscope.report.names import printable
-from gradscope.report.rows import ModuleRow
 
 _NAMED = {'"': "#quot;", "<": "#lt;", ">": "#gt;", "&": "#amp;"}
 _ACTIVE = re.compile(r"[^\w .,:()/=+'\-\[\]…—]")
+_BRACKETS = {
+    "parameter": ("([", "])"),
+    "leaf": ("([", "])"),
+    "module": ("[[", "]]"),
+    "cut": ("{{", "}}"),
+}
+_STYLES = {
+    "cut": "stroke:#c3271f,stroke-dasharray:4 3",
+    "zero": "stroke:#8e5bb5",
+    "none": "stroke:#b04a00,stroke-dasharray:4 3",
+    "frozen": "stroke:#7d8794",
+    "broken": "stroke:#c3271f,stroke-width:3px",
+}
 
 
 def render_mermaid(part: GraphPart) -> str:
     """Return a flowchart with a subgraph a module; without a last line break."""
+    classes: dict[str, list[str]] = {}
+    for vertex in part.vertices:
+        name = _class(vertex)
+        if name is not None:
+            classes.setdefault(name, []).append(f"n{vertex.index}")
+    cuts = [str(place) for place, link in enumerate(part.links) if link.kind == "cut"]
     lines = [
         "flowchart TB",
         "  %% Arrows run in the direction of the forward, their labels are the norms of the",
         "  %% gradients that backward brings back along them.",
         *([f"  %% {part.folded}"] if part.folded else []),
-        *_vertices(part, None, "  "),
-        *(line for row in _outermost(part) for line in _subgraph(part, row, "  ")),
+        *_content(part, None, "  "),
         *(_link(link) for link in part.links),
+        *(f"  classDef {name} {_STYLES[name]}" for name in classes),
+        *(f"  class {','.join(ids)} {name}" for name, ids in classes.items()),
+        *([f"  linkStyle {','.join(cuts)} stroke:#c3271f"] if cuts else []),
     ]
     return "\n".join(lines)
 
 
-def _outermost(part: GraphPart) -> Iterator[ModuleRow]:
-    drawn = {row.index for row in part.modules}
-    return (row for row in part.modules if row.parent not in drawn)
+def _class(vertex: Vertex) -> str | None:
+    if vertex.is_behind_cut or vertex.kind == "cut":
+        return "cut"
+    state = vertex_state(vertex) if vertex.reach is not None else None
+    return "broken" if state == "non-finite" else state if state in _STYLES else None
 
 
-def _subgraph(part: GraphPart, row: ModuleRow, indent: str) -> Iterator[str]:
-    yield f"{indent}subgraph m{row.index}[{_quoted(f'{row.path} {row.class_name}'.strip())}]"
-    yield from _vertices(part, row.index, f"{indent}  ")
-    for child in part.modules:
-        if child.parent == row.index:
-            yield from _subgraph(part, child, f"{indent}  ")
-    yield f"{indent}end"
-
-
-def _vertices(part: GraphPart, module: int | None, indent: str) -> Iterator[str]:
-    drawn = {row.index for row in part.modules}
+def _content(part: GraphPart, box: int | None, indent: str) -> Iterator[str]:
     for vertex in part.vertices:
-        home = vertex.module if vertex.module in drawn else None
-        if home == module:
-            yield f"{indent}{_vertex(vertex)}"
-
-
-def _vertex(vertex: Vertex) -> str:
-    label = _quoted(vertex_label(vertex))
-    if vertex.kind in ("parameter", "leaf"):
-        return f"n{vertex.index}([{label}])"
-    return f"n{vertex.index}[[{label}]]" if vertex.kind == "module" else f"n{vertex.index}[{label}]"
+        if vertex.box == box:
+            before, after = _BRACKETS.get(vertex.kind, ("[", "]"))
+            yield f"{indent}n{vertex.index}{before}{_quoted(vertex_label(vertex))}{after}"
+    for child in part.boxes:
+        if child.parent == box:
+            yield f"{indent}subgraph m{child.index}[{_quoted(box_title(child))}]"
+            yield from _content(part, child.index, f"{indent}  ")
+            yield f"{indent}end"
 
 
 def _link(link: Link) -> str:
-    return f"  n{link.source} -->|{_quoted(link_label(link))}| n{link.target}"
+    arrow = "-->" if link.kind == "gradient" else "-.->"
+    is_whole = link.kind == "cut" and link.box is not None
+    source = f"m{link.box}" if is_whole else f"n{link.source}"
+    return f"  {source} {arrow}|{_quoted(link_label(link))}| n{link.target}"
 
 
 def _quoted(name: str) -> str:

@@ -8,16 +8,15 @@ from typing import Literal
 from gradscope.recording.records import TensorRef
 from gradscope.recording.step_view import StepView, created, first_step
 from gradscope.report.folding import Span, span
-from gradscope.report.graph.cuts import cut_label, cut_module, cut_place, cuts_of
+from gradscope.report.graph.cuts import cut_module, cuts_of
 from gradscope.report.graph.drawing import Drawing
-from gradscope.report.graph.labels import below, module_reach
+from gradscope.report.graph.labels import below
 from gradscope.report.graph.layout import Arrangements, lay_out
-from gradscope.report.graph.severities import Severities
 from gradscope.report.graph.shortening import shortened_part
-from gradscope.report.graph.tensor_links import TensorLinks, module_of, node_place, output_shape
+from gradscope.report.graph.tensor_links import TensorLinks, module_of
+from gradscope.report.graph.vertex_making import VertexMaker
 from gradscope.report.graph.vertices import GraphPart, Link, LinkKind, Vertex
 from gradscope.report.model import Report
-from gradscope.report.names import shape_text
 from gradscope.report.rows import ModuleRow
 
 WHOLE = -1
@@ -75,11 +74,11 @@ class _Insides:
     lists: set[int] = field(init=False, default_factory=set)
     """Modules that only hold a few others, which are drawn in their place."""
     behind: set[_Member] = field(init=False, default_factory=set)
-    severities: Severities = field(init=False)
+    maker: VertexMaker = field(init=False)
 
     def __post_init__(self) -> None:
         self.links = TensorLinks(self.report, self.view)
-        self.severities = Severities.of(self.report)
+        self.maker = VertexMaker(self.report, self.view)
         for row in self.report.modules:
             around = (WHOLE,) if row.parent is None else self.paths[row.parent]
             self.paths[row.index] = (*around, row.index)
@@ -152,8 +151,9 @@ class _Insides:
                     source = ("node", nodes[parameter])
                 self.behind.update(held for _, held in self._places(source))
                 self._join(source, member, "cut", None)
-            for node in cut.joins:
-                self._join(member, ("node", node), "cut", None)
+            for join in cut.joins:
+                for node in self.links.users(join, lambda node: node.kind == "view"):
+                    self._join(member, ("node", node), "cut", None)
 
     def _home(self, member: _Member) -> tuple[int, ...]:
         """Return the modules around a node, a parameter or a cut."""
@@ -199,47 +199,26 @@ class _Insides:
             bundle.refs[self.view.measured(ref)] = None
 
     def _vertex(self, place: int, member: _Member, nodes: list[int]) -> Vertex:
+        vertex = self._made(member)
+        behind = member in self.behind
+        return replace(vertex, index=place, nodes=tuple(nodes), is_behind_cut=behind)
+
+    def _made(self, member: _Member) -> Vertex:
         kind, index = member
-        vertex = Vertex(
-            index=place,
-            kind="outside",
-            label=kind,
-            nodes=tuple(nodes),
-            is_behind_cut=member in self.behind,
-        )
         match kind:
             case "module":
-                row = self.report.modules[index]
-                return replace(
-                    vertex,
-                    kind="module",
-                    label=row.path,
-                    name=self._name(row),
-                    class_name=row.class_name,
-                    modules=(index,),
-                    norms=_single(row.grad_norm),
-                    reach=module_reach(row),
-                    severity=self.severities.of_modules((index,)),
-                )
+                return self.maker.module((index,), self._name(self.report.modules[index]))
             case "parameter":
-                return self._parameter(vertex, index)
+                return self.maker.parameter((index,))
             case "node":
                 node = self.view.recording.nodes[index]
                 if node.parameter is not None:
-                    return self._parameter(vertex, node.parameter)
-                return replace(
-                    vertex,
-                    kind=node.kind,
-                    label=node.operation,
-                    detail=output_shape(node),
-                    place=node_place(self.view, node),
-                )
+                    return self.maker.parameter((node.parameter,))
+                return self.maker.operation(node)
             case "cut":
-                cut = cuts_of(self.view)[index]
-                place_of = cut_place(self.view, cut)
-                return replace(vertex, kind="cut", label=cut_label(cut), detail=place_of)
+                return self.maker.cut(cuts_of(self.view)[index])
             case _:
-                return vertex
+                return Vertex(index=0, kind="outside", label=kind)
 
     def _name(self, row: ModuleRow) -> str:
         """Return a module's path below the one around it that is no list."""
@@ -247,20 +226,6 @@ class _Insides:
         while parent is not None and parent in self.lists:
             parent = self.report.modules[parent].parent
         return below(row.path, "" if parent is None else self.report.modules[parent].path)
-
-    def _parameter(self, vertex: Vertex, index: int) -> Vertex:
-        row = self.report.parameters[index]
-        return replace(
-            vertex,
-            kind="parameter",
-            label=row.name,
-            name=row.name.rpartition(".")[2],
-            detail=shape_text(row),
-            parameters=(index,),
-            norms=_single(None if row.grad is None else row.grad.norm),
-            reach=row.reach,
-            severity=self.severities.of_parameters((index,)),
-        )
 
 
 def _single(norm: float | None) -> Span | None:

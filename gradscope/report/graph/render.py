@@ -1,18 +1,15 @@
 """A graph in one of its output formats."""
 
 from dataclasses import dataclass, replace
-from typing import Literal, assert_never
+from typing import TYPE_CHECKING, Literal, assert_never
 
-from rich.console import Console
-
-from gradscope.report.graph.dot import render_dot
-from gradscope.report.graph.json_format import render_graph_json
-from gradscope.report.graph.mermaid import render_mermaid
+from gradscope.report.graph.formats import GraphFormat
 from gradscope.report.graph.part import GraphOptions, graph_part
-from gradscope.report.graph.text import render_graph_text
+from gradscope.report.graph.vertices import GraphPart
 from gradscope.report.model import Report
 
-GraphFormat = Literal["text", "dot", "mermaid", "json"]
+if TYPE_CHECKING:
+    from rich.console import Console
 
 DRAWN_NODES = 200
 """Layout programs and readers give up on drawings of many more nodes."""
@@ -24,12 +21,12 @@ class RenderedGraph:
 
     text: str
     """Without a last line break."""
-    folded: str | None
+    folded: str | None = None
     """What had to be folded, in words."""
 
 
 def render_graph(
-    report: Report, graph_format: GraphFormat, options: GraphOptions, console: Console
+    report: Report, graph_format: GraphFormat, options: GraphOptions, console: "Console"
 ) -> RenderedGraph:
     """Return the chosen part of the graph.
 
@@ -42,18 +39,45 @@ def render_graph(
     Raises:
         GradscopeError: The chosen module is not in the report.
     """
-    if graph_format == "text":
-        with console.capture() as capture:
-            render_graph_text(report, options, console)
-        return RenderedGraph(text=capture.get().rstrip("\n"), folded=None)
-    if graph_format == "json":
-        part = graph_part(report, replace(options, has_views=True))
-        return RenderedGraph(text=render_graph_json(report, part), folded=part.folded)
-    capped = replace(options, max_nodes=options.max_nodes or DRAWN_NODES)
-    part = graph_part(report, capped)
+    # A renderer is imported when it is asked for: `svg` needs no rich, `json` no layout.
+    match graph_format:
+        case "text":
+            from gradscope.report.graph.text import render_graph_text
+
+            with console.capture() as capture:
+                render_graph_text(report, options, console)
+            return RenderedGraph(text=capture.get().rstrip("\n"))
+        case "json":
+            from gradscope.report.graph.json_format import render_graph_json
+
+            whole = replace(options, has_views=True, folds_repeats=False)
+            part = graph_part(report, whole)
+            return RenderedGraph(text=render_graph_json(report, part), folded=part.folded)
+        case "html":
+            from gradscope.report.graph.page import render_graph_page
+
+            return RenderedGraph(text=render_graph_page(report, options.module))
+        case "dot" | "mermaid" | "svg":
+            capped = replace(options, max_nodes=options.max_nodes or DRAWN_NODES)
+            part = graph_part(report, capped)
+            text = _drawn(graph_format, part, options.module or report.target.name)
+            return RenderedGraph(text=text, folded=part.folded)
+    assert_never(graph_format)
+
+
+def _drawn(graph_format: Literal["dot", "mermaid", "svg"], part: GraphPart, name: str) -> str:
     match graph_format:
         case "dot":
-            return RenderedGraph(text=render_dot(part), folded=part.folded)
+            from gradscope.report.graph.dot import render_dot
+
+            return render_dot(part)
         case "mermaid":
-            return RenderedGraph(text=render_mermaid(part), folded=part.folded)
+            from gradscope.report.graph.mermaid import render_mermaid
+
+            return render_mermaid(part)
+        case "svg":
+            from gradscope.report.graph.layout import lay_out
+            from gradscope.report.graph.svg import render_svg
+
+            return render_svg(lay_out(part), name, (part.folded,) if part.folded else ())
     assert_never(graph_format)

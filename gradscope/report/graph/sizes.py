@@ -15,6 +15,9 @@ BOX_TITLE = 24.0
 """Height of a box's title."""
 BOX_SIDE = 12.0
 BOX_FOOT = 8.0
+TITLE_GAP = 10.0
+LONGEST_TITLE = 44
+"""Characters of a box's title that are drawn."""
 
 _FIGURE = text_width("0.00e-00", SMALL_FONT)
 """Room for a norm, whatever it is: so modules that are alike are drawn alike."""
@@ -36,7 +39,8 @@ def writing(vertex: Vertex) -> Writing:
     if vertex.kind == "parameter":
         known = norms_text(vertex.norms) if vertex.norms is not None else fate(vertex)
         name = shortened(vertex.name or vertex.label, 28)
-        return Writing(name=name, detail=shortened(vertex.detail, 20), figure=known)
+        dims = vertex.detail[vertex.detail.find("[") :]
+        return Writing(name=name, detail=shortened(dims, 20), figure=known)
     name, detail = vertex_words(vertex, is_short=True)
     return Writing(name=shortened(name), detail=shortened(detail), figure="")
 
@@ -57,6 +61,15 @@ def vertex_size(vertex: Vertex) -> tuple[float, float]:
     return (max(name, detail) + 2 * PADDING + 4.0, height)
 
 
+def box_writing(box: Box) -> Writing:
+    """Return what is written on a box."""
+    norms = norms_text(box.norms) if box.copies > 1 and box.norms is not None else ""
+    name = shortened(box_title(box), LONGEST_TITLE)
+    return Writing(name=name, detail=f"gradient {norms}" if norms else "", figure="")
+
+
 def title_width(box: Box) -> float:
-    """Return the least width that a box's title takes."""
-    return text_width(shortened(box_title(box), 44), FONT) + 2 * BOX_SIDE
+    """Return the least width of a box, that its title has room."""
+    words = box_writing(box)
+    name, detail = text_width(words.name, FONT), text_width(words.detail, SMALL_FONT)
+    return name + (detail + TITLE_GAP if detail else 0.0) + 2 * BOX_SIDE

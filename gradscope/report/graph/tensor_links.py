@@ -38,11 +38,14 @@ class TensorLinks:
     view: StepView
     forward: dict[int, list[TensorRef]] = field(init=False, default_factory=dict)
     """By node: the tensors that it was made from."""
+    consumers: dict[int, list[int]] = field(init=False, default_factory=dict)
+    """By node: those that were made from it."""
 
     def __post_init__(self) -> None:
         for edge in self.view.recording.edges:
             ref = TensorRef(node=edge.target, slot=edge.slot)
             self.forward.setdefault(edge.source, []).append(ref)
+            self.consumers.setdefault(edge.target, []).append(edge.source)
 
     def between(self, is_passed: Callable[[NodeRecord], bool]) -> Iterator[tuple[TensorRef, int]]:
         """Yield tensors and the nodes that they lead to.
@@ -65,6 +68,17 @@ class TensorLinks:
                 pending.extend(further)
             else:
                 yield current
+
+    def users(self, node: int, is_passed: Callable[[NodeRecord], bool]) -> tuple[int, ...]:
+        """Return the node, or those that what it hands on leads to where it is passed over."""
+        pending, found = [node], dict[int, None]()
+        while pending:
+            current = pending.pop()
+            if is_passed(self.view.recording.nodes[current]):
+                pending.extend(self.consumers.get(current, ()))
+            else:
+                found[current] = None
+        return tuple(found)
 
     def norm(self, refs: Iterable[TensorRef]) -> float | None:
         """Return the total norm of the gradients with respect to tensors, each once."""

@@ -18,7 +18,8 @@ from gradscope.report.folding import (
     fold_modules,
     merge_containers,
 )
-from gradscope.report.graph.part import GraphOptions, module_of
+from gradscope.report.graph.part import GraphOptions
+from gradscope.report.graph.tensor_links import module_of
 from gradscope.report.model import Report
 from gradscope.report.names import operation_text
 from gradscope.report.page import Page, Trimmed

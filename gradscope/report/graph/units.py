@@ -42,7 +42,10 @@ class Units:
         linked: set[int] = set()
         for place, link in enumerate(self.part.links):
             out.setdefault(link.source, []).append(place)
-            linked |= {link.source, link.target}
+            linked.add(link.target)
+            # Of a box that is cut off as a whole, the link begins at the box.
+            if link.kind != "cut" or link.box is None:
+                linked.add(link.source)
         self._find_chips(out)
         loose: dict[int | None, list[Vertex]] = {}
         beside = {chip for chips in self.chips.values() for chip in chips}

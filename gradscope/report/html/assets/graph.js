@@ -70,6 +70,7 @@ class Plan {
     this.place = new Map(content.drawings.module.slice(0, -1).map((module, at) => [module, at]));
     this.scale = new NormScale([...content.links.norm, ...content.vertices.norm]);
     this.module = undefined;
+    this.start = content.start ?? 0;
     this.build();
   }
 
@@ -217,7 +218,7 @@ class Plan {
     let module = selection.module;
     if (module === null) {
       // The whole is the model and its loss: the model itself is the better start.
-      module = this.module === null ? null : this.place.has(0) ? 0 : null;
+      module = this.module === null ? null : this.place.has(this.start) ? this.start : null;
     }
     while (module !== null && !this.place.has(module)) module = this.sheet.modules.parent[module];
     this.open(module ?? null);
@@ -268,7 +269,7 @@ class Plan {
     const aside = ways.aside[way];
     const level = state === 'gradient' ? this.scale.level(norm) : 0;
     const size = 5 + level * 0.5;
-    const path = drawn('path', { d: curve(line, aside === 1) });
+    const path = drawn('path', { class: 'line', d: curve(line, aside === 1) });
     const [last, before] = [line[line.length - 1], line[line.length - 2] ?? line[0]];
     const direction = aside === 1 ? 'right' : last[1] < before[1] ? 'up' : 'down';
     const head = drawn('path', { class: 'head', d: arrowhead(last, direction, size) });

@@ -1,0 +1,154 @@
+"""The boxes that modules are drawn as; siblings that are alike share one."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+
+from gradscope.report.folding import FoldedModule, last_name, span
+from gradscope.report.graph.labels import below
+from gradscope.report.graph.severities import Severities
+from gradscope.report.graph.vertices import Box, GraphPart
+from gradscope.report.rows import ModuleRow
+
+Path = tuple[tuple[int, int], ...]
+"""Boxes, outermost first, each with which of its copies is meant."""
+
+
+@dataclass(slots=True)
+class Boxes:
+    """A box for each folded module, and for each pattern of siblings that repeats."""
+
+    severities: Severities
+    drops_lists: bool
+    """Whether what lies in a list of modules is drawn in its place."""
+    boxes: list[Box] = field(default_factory=list)
+    paths: dict[int, Path] = field(default_factory=dict)
+    """By module: the boxes around what is in it."""
+    around: dict[int, Path] = field(default_factory=dict)
+    """By module: the boxes around it."""
+    drawn_as: dict[int, int] = field(default_factory=dict)
+    """By module: the one that is drawn in its place, itself where it is."""
+    copies: dict[int, tuple[ModuleRow, ...]] = field(default_factory=dict)
+    """By module that is drawn: all that are drawn as it."""
+    names: dict[int, tuple[str, int]] = field(default_factory=dict)
+    """By module that is drawn: its name in the box around it, and how often it is there."""
+
+    def add(self, tree: FoldedModule) -> None:
+        """Add the boxes of a tree of modules."""
+        self._add(tree, None, [()], tree.copies)
+
+    def _add(
+        self, tree: FoldedModule, parent: int | None, around: Sequence[Path], copies: int
+    ) -> None:
+        """Add a module.
+
+        Args:
+            tree: The module, and what is in it.
+            parent: The box around it.
+            around: The paths to the modules that it lies in, one after the other.
+            copies: How often it is in the box around it.
+        """
+        first = tree.rows[0]
+        self.drawn_as.update((row.index, first.index) for row in tree.rows)
+        self.copies[first.index] = tree.rows
+        names = [below(row.path, self._around(parent)) for row in tree.rows[:: len(around)]]
+        name = names[0] if copies == 1 else f"{names[0]} … {names[-1]}"
+        self.names[first.index] = (name, copies)
+        turns = [(place // len(around), place % len(around)) for place in range(len(tree.rows))]
+        self.around.update(
+            (row.index, around[outer]) for row, (_, outer) in zip(tree.rows, turns, strict=True)
+        )
+        if self._is_list(tree):
+            paths = [around[outer] for _, outer in turns]
+        else:
+            box = self._box(parent, tree.rows, name, copies)
+            paths = [(*around[outer], (box, turn if copies > 1 else 0)) for turn, outer in turns]
+            parent = box
+        self.paths.update((row.index, path) for row, path in zip(tree.rows, paths, strict=True))
+        self._add_children(tree, parent, paths)
+
+    def _add_children(self, tree: FoldedModule, parent: int | None, around: Sequence[Path]) -> None:
+        place = 0
+        while place < len(tree.children):
+            length = _pattern(tree.children, place, len(around))
+            child = tree.children[place]
+            if length == 1:
+                self._add(child, parent, around, child.copies)
+            else:
+                self._add_pattern(tree.children[place : place + length], parent, around)
+            place += length
+
+    def _add_pattern(
+        self, members: Sequence[FoldedModule], parent: int | None, around: Sequence[Path]
+    ) -> None:
+        """Add siblings that repeat in turn, as Linear and ReLU, in a box of their own."""
+        copies = members[0].copies
+        first, last = members[0].rows[0], members[-1].rows[-1]
+        base = self._around(parent)
+        name = f"{below(first.path, base)} … {below(last.path, base)}"
+        box = self._box(parent, (), name, copies)
+        inner = [(*path, (box, turn)) for turn in range(copies) for path in around]
+        for member in members:
+            self._add(member, box, inner, 1)
+
+    def _box(self, parent: int | None, rows: Sequence[ModuleRow], name: str, copies: int) -> int:
+        modules = tuple(row.index for row in rows)
+        self.boxes.append(
+            Box(
+                index=len(self.boxes),
+                parent=parent,
+                modules=modules,
+                name=name,
+                class_name=rows[0].class_name if rows else "",
+                copies=copies,
+                norms=span(row.grad_norm for row in rows),
+                severity=self.severities.of_modules(modules),
+            )
+        )
+        return len(self.boxes) - 1
+
+    def _around(self, box: int | None) -> str:
+        """Return the path of the module that is drawn as a box, or of the one around it."""
+        while box is not None:
+            for module in self.boxes[box].modules:
+                return self.copies[module][0].path
+            box = self.boxes[box].parent
+        return ""
+
+    def _is_list(self, tree: FoldedModule) -> bool:
+        return (
+            self.drops_lists
+            and bool(tree.children)
+            and bool(tree.name)
+            and not any(row.calls or row.own_parameters for row in tree.rows)
+        )
+
+
+def without_unused(part: GraphPart) -> GraphPart:
+    """Return a part without the boxes that nothing is drawn in."""
+    kept: set[int] = set()
+    for vertex in part.vertices:
+        box = vertex.box
+        while box is not None and box not in kept:
+            kept.add(box)
+            box = part.boxes[box].parent
+    places: dict[int | None, int | None] = {None: None}
+    places.update((box, place) for place, box in enumerate(sorted(kept)))
+    return replace(
+        part,
+        vertices=tuple(replace(one, box=places[one.box]) for one in part.vertices),
+        links=tuple(replace(one, box=places[one.box]) for one in part.links),
+        boxes=tuple(
+            replace(box, index=place, parent=places[box.parent])
+            for place, box in enumerate(part.boxes[index] for index in sorted(kept))
+        ),
+    )
+
+
+def _pattern(siblings: Sequence[FoldedModule], place: int, parents: int) -> int:
+    """Return how many siblings from here on repeat in turn; 1 for one alone."""
+    rows, copies = siblings[place].rows, siblings[place].copies
+    if copies == 1:
+        return 1
+    length = int(last_name(rows[parents])) - int(last_name(rows[0]))
+    members = siblings[place : place + length]
+    return length if all(member.copies == copies for member in members) else 1

@@ -1,0 +1,38 @@
+"""A graph as a page of HTML, in which modules are opened one after the other."""
+
+from dataclasses import replace
+
+from gradscope.errors import GradscopeError
+from gradscope.report.html.module_columns import module_columns
+from gradscope.report.html.page import render_page
+from gradscope.report.html.picture import Sheet
+from gradscope.report.html.pictures.insides import inside_picture
+from gradscope.report.html.words import words_of
+from gradscope.report.model import Report
+from gradscope.report.selection import modules_below
+from gradscope.report.view import ViewOptions
+
+
+def render_graph_page(report: Report, module: str | None) -> str:
+    """Return a page that needs nothing beside itself, without a last line break.
+
+    Args:
+        report: Whose graph it is.
+        module: The path of the module that is open at first.
+
+    Raises:
+        GradscopeError: The module is not in the report, or there is no graph.
+    """
+    picture = inside_picture(report)
+    if picture is None:
+        raise GradscopeError("there is no graph to be drawn: no backward was seen")
+    if module:
+        start = modules_below(report, ViewOptions(module=module))[0].index
+        picture = replace(picture, content={**picture.content, "start": start})
+    sheet = Sheet(
+        title=report.target.name,
+        words=words_of(report),
+        pictures=(replace(picture, height=720),),
+        modules=module_columns(report),
+    )
+    return render_page([sheet], f"{report.target.name} · gradscope graph")

@@ -1,0 +1,159 @@
+"""The links between the vertices of a part."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+from gradscope.recording.records import CutRecord, NodeRecord, TensorRef
+from gradscope.report.folding import span
+from gradscope.report.graph.boxes import Path
+from gradscope.report.graph.tensor_links import TensorLinks
+from gradscope.report.graph.vertices import Box, Link, LinkKind
+
+Key = tuple[Literal["node", "module", "parameter", "cut", "before", "after", "rest"], int]
+"""What a vertex stands for; a node, a module or a parameter may have copies."""
+
+BEFORE: Key = ("before", 0)
+AFTER: Key = ("after", 0)
+
+
+@dataclass(frozen=True, slots=True)
+class Ends:
+    """What a link leads from and to."""
+
+    source: Key
+    target: Key
+    kind: LinkKind
+    box: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Which vertex a node is in, and in which of the copies."""
+
+    key: Key
+    path: Path
+
+
+@dataclass(slots=True)
+class PartLinks:
+    """Gathers the links."""
+
+    tensors: TensorLinks
+    places: Mapping[int, Place]
+    """By node."""
+    found: dict[Ends, dict[object, dict[TensorRef, None]]] = field(default_factory=dict)
+    """The tensors of each link, by which of the copies they are in."""
+
+    def add_tensors(self) -> None:
+        """Add the links along which gradients come back."""
+        for ref, consumer in self.tensors.between(self.is_passed):
+            source, target = self.places.get(ref.node), self.places.get(consumer)
+            if source is None and target is None:
+                continue
+            ends = _ends(source, target)
+            if ends.source != ends.target:
+                copy = (_copies(source), _copies(target))
+                refs = self.found.setdefault(ends, {}).setdefault(copy, {})
+                refs[self.tensors.view.measured(ref)] = None
+
+    def is_passed(self, node: NodeRecord) -> bool:
+        """Return whether a node is passed over: it hands on a gradient, and is in no vertex."""
+        return node.kind == "view" and node.index not in self.places
+
+    def add_cut(self, cut: int, sources: Mapping[Key, int | None], record: CutRecord) -> None:
+        """Add the links through a cut.
+
+        Args:
+            cut: Which one.
+            sources: What it cuts off, with the box that it cuts off as a whole.
+            record: The cut.
+        """
+        key: Key = ("cut", cut)
+        for source, box in sources.items():
+            self.found[Ends(source, key, "cut", box)] = {}
+        for node in record.joins:
+            for user in self.tensors.users(node, self.is_passed):
+                place = self.places.get(user)
+                self.found[Ends(key, AFTER if place is None else place.key, "cut")] = {}
+
+    def keys(self) -> Iterator[Key]:
+        """Yield what is linked."""
+        for ends in self.found:
+            yield ends.source
+            yield ends.target
+
+    def links(self, indices: Mapping[Key, int]) -> Iterable[Link]:
+        """Return the links between vertices, given by what they stand for."""
+        made = (
+            Link(
+                source=indices[ends.source],
+                target=indices[ends.target],
+                norms=span(self.tensors.norm(refs) for refs in copies.values()),
+                tensors=max(map(len, copies.values()), default=0),
+                kind=ends.kind,
+                box=ends.box,
+            )
+            for ends, copies in self.found.items()
+        )
+        return sorted(made, key=lambda link: (link.source, link.target, link.kind))
+
+
+def _ends(source: Place | None, target: Place | None) -> Ends:
+    if source is None or target is None:
+        above = BEFORE if source is None else source.key
+        return Ends(above, AFTER if target is None else target.key, "gradient")
+    box = next_copy(source.path, target.path)
+    return Ends(source.key, target.key, "gradient" if box is None else "next", box)
+
+
+def _copies(place: Place | None) -> tuple[int, ...]:
+    return () if place is None else tuple(copy for _, copy in place.path)
+
+
+def next_copy(one: Path, other: Path) -> int | None:
+    """Return the box of which two paths lead into different copies; None where there is none."""
+    for (box, copy), (other_box, other_copy) in zip(one, other, strict=False):
+        if box != other_box:
+            return None
+        if copy != other_copy:
+            return box
+    return None
+
+
+def whole_boxes(
+    behind: Iterable[Key], boxes_of: Mapping[Key, int | None], boxes: list[Box]
+) -> dict[Key, int | None]:
+    """Return what is cut off, and of boxes that are cut off whole the first vertex in each.
+
+    Args:
+        behind: The vertices that are cut off.
+        boxes_of: By vertex, in their order: the box that it is in.
+        boxes: All boxes.
+    """
+    cut_off = set(behind)
+    counts: dict[int, list[int]] = {}
+    around: dict[Key, list[int]] = {}
+    for key, box in boxes_of.items():
+        around[key] = list(_around(box, boxes))
+        for outer in around[key]:
+            count = counts.setdefault(outer, [0, 0])
+            count[0] += 1
+            count[1] += key in cut_off
+    found: dict[Key, int | None] = {}
+    seen: set[int] = set()
+    for key in boxes_of:
+        if key in cut_off:
+            whole = [box for box in around[key] if counts[box][0] == counts[box][1]]
+            if not whole:
+                found[key] = None
+            elif whole[-1] not in seen:
+                seen.add(whole[-1])
+                found[key] = whole[-1]
+    return found
+
+
+def _around(box: int | None, boxes: list[Box]) -> Iterator[int]:
+    while box is not None:
+        yield box
+        box = boxes[box].parent
