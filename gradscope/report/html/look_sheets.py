@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
+from gradscope.counting import counted
 from gradscope.report.html.page import sheet_size
 from gradscope.report.html.picture import Sheet
 from gradscope.report.html.run_sheet import run_sheet
@@ -18,7 +19,6 @@ ROOM = 2_600_000
 """Bytes for all sheets; beside them the page is about five million."""
 _MOST = 6
 """Looks that get a sheet."""
-_LISTED = 12
 
 
 def run_sheets(report: Report, run: TrainingRun) -> list[Sheet]:
@@ -33,20 +33,23 @@ def run_sheets(report: Report, run: TrainingRun) -> list[Sheet]:
             found[place] = sheet
             room -= size
     shown = sorted(found)
-    if run.looks:
+    if shown:
         words = replace(whole.words, summaries=(*whole.words.summaries, _table(report, run, shown)))
         whole = replace(whole, words=words)
     return [whole, *(found[place] for place in shown)]
 
 
 def _by_interest(report: Report, run: TrainingRun) -> list[int]:
-    """Return the places of looks: at findings first, then the last, the first, and the others."""
+    """Return the places of looks: at findings first, then the last and the first of each line."""
     steps = [finding.step for finding in report.findings if finding.step is not None]
     at_findings = [
         place for step in steps for place, row in enumerate(run.looks) if row.step == step
     ]
-    places = range(len(run.looks))
-    return list(dict.fromkeys([*at_findings, *places[-1:], *places[:1], *reversed(places)]))
+    # Of a run with several losses, each is worth a look.
+    last = {(row.site, row.subject): place for place, row in enumerate(run.looks)}
+    first = {(row.site, row.subject): place for place, row in reversed(list(enumerate(run.looks)))}
+    others = reversed(range(len(run.looks)))
+    return list(dict.fromkeys([*at_findings, *last.values(), *first.values(), *others]))
 
 
 def _look_sheet(report: Report, run: TrainingRun, place: int) -> Sheet:
@@ -63,18 +66,18 @@ def _title(looks: Sequence[LookRow], place: int) -> str:
 
 
 def _table(report: Report, run: TrainingRun, shown: Sequence[int]) -> SummaryTable:
-    """Return the looks as a table, from which their sheets can be opened."""
-    sheets = {place: sheet for sheet, place in enumerate(shown, start=1)}
-    listed = sorted({*shown, *range(len(run.looks))[:_LISTED]})
+    """Return the looks that have sheets as a table, from which these can be opened."""
     return SummaryTable(
         title="Steps that were looked at closely",
         header=("step", "backward of", "loss", "tensors", "line"),
-        rows=tuple(tuple(_cells(run.looks[at], sheets.get(at), report)) for at in listed),
-        caption=_caption(len(run.looks), len(listed), len(shown)),
+        rows=tuple(
+            tuple(_cells(run.looks[at], sheet, report)) for sheet, at in enumerate(shown, start=1)
+        ),
+        caption=_caption(len(run.looks) - len(shown)),
     )
 
 
-def _cells(row: LookRow, sheet: int | None, report: Report) -> Iterator[SummaryCell]:
+def _cells(row: LookRow, sheet: int, report: Report) -> Iterator[SummaryCell]:
     loss = "" if row.loss is None else f"{row.loss:.4g}"
     yield SummaryCell(text=f"{row.step:,}", is_number=True, sheet=sheet)
     yield SummaryCell(text=printable(row.subject), look="code")
@@ -83,12 +86,8 @@ def _cells(row: LookRow, sheet: int | None, report: Report) -> Iterator[SummaryC
     yield SummaryCell(text=shown_site(row.site, report.target.root), look="code")
 
 
-def _caption(looks: int, listed: int, shown: int) -> str:
-    words = ["The gradient of every tensor was measured there: a sheet of its own shows each."]
-    if shown < looks:
-        words.append(
-            "gradscope report RECORDING --step N shows those that this file has no room for."
-        )
-    if listed < looks:
-        words.append(f"{looks - listed:,} more are not listed.")
-    return " ".join(words)
+def _caption(others: int) -> str:
+    told = "The gradient of every tensor was measured there: a sheet of its own shows each."
+    if not others:
+        return told
+    return f"{told} gradscope report RECORDING --step N shows {counted(others, 'further look')}."

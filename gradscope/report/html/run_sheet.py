@@ -1,5 +1,7 @@
 """The sheet of a training run: its curves, its layers over the steps, and what led to a step."""
 
+from dataclasses import replace
+
 from gradscope.report.html.module_columns import module_columns
 from gradscope.report.html.picture import Picture, Sheet
 from gradscope.report.html.pictures.curves import curve_picture
@@ -18,7 +20,7 @@ def run_sheet(report: Report, run: TrainingRun, title: str) -> Sheet:
         curve_picture(report, run),
         heatmap(report),
         timeline(report, run),
-        module_map(report),
+        _last_map(report),
         run_parameter_table(report),
     )
     return Sheet(
@@ -27,3 +29,10 @@ def run_sheet(report: Report, run: TrainingRun, title: str) -> Sheet:
         pictures=tuple(picture for picture in pictures if isinstance(picture, Picture)),
         modules=module_columns(report),
     )
+
+
+def _last_map(report: Report) -> Picture | None:
+    found = module_map(report)
+    if found is None:
+        return None
+    return replace(found, caption=f"Gradients as they were measured last. {found.caption}")
