@@ -5,10 +5,14 @@ import inspect
 import textwrap
 from collections.abc import Iterator
 from types import FunctionType
+from weakref import WeakKeyDictionary
 
 from gradscope.capture.lines import Line
 
 _REGISTERING = frozenset({"register_buffer", "register_module", "register_parameter"})
+
+_KNOWN: WeakKeyDictionary[FunctionType, tuple[tuple[str, Line], ...]] = WeakKeyDictionary()
+"""What methods assign: those of `nn.Module`, from which every model derives, take long to read."""
 
 
 def assignments(kind: type) -> dict[str, Line]:
@@ -21,9 +25,15 @@ def assignments(kind: type) -> dict[str, Line]:
         methods = [value for value in vars(base).values() if isinstance(value, FunctionType)]
         methods.sort(key=lambda method: method.__name__ != "__init__")
         for method in methods:
-            for attribute, line in _assignments(method):
+            for attribute, line in _known_assignments(method):
                 found.setdefault(attribute, line)
     return found
+
+
+def _known_assignments(method: FunctionType) -> tuple[tuple[str, Line], ...]:
+    if method not in _KNOWN:
+        _KNOWN[method] = tuple(_assignments(method))
+    return _KNOWN[method]
 
 
 def _assignments(method: FunctionType) -> Iterator[tuple[str, Line]]:
