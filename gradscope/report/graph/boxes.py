@@ -101,7 +101,7 @@ class Boxes:
                 class_name=rows[0].class_name if rows else "",
                 copies=copies,
                 norms=span(row.grad_norm for row in rows),
-                severity=self.severities.of_modules(modules),
+                severity=self.severities.of_boxes(modules),
             )
         )
         return len(self.boxes) - 1

@@ -10,9 +10,12 @@ from gradscope.report.model import Report
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Severities:
-    """The worst finding about each module, in it or below it, and about each parameter."""
+    """The worst finding about each module and about each parameter."""
 
     modules: Mapping[int, Severity]
+    """About a module, or what is in it."""
+    named: Mapping[int, Severity]
+    """About a module itself."""
     parameters: Mapping[int, Severity]
 
     @classmethod
@@ -21,22 +24,30 @@ class Severities:
         paths = {path: row.index for row in report.modules for path in (row.path, *row.aliases)}
         names = {name: row.index for row in report.parameters for name in (row.name, *row.aliases)}
         modules: dict[int, Severity] = {}
+        named: dict[int, Severity] = {}
         parameters: dict[int, Severity] = {}
         # The worst come first.
         for finding in report.findings:
             for name in finding.parameters:
                 if name in names:
                     parameters.setdefault(names[name], finding.severity)
+            for path in finding.modules:
+                if path in paths:
+                    named.setdefault(paths[path], finding.severity)
             owners = [name.rpartition(".")[0] for name in finding.parameters]
             for path in (*finding.modules, *owners):
                 module = paths.get(path)
                 while module is not None:
                     modules.setdefault(module, finding.severity)
                     module = report.modules[module].parent
-        return cls(modules=modules, parameters=parameters)
+        return cls(modules=modules, named=named, parameters=parameters)
+
+    def of_boxes(self, modules: Iterable[int]) -> Severity | None:
+        """Return the worst about some modules themselves: what is in them is drawn in them."""
+        return _worst(self.named.get(module) for module in modules)
 
     def of_modules(self, modules: Iterable[int]) -> Severity | None:
-        """Return the worst about some modules."""
+        """Return the worst about some modules, and what is in them."""
         return _worst(self.modules.get(module) for module in modules)
 
     def of_parameters(self, parameters: Iterable[int]) -> Severity | None:

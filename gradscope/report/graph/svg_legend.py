@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Sequence
 from xml.etree.ElementTree import Element, SubElement
 
+from gradscope.recording.finding import SEVERITIES
 from gradscope.report.figures import figure
 from gradscope.report.graph.drawing import Drawing
 from gradscope.report.graph.labels import link_state, vertex_state
@@ -26,6 +27,7 @@ _STATES = {
     "cut": ("s-cut dashed", "cut off"),
 }
 
+_FOUND = {"error": "f-broken", "warning": "f-warning", "note": "f-note"}
 _SPACE = " "
 
 Row = tuple[tuple[str, str], ...]
@@ -49,7 +51,10 @@ def add_legend(
     for row in _rows(drawing, scale, notes):
         x = _MARGIN
         for look, words in row:
-            if look != _SPACE and look:
+            if look in _FOUND.values():
+                spot = {"cx": number(x + _SWATCH - 9), "cy": number(y), "r": "5", "class": look}
+                SubElement(root, "circle", spot)
+            elif look.strip():
                 path = f"M{number(x)} {number(y)}h{number(_SWATCH - 4)}"
                 width = "6" if look.startswith("s-g") and look != "s-gradient" else "2"
                 SubElement(root, "path", {"d": path, "class": look, "stroke-width": width})
@@ -70,12 +75,16 @@ def _rows(drawing: Drawing, scale: NormScale | None, notes: Sequence[str]) -> It
         levels = tuple((f"s-g{level}", "") for level in range(LEVELS))
         low, high = figure(scale.low, UNICODE), figure(scale.high, UNICODE)
         yield (("", f"gradient norm {low}"), *levels, (_SPACE, ""), ("", high))
-    found = {vertex_state(one.vertex) for one in drawing.vertices if one.vertex.reach is not None}
+    parameters = [one.vertex for one in drawing.vertices if one.vertex.reach is not None]
+    found = {vertex_state(vertex) for vertex in parameters if not vertex.is_behind_cut}
     found |= {link_state(one.link) for one in drawing.links if one.link.kind != "cut"}
     is_cut = any(one.link.kind == "cut" for one in drawing.links)
     states = [name for name in _STATES if name in found or (is_cut and name == "cut")]
-    if states:
-        yield tuple(_STATES[name] for name in states)
+    severities = {one.vertex.severity for one in drawing.vertices}
+    severities |= {one.box.severity for one in drawing.boxes}
+    told = tuple((_FOUND[name], f"found: {name}") for name in SEVERITIES if name in severities)
+    if states or told:
+        yield (*(_STATES[name] for name in states), *told)
     yield (("", _EXPLAINED),)
     for note in notes:
         yield (("", printable(note)),)
