@@ -55,8 +55,12 @@ def render_comparison(
             from gradscope.report.comparison.markdown import render_markdown
 
             return render_markdown(comparison, top=top)
+        case "html":
+            from gradscope.report.html.comparison_page import render_comparison_html
+
+            return render_comparison_html(comparison)
         case _:
             raise GradscopeError(
                 f"a comparison is not written as {output_format}",
-                help="--output-format full, concise, json, jsonl or markdown",
+                help="--output-format full, concise, json, jsonl, html or markdown",
             )

@@ -63,6 +63,8 @@ class Words:
     verdict: str = ""
     level: Severity | None = None
     """Of the worst finding."""
+    reasons: tuple[str, ...] = ()
+    """What the verdict is made of, line by line."""
     is_judged: bool = True
     """Whether any rule ran."""
     warnings: tuple[str, ...] = ()

@@ -7,8 +7,13 @@ from gradscope.report.html.columns import Json
 
 Axis = dict[str, Json]
 
+_ONE = 0.8
+"""Decades that with a margin are a whole one."""
 _TICKS = 3
 """A decade: 1, 2 and 5, where there is one decade or more."""
+_NEAR = 3.0
+"""Times as far from the centre as what is drawn is, within which the ends of a band are shown."""
+_MARGIN = 0.08
 
 
 def log_axis(title: str, values: Iterable[float]) -> Axis:
@@ -18,11 +23,11 @@ def log_axis(title: str, values: Iterable[float]) -> Axis:
         title: Of the axis.
         values: What is drawn along it; what it cannot show is left out.
     """
-    axis: Axis = {"type": "log", "title": {"text": title}, "tickformat": ".3~g"}
+    axis: Axis = {"type": "log", "title": {"text": title}, "tickformat": ".6~g"}
     logarithms = [math.log10(value) for value in values if 0 < value < math.inf]
     decades = max(logarithms, default=0.0) - min(logarithms, default=0.0)
     # Left alone, plotly writes every digit of one to three decades, one over the other.
-    return {**axis, "nticks": int(_TICKS * decades)} if 1 <= decades <= _TICKS else axis
+    return {**axis, "nticks": int(_TICKS * decades)} if _ONE <= decades <= _TICKS else axis
 
 
 def share_axis(title: str = "") -> Axis:
@@ -40,3 +45,26 @@ def strip_axis(name: str) -> Axis:
         "showgrid": False,
         "zeroline": False,
     }
+
+
+def range_around(values: Iterable[float], centre: float, band: tuple[float, float]) -> list[Json]:
+    """Return the ends of an axis around what is drawn, the centre, and the band if it is near.
+
+    A band that is far wider than what is drawn would leave nothing of it to be seen.
+
+    Args:
+        values: On the axis, as their logarithms where it is logarithmic.
+        centre: Where nothing differs.
+        band: Within the tolerance.
+    """
+    known = [*values, centre]
+    reach = max(abs(value - centre) for value in known)
+    near = [end for end in band if abs(end - centre) <= _NEAR * reach]
+    low, high = min([*known, *near]), max([*known, *near])
+    margin = _MARGIN * (high - low) or abs(band[0] - centre)
+    return [low - margin, high + margin]
+
+
+def log_band(band: tuple[float, float]) -> tuple[float, float]:
+    """Return the logarithms of a band's ends, by which plotly knows a range."""
+    return math.log10(band[0]), math.log10(band[1])

@@ -1,0 +1,250 @@
+"""The page of a comparison: a sheet for each side beside the base, and one of all of them."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+from gradscope.comparison.comparison import Comparison
+from gradscope.comparison.findings import ComparedFinding
+from gradscope.comparison.side import Side
+from gradscope.recording.finding import Severity
+from gradscope.report.comparison.words import (
+    STANDINGS,
+    change_text,
+    compared_text,
+    counts_text,
+    difference_text,
+    norm_limit,
+    ranks_text,
+    ratio_text,
+    regression_text,
+    renaming_text,
+    side_text,
+    spread_text,
+    standing_text,
+    verdict_text,
+)
+from gradscope.report.html.comparison_pairs import by_standing, pair_of, pair_rows
+from gradscope.report.html.module_columns import module_columns
+from gradscope.report.html.page import render_page
+from gradscope.report.html.picture import Picture, Sheet
+from gradscope.report.html.pictures.compared_curves import compared_curves
+from gradscope.report.html.pictures.compared_norms import compared_norms
+from gradscope.report.html.pictures.compared_ratios import compared_ratios
+from gradscope.report.html.pictures.compared_spread import compared_spread
+from gradscope.report.html.pictures.compared_table import pair_table, sides_table
+from gradscope.report.html.pictures.lettering import number
+from gradscope.report.html.summary_table import SummaryCell, SummaryTable
+from gradscope.report.html.words import (
+    Fact,
+    FindingCard,
+    Words,
+    finding_card,
+    module_of_finding,
+)
+from gradscope.report.page import UNICODE
+from gradscope.report.paths import shown_site
+
+_ALL = "all sides"
+
+
+def render_comparison_html(comparison: Comparison) -> str:
+    """Return the page of a comparison, without a last line break."""
+    places = range(1, len(comparison.sides))
+    sheets = [
+        _pair_sheet(pair_of(comparison, place), is_alone=len(places) == 1) for place in places
+    ]
+    if len(sheets) > 1:
+        sheets.insert(0, _overview(comparison))
+    return render_page(sheets, "gradscope compare")
+
+
+def _pair_sheet(pair: Comparison, *, is_alone: bool) -> Sheet:
+    base, other = pair.sides
+    rows = pair_rows(pair)
+    limit = norm_limit(pair)
+    ranks = sorted(range(len(pair.parameters)), key=lambda at: pair.parameters[at].worst)
+    worst = [0] * len(ranks)
+    for rank, at in enumerate(ranks):
+        worst[at] = rank
+    spread = compared_spread(rows, (base, other), limit)
+    pictures = (
+        compared_curves(pair),
+        compared_ratios(rows, (base, other), limit, pair.tolerance.cosine),
+        compared_norms(rows, base, other, limit, is_wide=spread is None),
+        spread,
+        pair_table(rows, (base, other), worst) if rows else None,
+    )
+    return Sheet(
+        title=f"{base.name} → {other.name}" if is_alone else f"{other.letter} {other.name}",
+        words=_pair_words(pair),
+        pictures=tuple(picture for picture in pictures if isinstance(picture, Picture)),
+        modules=module_columns(base.report),
+    )
+
+
+def _pair_words(pair: Comparison) -> Words:
+    base, other = pair.sides
+    return Words(
+        heading=f"{base.name} → {other.name}",
+        facts=tuple(_pair_facts(pair)),
+        verdict=verdict_text(pair),
+        reasons=tuple(regression_text(one, pair, UNICODE) for one in pair.verdict.regressions),
+        level=_level(pair),
+        warnings=tuple(pair.verdict.obstacles),
+        cards=tuple(_cards(pair)),
+        summaries=tuple(_pair_summaries(pair)),
+        notes=tuple(_notes(pair)),
+    )
+
+
+def _level(comparison: Comparison) -> Severity | None:
+    match comparison.verdict.outcome:
+        case "unjudged":
+            return "error"
+        case "failed":
+            return "error" if comparison.is_gate else "warning"
+        case "passed":
+            return None
+
+
+def _pair_facts(pair: Comparison) -> Iterator[Fact]:
+    base, other = pair.sides
+    direction = pair.directions[1]
+    cosine = None if direction is None or direction.total is None else direction.total.cosine
+    told = (
+        (base.letter, side_text(base)),
+        (other.letter, side_text(other)),
+        ("compared", compared_text(pair)),
+        ("ranks", ranks_text(pair)),
+        ("loss", _moved(base.loss, other.loss)),
+        ("norm", _moved(base.grad_norm, other.grad_norm)),
+        ("cosine", "" if cosine is None else f"{ratio_text(cosine, UNICODE)} over all gradients"),
+        ("parameters", counts_text(pair, 1)),
+        ("spread", spread_text(pair, 1, UNICODE)),
+    )
+    return (Fact(name=name, text=text) for name, text in told if text)
+
+
+def _moved(before: float | None, after: float | None) -> str:
+    change = change_text(before, after, UNICODE)
+    return f"{number(before)} → {number(after)}{f' ({change})' if change else ''}"
+
+
+def _pair_summaries(pair: Comparison) -> Iterator[SummaryTable]:
+    if pair.differences:
+        yield SummaryTable(
+            title="Known to differ",
+            header=("", *(side.letter for side in pair.sides)),
+            rows=tuple(
+                (
+                    SummaryCell(text=one.what, look="soft short"),
+                    *(SummaryCell(text=value or "none") for value in one.values),
+                )
+                for one in pair.differences
+            ),
+        )
+
+
+def _notes(comparison: Comparison) -> Iterator[tuple[str, tuple[str, ...]]]:
+    lines = tuple(
+        renaming_text(renaming, side)
+        for side, renamings in zip(comparison.sides, comparison.renamings, strict=True)
+        for renaming in renamings
+    )
+    if lines:
+        yield "Names", lines
+    if comparison.command:
+        yield "Command", (comparison.command,)
+
+
+def _cards(pair: Comparison) -> Iterator[FindingCard]:
+    """Yield the findings of both: those that came are shown as the other side has them."""
+    base, other = (side.report for side in pair.sides)
+    for standing, one in by_standing(pair):
+        own, its = one.findings
+        finding, report = (its, other) if its is not None else (own, base)
+        if finding is None:
+            continue
+        card = finding_card(finding, report, STANDINGS[standing])
+        yield replace(card, module=module_of_finding(finding, base))
+
+
+def _overview(comparison: Comparison) -> Sheet:
+    base = comparison.sides[0]
+    pictures = (compared_curves(comparison), sides_table(comparison))
+    return Sheet(
+        title=_ALL,
+        words=Words(
+            heading="gradscope compare",
+            facts=tuple(_overview_facts(comparison)),
+            verdict=verdict_text(comparison),
+            reasons=tuple(_reasons(comparison)),
+            level=_level(comparison),
+            warnings=tuple(comparison.verdict.obstacles),
+            summaries=tuple(_overview_summaries(comparison)),
+            notes=tuple(_notes(comparison)),
+        ),
+        pictures=tuple(picture for picture in pictures if picture is not None),
+        modules=module_columns(base.report),
+    )
+
+
+def _reasons(comparison: Comparison) -> Iterator[str]:
+    for one in comparison.verdict.regressions:
+        letter = comparison.sides[one.side].letter
+        yield f"{letter}: {regression_text(one, comparison, UNICODE)}"
+
+
+def _overview_facts(comparison: Comparison) -> Iterator[Fact]:
+    told = (
+        ("compared", compared_text(comparison)),
+        ("ranks", ranks_text(comparison)),
+        *((one.what, difference_text(one, UNICODE)) for one in comparison.differences),
+    )
+    return (Fact(name=name, text=text) for name, text in told if text)
+
+
+def _overview_summaries(comparison: Comparison) -> Iterator[SummaryTable]:
+    yield SummaryTable(
+        title="Sides",
+        header=("", "side", "of", "loss", "gradient norm", "cosine", "against the base"),
+        rows=tuple(_side_row(comparison, place) for place in range(len(comparison.sides))),
+    )
+    if comparison.findings:
+        yield SummaryTable(
+            title="Findings",
+            header=("", "rule", "line", "finding", "where"),
+            rows=tuple(_finding_row(one, comparison.sides) for one in comparison.findings),
+        )
+
+
+def _link(sides: Sequence[Side], place: int, text: str) -> SummaryCell:
+    """Return a cell that opens a side's sheet; the base has none."""
+    return SummaryCell(text=text, look="code", sheet=place if place else None)
+
+
+def _side_row(comparison: Comparison, place: int) -> tuple[SummaryCell, ...]:
+    side = comparison.sides[place]
+    direction = comparison.directions[place]
+    cosine = None if direction is None or direction.total is None else direction.total.cosine
+    return (
+        SummaryCell(text=side.letter, is_strong=True),
+        _link(comparison.sides, place, side.name),
+        SummaryCell(text=side_text(side)),
+        SummaryCell(text=number(side.loss), is_number=True),
+        SummaryCell(text=number(side.grad_norm), is_number=True),
+        SummaryCell(text="" if cosine is None else ratio_text(cosine, UNICODE), is_number=True),
+        SummaryCell(text=counts_text(comparison, place) if place else "the base", look="soft"),
+    )
+
+
+def _finding_row(one: ComparedFinding, sides: Sequence[Side]) -> tuple[SummaryCell, ...]:
+    place, finding = one.first
+    root = sides[place].report.target.root
+    return (
+        SummaryCell(text=finding.severity, look=f"level {finding.severity}", is_strong=True),
+        SummaryCell(text=f"{finding.rule} {finding.name}", look="code short"),
+        SummaryCell(text=shown_site(finding.location, root), look="code soft"),
+        SummaryCell(text=finding.message),
+        SummaryCell(text=standing_text(one)),
+    )
