@@ -162,16 +162,18 @@ class Timeline {
     const { seconds } = this.events;
     const whole = this.windows.seconds[this.at];
     const begin = seconds[start + size - 1] - whole;
-    const took = Array.from({ length: size }, (_, turn) => seconds[start + turn] - (turn ? seconds[start + turn - 1] : begin));
+    const took = Array.from({ length: size }, (_, turn) => Math.max(seconds[start + turn] - (turn ? seconds[start + turn - 1] : begin), 0));
+    // Nothing is known of what was before the first event of all.
+    if (this.at === 0) took[0] = null;
     const longest = Math.max(...took, 0);
-    this.body.replaceChildren(...took.map((time, turn) => this.eventRow(start + turn, Math.max(time, 0), longest)));
+    this.body.replaceChildren(...took.map((time, turn) => this.eventRow(start + turn, time, longest)));
   }
 
   eventRow(event, time, longest) {
     const { word, subject, line, names, notes } = this.calls;
     const call = this.events.call[event];
     const bar = element('span', { className: 'bar' });
-    bar.style.width = `${longest ? (100 * time) / longest : 0}%`;
+    bar.style.width = `${longest ? (100 * (time ?? 0)) / longest : 0}%`;
     const first = this.numberStarts[event];
     const measured = names[call].flatMap((name, at) => {
       const value = this.events.numbers[first + at];

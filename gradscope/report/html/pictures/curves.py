@@ -9,6 +9,7 @@ from gradscope.report.html.columns import Json, numbers, places
 from gradscope.report.html.picture import Picture
 from gradscope.report.html.pictures.lettering import lettered
 from gradscope.report.html.pictures.panels import Panel, stacked
+from gradscope.report.html.pictures.step_axis import step_axis
 from gradscope.report.html.pictures.step_marks import (
     MarkRow,
     finding_marks,
@@ -185,7 +186,7 @@ def _step_axis(run: TrainingRun, axis: Json) -> Trace:
     steps = [step.step for step in run.steps]
     margin = max((steps[-1] - steps[0]) * 0.012, 0.5)
     given = axis if isinstance(axis, Mapping) else {}
-    return {**given, "range": [steps[0] - margin, steps[-1] + margin]}
+    return {**given, **step_axis(steps[0], steps[-1], margin)}
 
 
 def _title(name: str, place: int) -> Trace:

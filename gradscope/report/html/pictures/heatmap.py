@@ -19,6 +19,7 @@ from gradscope.report.html.pictures.heat import (
 from gradscope.report.html.pictures.lettering import lettered
 from gradscope.report.html.pictures.panels import Panel, stacked
 from gradscope.report.html.pictures.row_marks import marks_on_rows
+from gradscope.report.html.pictures.step_axis import step_axis
 from gradscope.report.html.pictures.step_marks import (
     MarkRow,
     finding_marks,
@@ -122,10 +123,10 @@ def _switch(found: Sequence[Heat], owners: Sequence[int], *, before: int) -> Tra
 def _layout(heat: Heat, axis: Json) -> Trace:
     steps = heat.columns.steps
     given = axis if isinstance(axis, Mapping) else {}
-    ends = [steps[0] - 0.5, steps[-1] + 0.5]
+    ends = step_axis(steps[0], steps[-1], 0.5)
     return {
         "plot_bgcolor": "@panel",
-        "xaxis": {**given, "showgrid": False, "zeroline": False, "range": ends},
+        "xaxis": {**given, **ends, "showgrid": False, "zeroline": False},
         "showlegend": True,
     }
 

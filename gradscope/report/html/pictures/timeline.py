@@ -32,9 +32,10 @@ _ENDS = 20
 """Steps at the beginning and at the end."""
 _UNUSUAL = 40
 """Of each unusual lane, so many steps."""
-_ROW = 46
-_LIST = 240
-"""Heights in pixels: of a lane, and of the list of events."""
+_LANE, _EVENT, _HEAD = 46, 27, 90
+"""Heights in pixels: of a lane, of an event, and of what is above these."""
+_SHOWN = 12
+"""Events of a step, for which there is room."""
 
 
 def timeline(report: Report, run: TrainingRun) -> Picture | None:
@@ -59,8 +60,13 @@ def timeline(report: Report, run: TrainingRun) -> Picture | None:
             **_events([found[place] for place in kept], report),
             "first": _first(found, report),
         },
-        height=_LIST + _ROW * min(len(run.pictures), _LANES),
+        height=_height(found, min(len(run.pictures), _LANES)),
     )
+
+
+def _height(found: Sequence[Window], lanes: int) -> int:
+    most = max(len(window.events) for window in found)
+    return _HEAD + _LANE * lanes + _EVENT * min(most, _SHOWN)
 
 
 def _lane(lane: Lane, run: TrainingRun, report: Report) -> Json:
