@@ -148,7 +148,7 @@ def of_run(norms, losses, *, weights=10.0, backwards=1, first=0, **changes):
                                 optimizer="SGD(lr=0.1)"))  # fmt: skip
         share = loss / backwards
         events += [_event(step, place, "backward", loss=share) for place in range(backwards)]
-        events.append(_event(step, backwards, "step", optimizer=0, norm=_total(norms, turn)))
+        events.append(_event(step, backwards, "step", norm=_total(norms, turn)))
         rows.append([_row(step, place, of[turn], weights) for place, of in
                      enumerate(norms.values())])  # fmt: skip
     given = {name: Given() for name in norms}
@@ -158,10 +158,10 @@ def of_run(norms, losses, *, weights=10.0, backwards=1, first=0, **changes):
     return replace(made, target=replace(made.target, name="train.py", seed=None))
 
 
-def _event(step, order, kind, optimizer=None, **numbers):
+def _event(step, order, kind, **numbers):
     return EventRecord(
         step=step, order=order, kind=kind, seconds=float(step), site=None,
-        numbers=tuple(numbers.items()), optimizer=optimizer,
+        numbers=tuple(numbers.items()),
     )  # fmt: skip
 
 

@@ -1,0 +1,89 @@
+"""`gradscope compare` with targets, each in a process of its own."""
+
+import json
+from textwrap import dedent
+
+import pytest
+
+MODEL = """
+import sys
+import torch
+from torch import nn
+
+def build(width=8, cut=False):
+    class Net(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.first, self.last = nn.Linear(4, width), nn.Linear(width, 2)
+
+        def forward(self, x):
+            hidden = self.first(x).tanh()
+            return self.last(hidden.detach() if cut else hidden)
+
+    return Net()
+
+def build_model():
+    return build()
+
+def build_batch():
+    return torch.randn(6, 4), torch.randint(2, (6,))
+
+loss_fn = nn.CrossEntropyLoss()
+print("the target's own words")
+"""
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    place = tmp_path_factory.mktemp("compare")
+    (place / "model.py").write_text(dedent(MODEL))
+    return place
+
+
+@pytest.fixture(scope="module")
+def compare(gradscope_in, folder):
+    """Runs the command, and returns its exit code and JSON."""
+
+    def run(*arguments):
+        done = gradscope_in(folder, "compare", *arguments, "--output-format", "json")
+        assert "the target's own words" in done.stderr
+        return done.returncode, json.loads(done.stdout)
+
+    return run
+
+
+def changes(value, place=1):
+    return {one["name"]: one["pairs"][place]["change"] for one in value["parameters"]}
+
+
+def test_types_of_one_target(compare):
+    code, value = compare("model.py", "--vary", "dtype=float32,bfloat16", "--fail-on-regression")
+    assert code == 0
+    assert [one["name"] for one in value["sides"]] == [
+        "model.py dtype=float32", "model.py dtype=bfloat16",
+    ]  # fmt: skip
+    assert {one["what"] for one in value["differences"]} == {"dtype", "batch"}
+    assert set(changes(value).values()) == {"within"}
+    assert all(one["pairs"][1]["cosine"] > 0.99 for one in value["parameters"])
+
+
+def test_a_target_twice_is_equal_and_a_change_that_cuts_a_gradient_a_regression(compare):
+    cut = "model.py:build(cut=True)"
+    code, value = compare("model.py", "model.py:build()", cut, "--seed", "3",
+                          "--fail-on-regression", "--fail-level", "warning")  # fmt: skip
+    assert code == 1
+    assert set(changes(value).values()) == {"equal"}
+    assert changes(value, 2) == {
+        "first.weight": "lost", "first.bias": "lost", "last.weight": "equal", "last.bias": "equal",
+    }  # fmt: skip
+    worse = [(one["side"], one["kind"], one["subjects"]) for one in
+             value["verdict"]["regressions"]]  # fmt: skip
+    assert worse == [("C", "finding", ["GS201"]), ("C", "lost", ["first.weight", "first.bias"])]
+    assert value["differences"] == []
+
+
+def test_a_target_that_does_not_run_is_told(gradscope_in, folder):
+    done = gradscope_in(folder, "compare", "nothing.py", "model.py")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "cannot compare `nothing.py`: it could not be run" in done.stderr
+    assert "Traceback" not in done.stderr
