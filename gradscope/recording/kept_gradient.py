@@ -5,10 +5,10 @@ import sys
 from array import array
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from operator import mul, sub
 from typing import Literal, TypeVar, get_args
 
 from gradscope.errors import GradscopeError
+from gradscope.recording.inner_products import inner_products
 
 Numbers = TypeVar("Numbers", "array[float]", "array[int]")
 
@@ -202,21 +202,19 @@ def agreement(first: KeptGradient, second: KeptGradient) -> Agreement | None:
     """Return how far two gradients agree; None where their shapes or forms are different.
 
     Types may differ, as float32 and bfloat16, and so may exact and sparse; a sketch has an
-    agreement with another sketch alone. About 6 million elements are compared in a second.
+    agreement with another sketch alone.
     """
     if not first.can_be_compared(second):
         return None
-    dot = of_first = of_second = difference = 0.0
-    for one, other in zip(first.values(), second.values(), strict=True):
-        dot += sum(map(mul, one, other))
-        of_first += _square(one)
-        of_second += _square(other)
-        difference += _square(array("d", map(sub, one, other)))
+    parts = [
+        inner_products(one, other)
+        for one, other in zip(first.values(), second.values(), strict=True)
+    ]
     return Agreement(
-        dot=dot,
-        first=of_first,
-        second=of_second,
-        difference=difference,
+        dot=sum(part.dot for part in parts),
+        first=sum(part.first for part in parts),
+        second=sum(part.second for part in parts),
+        difference=sum(part.difference for part in parts),
         is_estimate=first.form == "sketch",
     )
 
@@ -238,10 +236,6 @@ def relative_difference(first: KeptGradient, second: KeptGradient) -> float | No
     """
     found = agreement(first, second)
     return None if found is None else found.relative_difference
-
-
-def _square(values: "array[float]") -> float:
-    return sum(map(mul, values, values), 0.0)
 
 
 def _native(numbers: "Numbers") -> "Numbers":
