@@ -40,7 +40,7 @@ def test_the_table_holds_the_recordings_numbers(show, stack):
     page = show(sheet_of(stack))
     table = page.locator("[data-picture=parameters]")
     table.scroll_into_view_if_needed()
-    norms = table.locator("tbody tr:not(.space) td.number:nth-child(4)")
+    norms = table.locator("tbody tr:not(.space) td.number:nth-child(5)")
     expect(norms.first).to_be_visible()
     titles = norms.evaluate_all("cells => cells.map(cell => cell.title)")
     assert [float(text) for text in titles] == [

@@ -21,6 +21,8 @@ DIVERGING = (
 _NARROWEST = 1.0
 """Powers of ten: a scale over less would show differences that mean nothing."""
 
+_HIGHEST = 308.25
+"""Ten to a higher power is no number."""
 _BRIGHT = 140
 """Of 255: dark letters are read better from there on."""
 
@@ -40,12 +42,13 @@ class ColourScale:
         levels = _levels(values)
         low, high = min(levels, default=0.0), max(levels, default=0.0)
         missing = max(0.0, _NARROWEST - (high - low)) / 2
-        return cls(stops=SEQUENTIAL, low=low - missing, high=high + missing)
+        high = min(high + missing, _HIGHEST)
+        return cls(stops=SEQUENTIAL, low=low - missing, high=high)
 
     @classmethod
     def around_one(cls, values: Iterable[float | None]) -> "ColourScale":
         """Return a scale whose middle is 1, over numbers as far from it as any of some."""
-        farthest = max([_NARROWEST, *map(abs, _levels(values))])
+        farthest = min(max([_NARROWEST, *map(abs, _levels(values))]), _HIGHEST)
         return cls(stops=DIVERGING, low=-farthest, high=farthest)
 
     def colour(self, value: float) -> str:

@@ -116,7 +116,7 @@ _LAYOUT: dict[str, Json] = {
     "yaxis": {"visible": False},
 }
 _SHAPES: list[Json] = [
-    {"label": "icicle", "data": [{"type": "icicle"}]},
+    {"label": "icicle", "data": [{"type": "icicle", "leaf": {"opacity": 1}}]},
     {"label": "treemap", "data": [{"type": "treemap"}]},
 ]
 
@@ -204,7 +204,6 @@ def _tree(
         "text": coloured.words,
         "texttemplate": "%{label}  %{text}",
         "textfont": {"color": coloured.letters},
-        "leaf": {"opacity": 1},
         "hoverinfo": "text",
         "hovertext": texts(_text(cell, measures) for cell in cells),
         "marker": {

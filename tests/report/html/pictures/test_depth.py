@@ -1,0 +1,138 @@
+import math
+from random import Random
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from gradscope.report.html.pictures.depth import depth
+from gradscope.report.html.pictures.forward_order import ForwardOrder
+from gradscope.report.html.pictures.thinning import MOST_MARKS, thinned
+from gradscope.report.model import Report
+from tests.report.conftest import build_hostile
+from tests.report.html.figures import assert_valid, labels, shown, trace
+from tests.report.html.pictures.conftest import REPORTS
+
+
+def kind_of(row):
+    """Where a row belongs, told anew from its numbers."""
+    if row.grad is None:
+        if getattr(row, "reach", "") == "frozen":
+            return "frozen"
+        return "no gradient"
+    if not math.isfinite(row.grad.norm):
+        return "NaN, inf"
+    return "axis" if row.grad.norm else "zero"
+
+
+def strip_marks(figure, link):
+    """By index of a row: the title of the strip that its mark lies in."""
+    axes = {
+        "y2": figure["layout"].get("yaxis2", {}).get("ticktext", []),
+        "y3": figure["layout"].get("yaxis3", {}).get("ticktext", []),
+    }
+    return {
+        row: axes[one["yaxis"]][round(y)]
+        for one in figure["data"]
+        if link in one.get("meta", {}).get("links", {}) and "yaxis" in one
+        for row, y in zip(one["meta"]["links"][link], one["y"], strict=True)
+    }
+
+
+@given(REPORTS)
+def test_every_row_is_drawn_once_where_its_number_belongs(report):
+    figure = shown(depth(report))
+    for rows, name, link in (
+        (report.tensors, "tensors", "tensor"),
+        (report.parameters, "parameters", "parameter"),
+    ):
+        on_axis = trace(figure, name)
+        drawn = dict(zip(on_axis["meta"]["links"][link], on_axis["y"], strict=True))
+        strips = strip_marks(figure, link)
+        for index, row in enumerate(rows):
+            kind = kind_of(row)
+            if kind == "axis":
+                assert drawn.pop(index) == row.grad.norm
+            else:
+                assert strips.pop(index) == kind
+        assert not drawn
+        assert not strips
+
+
+@given(REPORTS)
+def test_what_is_drawn_instead_of_norms_is_the_reports(report):
+    picture = depth(report)
+    measures = {
+        "per element": lambda row: row.grad.rms,
+        "÷ weight": lambda row: row.grad_to_weight,
+        "update ÷ weight": lambda row: row.update_to_weight,
+    }
+    for label in labels(picture)[1:]:
+        found = trace(shown(picture, label), "parameters")
+        for index, y in zip(found["meta"]["links"]["parameter"], found["y"], strict=True):
+            value = measures[label](report.parameters[index])
+            assert y == (value if value and math.isfinite(value) else None)
+
+
+def test_tensors_have_no_weight_to_be_compared_with(report):
+    figure = shown(depth(report), "÷ weight")
+    assert trace(figure, "tensors")["visible"] is False
+    assert figure["layout"]["yaxis"]["title"]["text"] == "gradient norm / weight norm"
+
+
+@settings(max_examples=10, deadline=None)
+@given(REPORTS)
+def test_plotly_takes_the_figure(report):
+    assert_valid(depth(report))
+
+
+def test_a_parameter_stands_at_the_first_tensor_made_with_it(report):
+    order = ForwardOrder(report)
+    made = [row.operation for row in order.tensors]
+    assert made == ["AddmmBackward0", "ReluBackward0", "AddmmBackward0", "MseLossBackward0"]
+    places = dict(zip([row.name for row in report.parameters], order.parameter_places, strict=True))
+    assert places["first.weight"] == places["first.bias"] == order.tensor_places[0]
+    # By way of its transpose, which is no tensor of its own.
+    assert places["last.weight"] == places["last.bias"] == order.tensor_places[2]
+
+
+def test_a_parameter_outside_the_graph_has_a_place_of_its_own(report):
+    order = ForwardOrder(report)
+    frozen = order.parameter_places[4]
+    assert frozen not in order.tensor_places
+    # Registered after `last`.
+    assert order.tensor_places[2] < frozen < order.tensor_places[3]
+    assert report.modules[order.modules[frozen]].path == "head.scale"
+
+
+def test_stretches_cover_the_axis_and_name_the_modules(report):
+    order = ForwardOrder(report)
+    runs = order.runs()
+    covered = [place for run in runs for place in range(run.first, run.last + 1)]
+    assert covered == list(range(order.length))
+    named = [report.modules[run.module].path for run in runs if run.module is not None]
+    assert named == ["first", "act", "last", "head"]
+
+
+def test_names_that_try_to_break_out_are_escaped():
+    report = Report.from_recording(build_hostile())
+    figure = shown(depth(report))
+    told = " ".join(text for one in figure["data"] for text in one.get("hovertext", []))
+    assert "<script" not in told
+    assert "&lt;script&gt;alert(1)&lt;/script&gt;" in told
+    assert "\n" not in told
+    assert not any("<script" in text for text in figure["layout"]["xaxis"]["ticktext"])
+
+
+@given(st.integers(), st.integers(1, 3000))
+def test_thinning_keeps_the_extremes_in_their_order(seed, more):
+    random = Random(seed)
+    values = [10 ** random.uniform(-30, 30) for _ in range(MOST_MARKS + more)]
+    kept = thinned(list(range(len(values))), [values])
+    assert kept == sorted(set(kept))
+    assert min(values[at] for at in kept) == min(values)
+    assert max(values[at] for at in kept) == max(values)
+    assert len(kept) <= MOST_MARKS
+
+
+def test_few_marks_are_all_kept():
+    assert thinned(list(range(MOST_MARKS)), [[1.0] * MOST_MARKS]) == list(range(MOST_MARKS))

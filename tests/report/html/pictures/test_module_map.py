@@ -1,0 +1,145 @@
+import math
+from dataclasses import replace
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from gradscope.report.html.pictures.colour_scale import SEQUENTIAL, ColourScale
+from gradscope.report.html.pictures.module_map import MOST_DRAWN, module_map
+from gradscope.report.model import Report
+from tests.report.conftest import build, build_hostile, module
+from tests.report.html.figures import assert_valid, labels, shown
+from tests.report.html.pictures.conftest import REPORTS
+
+POSITIVE = st.floats(1e-300, 1e300)
+
+
+def tree_of(report, *chosen):
+    return shown(module_map(report), *chosen)["data"][0]
+
+
+def cells(tree):
+    """By module: the cell's place."""
+    return {module: at for at, module in enumerate(tree["meta"]["links"]["module"])}
+
+
+@given(REPORTS)
+def test_every_module_has_a_cell_in_its_parents(report):
+    tree = tree_of(report)
+    at = cells(tree)
+    assert sorted(at) == [row.index for row in report.modules]
+    for row in report.modules:
+        parent = tree["parents"][at[row.index]]
+        assert parent == ("" if row.parent is None else tree["ids"][at[row.parent]])
+
+
+@given(REPORTS)
+def test_colours_tell_numbers_from_zero_none_and_broken(report):
+    tree = tree_of(report)
+    at = cells(tree)
+    for row in report.modules:
+        colour, shape = (tree["marker"]["colors"], tree["marker"]["pattern"]["shape"])
+        found = colour[at[row.index]], shape[at[row.index]]
+        norm = row.grad_norm
+        if norm is None:
+            states = {"act": ("@panel", ""), "head.scale": ("@frozen", ".")}
+            assert found == states.get(row.path, ("@none", "\\"))
+        elif not math.isfinite(norm):
+            assert found == ("@broken", "x")
+        elif norm == 0:
+            assert found == ("@zero", "/")
+        else:
+            assert found[0].startswith("#")
+            assert found[1] == ""
+
+
+def test_hovering_tells_the_exact_numbers(report):
+    tree = tree_of(report)
+    told = tree["hovertext"][cells(tree)[1]]
+    assert "<b>first</b>" in told
+    assert "gradient  5<br>" in told
+    assert told.endswith("at output  4")
+    assert tree["text"][cells(tree)[1]] == "5.00"
+
+
+def test_gain_is_that_of_the_call(report):
+    tree = tree_of(report, "gain of backward")
+    # 4 at the input of the ReLU, 8 at its output.
+    assert tree["text"][cells(tree)[2]] == "0.500"
+    assert tree["text"][cells(tree)[0]] == "—" or tree["text"][cells(tree)[0]] == ""
+
+
+@settings(max_examples=8, deadline=None)
+@given(REPORTS)
+def test_plotly_takes_the_figure(report):
+    picture = module_map(report)
+    assert {"icicle", "treemap", "√ parameters", "equal"} <= set(labels(picture))
+    assert_valid(picture)
+
+
+def test_several_models_lie_in_one_cell():
+    recording = build()
+    other = module(len(recording.modules), "critic", "Critic", parent=None)
+    report = Report.from_recording(replace(recording, modules=(*recording.modules, other)))
+    tree = tree_of(report)
+    assert tree["labels"][0] == "all models"
+    tops = [at for at, parent in enumerate(tree["parents"]) if parent == tree["ids"][0]]
+    assert [tree["labels"][at] for at in tops] == ["Net", "critic"]
+
+
+def test_areas_are_own_elements_and_no_module_is_lost(report):
+    tree = tree_of(report, "parameters")
+    at = cells(tree)
+    assert tree["values"][at[1]] == 8
+    assert tree["values"][at[0]] == 0
+    assert 0 < tree["values"][at[2]] < 1
+
+
+def test_of_many_modules_the_outer_levels_are_drawn():
+    recording = build()
+    blocks = [module(6 + place, f"b{place}", "Block") for place in range(30)]
+    leaves = [
+        module(36 + place, f"b{place % 30}.l{place}", "Leaf", parent=6 + place % 30)
+        for place in range(MOST_DRAWN)
+    ]
+    modules = (*recording.modules, *blocks, *leaves)
+    report = Report.from_recording(replace(recording, modules=modules))
+    assert tree_of(report)["maxdepth"] == 2
+    assert "maxdepth" not in tree_of(Report.from_recording(recording))
+
+
+def test_names_that_try_to_break_out_are_escaped():
+    tree = tree_of(Report.from_recording(build_hostile()))
+    told = " ".join([*tree["labels"], *tree["hovertext"]])
+    assert "<script" not in told
+    assert "&lt;script&gt;" in told
+    assert "\n" not in told
+
+
+@given(st.lists(POSITIVE, min_size=1), st.data())
+def test_a_scale_ascends_with_its_numbers(values, data):
+    scale = ColourScale.over(values)
+    assert scale.high - scale.low >= 1 - 1e-9
+    one, other = sorted(data.draw(st.tuples(st.sampled_from(values), st.sampled_from(values))))
+    shares = [(math.log10(value) - scale.low) / (scale.high - scale.low) for value in (one, other)]
+    assert shares[0] + 1e-9 >= 0
+    assert shares[1] <= 1 + 1e-9
+    assert (scale.colour(one) == scale.colour(other)) or shares[0] < shares[1]
+
+
+def test_a_scale_has_its_ends_and_its_middle():
+    scale = ColourScale.over([1e-8, 1.0, None, 0.0, math.nan, math.inf])
+    assert (scale.low, scale.high) == (-8.0, 0.0)
+    assert scale.colour(1e-8) == SEQUENTIAL[0]
+    assert scale.colour(1.0) == SEQUENTIAL[-1]
+    assert scale.colour(1e-4) == SEQUENTIAL[4]
+    around = ColourScale.around_one([1e-3, 10.0])
+    assert (around.low, around.high) == (-3.0, 3.0)
+    assert around.colour(1.0) == "#f5f5f5"
+
+
+def test_a_model_of_one_module_needs_no_map():
+    recording = build()
+    lone = replace(recording, modules=recording.modules[:1], parameters=(), calls=(), nodes=())
+    lone = replace(lone, edges=(), parameter_stats=(), tensor_stats=(), steps=(), events=())
+    assert module_map(Report.from_recording(lone)) is None
