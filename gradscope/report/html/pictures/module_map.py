@@ -82,10 +82,10 @@ def module_map(report: Report) -> Picture | None:
     if len(report.modules) < 2:
         return None
     cells, measures = cells_of(report), module_measures(report)
-    known = [
-        one for one in COLOURINGS if any(one.of(measured) is not None for measured in measures)
-    ]
-    colours = [_coloured(one, cells, measures) for one in known or COLOURINGS[:1]]
+    # That there is no gradient is worth a map too.
+    norm, *others = COLOURINGS
+    known = [norm, *(one for one in others if any(one.of(m) is not None for m in measures))]
+    colours = [_coloured(one, cells, measures) for one in known]
     return Picture(
         name="modules",
         kind="plot",
