@@ -1,6 +1,6 @@
 """Places items and the links between them, the forward from top to bottom."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from gradscope.report.graph.coordinates import horizontal, item_of
@@ -13,6 +13,8 @@ PORT_GAP = 8.0
 _SLOPE = 0.06
 """How much more room links get for each pixel that they lead aside."""
 _MOST_GAP = 60.0
+_TURN = 6.0
+"""How far links that lead up stay away from the layers that they turn at."""
 _BEND = 16.0
 """The least height of a link that leads aside."""
 
@@ -43,17 +45,17 @@ def arrange(items: Sequence[Item], arcs: Sequence[Arc]) -> Arrangement:
         number: top + (bottom - top - item_of(items, number).height) / 2
         for number, (top, bottom) in row_of.items()
     }
-    ways = []
-    for arc, way, back in zip(arcs, graph.ways, graph.is_back, strict=True):
-        upper, lower = (arc.into, arc.out) if back else (arc.out, arc.into)
-        points = _points(items, way, (upper, lower), axes, tops, row_of)
-        ways.append(tuple(reversed(points)) if back else tuple(points))
+    ways_of = _Ways(items, axes, tops, row_of)
+    ways = tuple(
+        tuple(ways_of.back(arc, way) if back else ways_of.down(arc, way))
+        for arc, way, back in zip(arcs, graph.ways, graph.is_back, strict=True)
+    )
     right = max((axes[n] + item_of(items, n).right for n in axes), default=0.0)
     return Arrangement(
         width=right,
-        height=rows[-1][1] if rows else 0.0,
+        height=(rows[-1][1] if rows else 0.0) + (2 * _TURN if any(graph.is_back) else 0.0),
         places=tuple((axes[number], tops[number]) for number in range(len(items))),
-        ways=tuple(ways),
+        ways=ways,
         is_back=graph.is_back,
     )
 
@@ -86,19 +88,41 @@ def _rows(
     return rows
 
 
-def _points(
-    items: Sequence[Item],
-    way: Sequence[int],
-    offsets: tuple[float, float],
-    axes: dict[int, float],
-    tops: dict[int, float],
-    row_of: dict[int, Point],
-) -> list[Point]:
-    """Return the points of a link from top to bottom; it leads aside between layers alone."""
-    upper, lower = way[0], way[-1]
-    start, end = axes[upper] + offsets[0], axes[lower] + offsets[1]
-    points = [(start, tops[upper] + item_of(items, upper).height), (start, row_of[upper][1])]
-    for bend in way[1:-1]:
-        points += [(axes[bend], row_of[bend][0]), (axes[bend], row_of[bend][1])]
-    points += [(end, row_of[lower][0]), (end, tops[lower])]
-    return [point for place, point in enumerate(points) if not place or point != points[place - 1]]
+@dataclass(frozen=True, slots=True)
+class _Ways:
+    """The points of links; they lead aside between layers alone."""
+
+    items: Sequence[Item]
+    axes: Mapping[int, float]
+    tops: Mapping[int, float]
+    rows: Mapping[int, Point]
+
+    def down(self, arc: Arc, way: Sequence[int]) -> Iterator[Point]:
+        """Yield the points of a link from top to bottom."""
+        start, end = self.axes[arc.source] + arc.out, self.axes[arc.target] + arc.into
+        yield (start, self._bottom(arc.source))
+        yield (start, self.rows[arc.source][1])
+        for bend in way[1:-1]:
+            top, bottom = self.rows[bend]
+            yield (self.axes[bend], top)
+            yield (self.axes[bend], bottom)
+        yield (end, self.rows[arc.target][0])
+        yield (end, self.tops[arc.target])
+
+    def back(self, arc: Arc, way: Sequence[int]) -> Iterator[Point]:
+        """Yield the points of a link that leads up: out below its source, and around to the top."""
+        start, end = self.axes[arc.source] + arc.out, self.axes[arc.target] + arc.into
+        below, above = self.rows[arc.source][1] + _TURN, self.rows[arc.target][0] - _TURN
+        yield (start, self._bottom(arc.source))
+        yield (start, below)
+        yield (self.axes[way[1]], below)
+        for bend in way[1:-1]:
+            top, bottom = self.rows[bend]
+            yield (self.axes[bend], bottom)
+            yield (self.axes[bend], top)
+        yield (self.axes[way[-2]], above)
+        yield (end, above)
+        yield (end, self.tops[arc.target])
+
+    def _bottom(self, item: int) -> float:
+        return self.tops[item] + self.items[item].height

@@ -3,7 +3,6 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from heapq import heapify, heappop, heappush
-from itertools import pairwise
 from typing import Literal
 
 Rank = Literal["first", "inner", "last"]
@@ -52,7 +51,8 @@ class LayeredGraph:
     """Top to bottom. Numbers from that of the items on are bends."""
     segments: tuple[Segment, ...]
     ways: tuple[tuple[int, ...], ...]
-    """What each arc goes through, from its upper end to its lower one."""
+    """What each arc goes through, from its source to its target. One that leads up has a bend in
+    the layers of both too: it leaves its source below, and comes to its target from above."""
     is_back: tuple[bool, ...]
     """Of each arc: whether it leads up, as links that go round in a circle must somewhere."""
 
@@ -74,18 +74,14 @@ class _Layering:
     def build(self) -> LayeredGraph:
         place = {item: place for place, item in enumerate(self._order())}
         is_back = tuple(place[arc.source] >= place[arc.target] for arc in self.arcs)
-        ends = [
-            (arc.target, arc.source, arc.into, arc.out)
-            if back
-            else (arc.source, arc.target, arc.out, arc.into)
-            for arc, back in zip(self.arcs, is_back, strict=True)
-        ]
-        self._assign([(upper, lower) for upper, lower, _, _ in ends], list(place))
+        down = [arc for arc, back in zip(self.arcs, is_back, strict=True) if not back]
+        self._assign([(arc.source, arc.target) for arc in down], list(place))
         ways = tuple(
-            tuple(self._way(end, back=back)) for end, back in zip(ends, is_back, strict=True)
+            tuple(self._way_back(number, arc) if back else self._way(arc))
+            for number, (arc, back) in enumerate(zip(self.arcs, is_back, strict=True))
         )
         return LayeredGraph(
-            layers=self._layers(ways),
+            layers=self._layers(),
             segments=tuple(self.segments.values()),
             ways=ways,
             is_back=is_back,
@@ -140,19 +136,31 @@ class _Layering:
             if placed.rank == "last":
                 self.layer[number] = last
 
-    def _way(self, end: tuple[int, int, float, float], *, back: bool) -> Iterator[int]:
-        upper, lower, out, into = end
-        yield upper
-        current, leaves = upper, out
-        for layer in range(self.layer[upper] + 1, self.layer[lower]):
-            # What leads back shares no bend: it comes from elsewhere.
-            key = (upper if not back else -1 - lower, out, layer)
-            bend = self.bends.setdefault(key, len(self.items) + len(self.bends))
+    def _way(self, arc: Arc) -> Iterator[int]:
+        yield arc.source
+        current, leaves = arc.source, arc.out
+        for layer in range(self.layer[arc.source] + 1, self.layer[arc.target]):
+            bend = self._bend((arc.source, arc.out, layer))
             self._join(current, bend, leaves, 0.0)
             yield bend
             current, leaves = bend, 0.0
-        self._join(current, lower, leaves, into)
-        yield lower
+        self._join(current, arc.target, leaves, arc.into)
+        yield arc.target
+
+    def _way_back(self, number: int, arc: Arc) -> Iterator[int]:
+        yield arc.source
+        before = None
+        for layer in range(self.layer[arc.source], self.layer[arc.target] - 1, -1):
+            # It shares no bend with others, which are told apart by items.
+            bend = self._bend((-1 - number, 0.0, layer))
+            if before is not None:
+                self._join(bend, before, 0.0, 0.0)
+            yield bend
+            before = bend
+        yield arc.target
+
+    def _bend(self, key: tuple[int, float, int]) -> int:
+        return self.bends.setdefault(key, len(self.items) + len(self.bends))
 
     def _join(self, upper: int, lower: int, out: float, into: float) -> None:
         bends = (upper >= len(self.items)) + (lower >= len(self.items))
@@ -161,15 +169,14 @@ class _Layering:
             upper=upper, lower=lower, out=out, into=into, weight=weight
         )
 
-    def _layers(self, ways: Sequence[tuple[int, ...]]) -> tuple[tuple[int, ...], ...]:
+    def _layers(self) -> tuple[tuple[int, ...], ...]:
         """Return the layers, each in the order in which a walk along the arcs comes to it."""
         layer = dict(enumerate(self.layer)) | {
             bend: number for (_, _, number), bend in self.bends.items()
         }
         below: dict[int, dict[int, None]] = {}
-        for way in ways:
-            for upper, lower in pairwise(way):
-                below.setdefault(upper, {})[lower] = None
+        for upper, lower, _, _ in self.segments:
+            below.setdefault(upper, {})[lower] = None
         found: list[list[int]] = [[] for _ in range(max(layer.values(), default=-1) + 1)]
         seen: set[int] = set()
         for start in sorted(layer, key=lambda node: (layer[node], node)):

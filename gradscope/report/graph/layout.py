@@ -208,32 +208,28 @@ class _Layout:
             for piece in way
         )
         if link.box is None or link.kind == "next":
-            ways[0] = _from(source, ways[0])
-        ways[-1] = _to(target, ways[-1])
-        return PlacedLink(link=link, ways=tuple(map(tuple, ways)), is_back=is_back)
+            ways[0].insert(0, (ways[0][0][0], source.bottom))
+        ways[-1].append((ways[-1][-1][0], target.y))
+        return PlacedLink(link=link, ways=tuple(map(_distinct, ways)), is_back=is_back)
 
     def _points(self, way: Way) -> list[Point]:
         points: list[Point] = []
         for piece in way:
             inside, corner = self.insides[piece.box], self.corners[piece.box]
             for x, y in inside.arrangement.ways[inside.arcs[piece]]:
-                point = (corner[0] + x, corner[1] + y)
-                if not points or points[-1] != point:
-                    points.append(point)
+                points.append((corner[0] + x, corner[1] + y))
         return points
 
 
-def _from(frame: Frame, points: Sequence[Point]) -> list[Point]:
-    """Return a way from the edge of a vertex on, which may be lower than what is beside it."""
-    (x, y), rest = points[0], points[1:]
-    is_down = not rest or rest[0][1] >= y
-    return [(x, frame.bottom if is_down else frame.y), *points]
-
-
-def _to(frame: Frame, points: Sequence[Point]) -> list[Point]:
-    x, y = points[-1]
-    is_down = len(points) < 2 or points[-2][1] <= y
-    return [*points, (x, frame.y if is_down else frame.bottom)]
+def _distinct(points: Sequence[Point]) -> tuple[Point, ...]:
+    """Return the points without those that follow the same, or a way straight to the next."""
+    found: list[Point] = []
+    for point in points:
+        if len(found) > 1 and found[-2][0] == found[-1][0] == point[0]:
+            found.pop()
+        if not found or found[-1] != point:
+            found.append(point)
+    return tuple(found)
 
 
 def _chain(content: Sequence[tuple[Stop, Item]], arcs: Sequence[Arc]) -> list[Arc]:

@@ -59,9 +59,12 @@ class Units:
 
     def _find_chips(self, out: Mapping[int, Sequence[int]]) -> None:
         vertices = self.part.vertices
+        targets = {link.target for link in self.part.links}
         for source, places in out.items():
             link = self.part.links[places[0]]
-            if len(places) == 1 and _is_beside(vertices[source], vertices[link.target], link):
+            if len(places) > 1 or source in targets:
+                continue
+            if _is_beside(vertices[source], vertices[link.target], link):
                 self.chips.setdefault(link.target, []).append(source)
                 self.chip_links.add(places[0])
 
