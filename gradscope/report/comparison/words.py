@@ -92,8 +92,9 @@ def side_text(side: Side) -> str:
         ended = "" if run is None or run.ending is None else run.ending.title
         words = [f"run of {report.target.name}", counted(side.steps, "step"), count, ended]
     else:
-        is_named = report.target.name == side.name
-        words = [report.target.model if is_named else report.target.name, count]
+        # Of a target that was just run, the name is the target's, with what was varied.
+        is_target = f"{side.name} ".startswith(f"{report.target.name} ")
+        words = [report.target.model if is_target else report.target.name, count]
     return ", ".join(word for word in words if word)
 
 
@@ -216,9 +217,10 @@ def spread_text(comparison: Comparison, place: int, signs: Signs) -> str:
     cosines = sorted(pair.cosine for pair in pairs if pair.cosine is not None)
     direction = comparison.directions[place]
     total = None if direction is None or direction.total is None else direction.total.cosine
-    if cosines and total is not None:
+    if cosines and direction is not None and total is not None:
         least = ratio_text(cosines[0], signs)
-        words.append(f"cosine {ratio_text(total, signs)} over all, {least} at the least")
+        steps = f" ({counted(direction.steps, 'step')} kept)" if comparison.steps > 1 else ""
+        words.append(f"cosine {ratio_text(total, signs)} over all, {least} at the least{steps}")
     weights = sorted(
         share_off(pair.weight_ratio) for pair in pairs if pair.weight_ratio is not None
     )
