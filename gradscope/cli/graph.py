@@ -184,7 +184,7 @@ def _planned(
     """Return how to run a target for its graph alone."""
     overrides = {**loading.given(), **given_arguments(args), "probe-steps": 0, "steps": 0}
     planned = planned_target(target, configuration, overrides)
-    return replace(planned, trial=replace(planned.trial, micro_batches=None))
+    return replace(planned, trial=replace(planned.trial, micro_batches=None, keep_gradients="none"))
 
 
 def _check_folding(form: GraphFormat, depth: int | None, max_nodes: int | None) -> None:

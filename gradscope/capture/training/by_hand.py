@@ -14,6 +14,7 @@ from gradscope.capture.statistics import norms
 from gradscope.capture.training.graph_facts import leaves
 from gradscope.capture.training.holders import name_of
 from gradscope.capture.training.journal import Number
+from gradscope.capture.training.keeping import Keeping
 from gradscope.capture.training.ledger import UNSPENT, Entry
 from gradscope.capture.training.places import NOWHERE, Place
 from gradscope.capture.training.scene import Scene
@@ -42,13 +43,21 @@ class ByHand:
         scene: What is known of the script.
         writer: Takes each step.
         every: Gradients are measured in every so manieth step.
+        keeping: Which of them are to be kept, of which these cannot be.
         ended: Is called after each step that was written.
     """
 
     def __init__(
-        self, scene: Scene, writer: StepWriter, *, every: int, ended: Callable[[], None]
+        self,
+        scene: Scene,
+        writer: StepWriter,
+        *,
+        every: int,
+        keeping: Keeping,
+        ended: Callable[[], None],
     ) -> None:
         self._scene, self._writer, self._every, self._ended = scene, writer, every, ended
+        self._is_to_keep = keeping.mode != "none"
         self._measured: list[Measured] = []
         self._graphs = 0
         self._has_written = False
@@ -158,6 +167,8 @@ class ByHand:
         is_due = self._writer.steps % self._every == 0
         self._has_written = True
         name = COMPILED if self._is_compiled else OPTIMIZER
+        if self._is_to_keep:
+            self._writer.skip(f"the elements of gradients of {name}", "no optimizer is given them")
         self._writer.write(Finished(name, measured if is_due else []))
         self._ended()
 

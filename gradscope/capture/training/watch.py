@@ -152,7 +152,9 @@ class _Running:
         self._backwards = Backwards(scene)
         self._after_step = after_step
         self._steps = Steps(scene, self._writer, every=every, keeping=keeping, ended=self._ended)
-        self._by_hand = scene.by_hand = ByHand(scene, self._writer, every=every, ended=self._ended)
+        self._by_hand = scene.by_hand = ByHand(
+            scene, self._writer, every=every, keeping=keeping, ended=self._ended
+        )
         self._patches = Patches()
 
     def start(self, given: Given, make_looks: MakeLooks | None, header: Header) -> None:

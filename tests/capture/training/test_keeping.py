@@ -177,3 +177,19 @@ def test_no_gradient_outlives_its_step(run):
 
     run(loop, keeping=Keeping(mode="sketch", every=1))
     assert len(alive) == 3
+
+
+def test_steps_by_hand_are_told_to_have_none(run):
+    def loop():
+        weight = torch.zeros(3, requires_grad=True)
+        for _ in range(3):
+            (weight - 1).square().sum().backward()
+            with torch.no_grad():
+                weight -= 0.1 * weight.grad
+            weight.grad = None
+
+    recording = run(loop, keeping=EXACT).recording
+    assert len(recording.steps) == 3 and recording.kept_gradients == ()
+    (skipped,) = [one for one in recording.skipped if "gradients" in one.what]
+    assert skipped.what == "the elements of gradients of steps by hand"
+    assert not run(loop).recording.skipped
