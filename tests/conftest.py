@@ -48,6 +48,12 @@ _NAMESPACES = (
 """Modules whose functions might be replaced."""
 
 
+def pytest_collection_finish():
+    """Leave what was imported out of garbage collections, which many tests have run."""
+    gc.collect()
+    gc.freeze()
+
+
 def _classes(torch: ModuleType) -> tuple[type, ...]:
     """Classes whose methods might be replaced."""
     return (
