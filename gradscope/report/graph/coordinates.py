@@ -10,7 +10,7 @@ from gradscope.report.graph.layers import Item, LayeredGraph, Segment
 ITEM_GAP = 22.0
 BEND_GAP = 14.0
 _SWEEPS = 6
-_WEIGHT = 0.01
+_WEIGHT = 1e-6
 """Of a bend, where it wants to be where an item wants to be."""
 _BEND = Item(left=0.0, right=0.0, height=0.0)
 
