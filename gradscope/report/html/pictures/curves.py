@@ -42,8 +42,8 @@ _MARKED = 120
 """Points up to which each gets a mark of its own."""
 _OWN = ("x", "diamond-open")
 """Marks of rows for what a curve cannot show."""
-_WIDE = 30
-"""Ratio of the largest to the smallest number from which on a panel is logarithmic."""
+_DECADES = 1.5
+"""Between the smallest and the largest number, above which a panel is logarithmic."""
 
 
 def curve_picture(report: Report, run: TrainingRun) -> Picture | None:
@@ -130,18 +130,16 @@ def _panel(
 
 
 def _axis(kind: CurveKind, values: Sequence[float]) -> Trace:
-    positive = [value for value in values if 0 < value < math.inf]
+    levels = [math.log10(value) for value in values if 0 < value < math.inf]
+    decades = max(levels, default=0.0) - min(levels, default=0.0)
     has_negative = any(value < 0 for value in values)
-    asks_for_log = bool(positive) and max(positive) > _WIDE * min(positive)
-    can_be_log = bool(positive) and not has_negative
-    is_log = asks_for_log and can_be_log
-    decades = math.log10(max(positive) / min(positive)) if is_log else 0.0
+    is_log = decades > _DECADES and not has_negative
     return {
         "type": "log" if is_log else "linear",
         "rangemode": "normal" if is_log or has_negative or kind == "loss" else "tozero",
         "exponentformat": "power",
         # The twos and fives between powers of ten have no room there.
-        **({"dtick": math.ceil(decades / _TICKS)} if decades > 1 else {"nticks": _TICKS}),
+        **({"dtick": math.ceil(decades / _TICKS)} if is_log else {"nticks": _TICKS}),
     }
 
 

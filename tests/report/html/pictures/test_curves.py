@@ -10,6 +10,7 @@ from gradscope.report.html.pictures.curves import curve_picture, drawn_points
 from tests.report.html.figures import assert_valid, shown
 from tests.report.html.pictures.loops import NORMS, NUMBERS, finding, loop, report_of
 from tests.report_run.conftest import accumulation
+from tests.rules.accumulation.runs import Run
 
 
 def picture_of(report):
@@ -31,7 +32,7 @@ def marked(figure, name):
     return [step for trace in figure["data"] if trace["name"] == name for step in trace["x"]]
 
 
-@settings(max_examples=60)
+@settings(max_examples=60, deadline=None)
 @given(st.lists(st.tuples(NUMBERS, NORMS, NORMS), min_size=1, max_size=12), st.integers(1, 3))
 def test_every_number_is_drawn_where_it_belongs(steps, optimizers):
     losses = [loss for loss, _, _ in steps]
@@ -54,6 +55,7 @@ def test_every_number_is_drawn_where_it_belongs(steps, optimizers):
     }
 
 
+@settings(max_examples=30, deadline=None)
 @given(st.lists(NUMBERS, min_size=1, max_size=8))
 def test_plotly_takes_every_figure(losses):
     norms = [(loss, None) for loss in losses]
@@ -82,10 +84,10 @@ def test_a_norm_is_shown_before_and_after_a_clip_that_cuts():
 @pytest.mark.parametrize(
     ("losses", "scale"),
     [
-        ([1.0, 29.0], "linear"),
-        ([1.0, 31.0], "log"),
-        ([-1.0, 31.0], "linear"),
-        ([0.0, 1.0, 31.0], "log"),
+        ([1.0, 31.0], "linear"),
+        ([1.0, 32.0], "log"),
+        ([-1.0, 99.0], "linear"),
+        ([0.0, 1.0, 32.0], "log"),
         ([0.0, 0.0], "linear"),
         ([math.nan, math.inf], "linear"),
     ],
@@ -100,8 +102,8 @@ def test_scales_can_be_chosen():
     picture = picture_of(report_of(loop([1.0, 2.0])))
     for label, scale in (("logarithmic", "log"), ("linear", "linear")):
         layout = shown(picture, label)["layout"]
-        types = {axis["type"] for axis in layout.values() if "type" in axis}
-        assert types == {scale}
+        panels = [layout[name] for name in layout if name.startswith("yaxis")]
+        assert {panel["type"] for panel in panels} == {scale}
 
 
 def test_findings_are_flags_that_select_step_and_module():
@@ -125,8 +127,8 @@ def test_names_of_optimizers_are_no_markup():
     assert names == {"&lt;i&gt;[/x]\\n"}
 
 
-@settings(max_examples=20)
-@given(st.integers(0, 2**32), st.integers(4001, 9000))
+@settings(max_examples=20, deadline=None)
+@given(st.integers(0, 2**32), st.integers(4100, 9000))
 def test_of_many_points_extremes_and_what_is_broken_stay(seed, count):
 
     random = Random(seed)
@@ -154,4 +156,6 @@ def test_that_points_are_left_out_is_said():
 
 
 def test_a_run_without_a_step_has_no_curves():
-    assert picture_of(report_of(loop([]))) is None
+    run = Run()
+    run.backward(run.model("model", 1), line=3, loss=1.0)
+    assert picture_of(report_of(run.recording())) is None

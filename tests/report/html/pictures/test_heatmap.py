@@ -1,0 +1,200 @@
+import math
+from dataclasses import replace
+from struct import pack, unpack
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from gradscope.report.html.pictures.heat import heat_rows, heats, larger
+from gradscope.report.html.pictures.heatmap import colour_ends, heatmap
+from tests.report.conftest import HOSTILE_NAMES
+from tests.report.html.figures import assert_valid, shown, trace
+from tests.report.html.pictures.loops import NORMS, finding, loop, report_of
+from tests.report_run.conftest import network
+
+
+def single(value):
+    return unpack("f", pack("f", value))[0]
+
+
+def state(norm):
+    """Where a norm belongs: its logarithm, or the name of the colour that it has instead."""
+    if norm is None:
+        return "no gradient"
+    if not math.isfinite(norm):
+        return "gradient norm NaN, inf"
+    return single(math.log10(norm)) if norm else "gradient norm 0"
+
+
+def cells(figure, name="gradient norm"):
+    """By row and column: what is drawn there."""
+    names = (name, f"{name} 0", f"{name} NaN, inf", "no gradient")
+    found = {}
+    for one in figure["data"]:
+        if one["type"] != "heatmap" or one["name"] not in names or not one["visible"]:
+            continue
+        for row, line in zip(one["y"], one["z"], strict=True):
+            for column, value in enumerate(line):
+                if value is not None:
+                    assert (row, column) not in found
+                    found[row, column] = value if one["name"] == name else one["name"]
+    return found
+
+
+STEPS = st.lists(st.tuples(NORMS, NORMS), min_size=1, max_size=10)
+
+
+@settings(max_examples=60, deadline=None)
+@given(STEPS, st.integers(1, 2))
+def test_every_norm_is_drawn_where_it_belongs(norms, optimizers):
+    recording = loop([1.0] * len(norms), norms, optimizers=optimizers)
+    figure = shown(heatmap(report_of(recording)))
+    wanted = {}
+    for step, of_step in enumerate(norms):
+        place = step % optimizers
+        # Optimizers that take turns share a column.
+        column = (
+            step
+            if optimizers == 1 or len(norms) == 1
+            else step * ((len(norms) + 1) // 2) // len(norms)
+        )
+        for parameter, norm in enumerate(of_step):
+            key = f"model{place}.weight{parameter}", column
+            wanted[key] = larger(wanted[key], norm) if key in wanted else norm
+    assert cells(figure) == {key: state(norm) for key, norm in wanted.items()}
+
+
+@settings(max_examples=25, deadline=None)
+@given(STEPS)
+def test_plotly_takes_every_figure(norms):
+    recording = loop([1.0] * len(norms), norms, updates=[0.5] * len(norms))
+    about = finding(step=0, parameters=("model0.weight0",))
+    assert_valid(heatmap(report_of(recording, about)))
+
+
+def test_of_many_steps_the_largest_of_each_column_is_drawn():
+    norms = [(1.0 + step % 97, None) for step in range(2000)]
+    norms[777] = (math.nan, 0.0)
+    report = report_of(loop([1.0] * 2000, norms))
+    (heat,) = heats(report, heat_rows(report))
+    assert heat.columns.count == 500
+    for column in range(500):
+        steps = [step for step in range(2000) if heat.columns.place(step) == column]
+        values = [norms[step][0] for step in steps]
+        told = heat.cells[0][column]
+        if 777 in steps:
+            assert math.isnan(told)
+            assert heat.telling[column] == 777
+            assert heat.cells[1][column] == 0.0
+        else:
+            assert told == max(values)
+            assert norms[heat.telling[column]][0] == told
+            assert heat.cells[1][column] is None
+    picture = heatmap(report)
+    numbers = trace(shown(picture), "gradient norm")
+    assert numbers["meta"]["columns"][0] == "the largest of steps 0 to 3"
+    assert (numbers["x"][0], numbers["x"][1], numbers["x"][-1]) == (-0.5, 3.5, 1999.5)
+    assert "up to 4 steps" in picture.caption
+
+
+def test_updates_and_weights_are_drawn_where_they_were_measured():
+    updates = [0.5, None, None, 0.0]
+    picture = heatmap(report_of(loop([1.0] * 4, updates=updates)))
+    drawn = shown(picture, "update / weight")
+    row = "model0.weight0"
+    found = {key: value for key, value in cells(drawn, "update / weight").items() if key[0] == row}
+    assert found == {(row, 0): single(math.log10(0.05)), (row, 1): "update / weight 0"}
+    numbers = trace(drawn, "update / weight")
+    assert numbers["meta"]["columns"] == ["step 0", "step 3"]
+    assert numbers["x"] == [-0.5, 2.5, 3.5]
+    assert cells(shown(picture, "weight norm"), "weight norm")[row, 1] == 1.0
+    assert not cells(drawn, "gradient norm")
+
+
+def test_a_quantity_that_was_never_measured_has_no_button():
+    (switch,) = heatmap(report_of(loop([1.0] * 3))).content["switches"]
+    assert [choice["label"] for choice in switch["choices"]] == ["gradient norm"]
+
+
+def test_rows_select_parameters_and_modules_and_columns_steps():
+    picture = heatmap(report_of(network(3, lambda step, block: 10.0**-block)))
+    meta = trace(shown(picture), "gradient norm")["meta"]
+    assert meta["rows"] == {"module": [2, 3, 4], "parameter": [0, 1, 2]}
+    assert meta["steps"] == [0, 1, 2]
+
+
+def many(recording, count):
+    """The same with so many parameters in its last module, each as the last one."""
+    last = recording.parameters[-1]
+    records = tuple(
+        replace(last, index=len(recording.parameters) + place, name=f"{last.name}{place}")
+        for place in range(count)
+    )
+    likes = [stat for stat in recording.parameter_stats if stat.parameter == last.index]
+    stats = tuple(replace(like, parameter=one.index) for like in likes for one in records)
+    return replace(
+        recording,
+        parameters=recording.parameters + records,
+        parameter_stats=tuple(recording.parameter_stats) + stats,
+    )
+
+
+def test_of_more_parameters_than_fit_modules_are_drawn():
+    recording = many(network(4, lambda step, block: 3.0 + step), 400)
+    report = report_of(recording)
+    rows = heat_rows(report)
+    assert [row.name for row in rows] == [f"net.blocks.{place}" for place in range(3)]
+    assert [len(row.held) for row in rows] == [1, 1, 401]
+    (heat, *_) = heats(report, rows)
+    assert [heat.cells[2][step] for step in range(4)] == [
+        pytest.approx((3.0 + step) * math.sqrt(401)) for step in range(4)
+    ]
+    assert heat_rows(report, most=2)[0].name == "net.blocks"
+    assert "403 in all" in heatmap(report).caption
+
+
+def test_findings_stand_at_their_steps_and_rows():
+    late = finding(step=2, parameters=("model0.weight1",))
+    everywhere = finding(step=1, parameters=("model0.weight0", "model0.weight1"), severity="error")
+    figure = shown(heatmap(report_of(loop([1.0] * 4), everywhere, late)))
+    on_top, on_rows = [one for one in figure["data"] if one["name"] == "findings"]
+    assert sorted(on_top["meta"]["links"]["step"]) == [1, 2]
+    assert (on_rows["x"], on_rows["y"]) == ([2], ["model0.weight1"])
+    assert on_rows["meta"]["links"] == {"step": [2], "module": [0], "parameter": [1]}
+
+
+def test_names_of_all_kinds_have_rows_of_their_own():
+    recording = loop([1.0] * 2)
+    names = [*HOSTILE_NAMES, "a" * 3000 + "1", "a" * 3000 + "2", "same", "same"]
+    like = recording.parameters[0]
+    records = tuple(replace(like, index=place, name=name) for place, name in enumerate(names))
+    stat = recording.parameter_stats[0]
+    stats = tuple(replace(stat, parameter=one.index) for one in records)
+    picture = heatmap(report_of(replace(recording, parameters=records, parameter_stats=stats)))
+    labels = trace(shown(picture), "gradient norm")["y"]
+    assert len(set(labels)) == len(names)
+    assert not any(sign in label for label in labels for sign in ("<", "\n", "\x1b"))
+    assert max(map(len, labels)) < 60
+
+
+@pytest.mark.parametrize(
+    ("norms", "ends"),
+    [
+        ([1e-3, 1.0, 100.0], (-3, 2)),
+        ([1.0], (-0.5, 0.5)),
+        ([], (0, 1)),
+        ([0.0, math.nan, None], (0, 1)),
+        # An explosion leaves what was before it its colours.
+        ([1.0] * 9 + [1e30], (0, 14)),
+        ([1e-30] + [1.0] * 9, (-14, 0)),
+        ([1e-30] + [1.0] * 9 + [1e30], (-7, 7)),
+    ],
+)
+def test_colours_reach_over_the_numbers(norms, ends):
+    assert colour_ends(norms) == pytest.approx(ends)
+
+
+def test_without_parameters_there_is_no_picture():
+    recording = replace(loop([1.0]), parameters=(), parameter_stats=())
+    assert heatmap(report_of(recording)) is None
