@@ -1,14 +1,14 @@
 """The page of a check: what the gate says, and a sheet for each target."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from gradscope.counting import counted
 from gradscope.errors import ExitCode
 from gradscope.gate.decision import exit_code, outcome_of, reasons
 from gradscope.gate.options import Policy
-from gradscope.gate.results import CheckedFinding, CheckResult, Failure, Outcome, TargetResult
-from gradscope.recording.finding import SEVERITIES, Severity, at_least
+from gradscope.gate.results import CheckResult, Outcome
+from gradscope.recording.finding import SEVERITIES, at_least
 from gradscope.report.gate.reports import with_reports
 from gradscope.report.gate.words import (
     closing_text,
@@ -18,14 +18,12 @@ from gradscope.report.gate.words import (
     remarks,
     seeds_text,
     unjudged_rules,
-    when_text,
 )
+from gradscope.report.html.check_targets import OUTCOMES, CheckedTarget, by_cause, target_sheet
 from gradscope.report.html.page import render_page, sheet_size
 from gradscope.report.html.picture import Sheet
-from gradscope.report.html.sheets import sheet_of
 from gradscope.report.html.summary_table import SummaryCell, SummaryTable
-from gradscope.report.html.words import Fact, FindingCard, Words, finding_card, module_of_finding
-from gradscope.report.model import Report
+from gradscope.report.html.words import Fact, Words
 from gradscope.report.paths import shown_site
 
 ROOM = 2_800_000
@@ -33,28 +31,7 @@ ROOM = 2_800_000
 
 _LEFT_OUT = "Pictures and tables are left out, to keep the file small"
 _ALONE = "gradscope check or inspect of this target alone shows them"
-_SIGNS: dict[Outcome, str] = {"passed": "✓", "failed": "✗", "unjudged": "?"}
-_WORDS: dict[Outcome, str] = {"passed": "passed", "failed": "failed", "unjudged": "not judged"}
 _LOOKS: dict[Outcome, str] = {"passed": "good", "failed": "error", "unjudged": "error"}
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CheckedTarget:
-    """A target of the check, and its place among the sheets."""
-
-    result: TargetResult
-    outcome: Outcome
-    place: int
-
-    @property
-    def shown(self) -> int:
-        """The run whose pictures are shown: that of the worst finding, else the first."""
-        return next((item.run for item in self.result.findings), 0)
-
-    @property
-    def urgency(self) -> tuple[bool, bool]:
-        """What pictures are given room by: first to targets that fail, then to findings."""
-        return self.outcome == "passed", not self.result.findings
 
 
 def render_check_html(result: CheckResult, room: int = ROOM) -> str:
@@ -77,7 +54,7 @@ def _within(room: int, targets: Sequence[CheckedTarget]) -> list[Sheet]:
     names = _short_names([target.result.name for target in targets])
     found: dict[int, Sheet] = {}
     for target in sorted(targets, key=lambda target: target.urgency):
-        sheet = _sheet(target, names[target.place - 1])
+        sheet = target_sheet(target, names[target.place - 1])
         size = sheet_size(sheet)
         if size <= room:
             room -= size
@@ -123,7 +100,7 @@ def _overview(result: CheckResult, targets: Sequence[CheckedTarget]) -> Sheet:
 
 def _gate_facts(result: CheckResult, targets: Sequence[CheckedTarget]) -> Iterator[Fact]:
     outcomes = [target.outcome for target in targets]
-    counts = [(outcomes.count(outcome), word) for outcome, word in _WORDS.items()]
+    counts = [(outcomes.count(outcome), word) for outcome, word in OUTCOMES.items()]
     told = ", ".join(f"{count:,} {word}" for count, word in counts if count)
     yield Fact(name="targets", text=told or "none")
     if result.policy is not None:
@@ -179,7 +156,7 @@ def _target_row(target: CheckedTarget) -> tuple[SummaryCell, ...]:
     result = target.result
     found = found_text(result.findings) if result.runs else ""
     return (
-        SummaryCell(text=_WORDS[target.outcome], look=_LOOKS[target.outcome], is_strong=True),
+        SummaryCell(text=OUTCOMES[target.outcome], look=_LOOKS[target.outcome], is_strong=True),
         _link(target),
         SummaryCell(text=found),
         SummaryCell(text=measured_text(result), look="soft"),
@@ -187,15 +164,10 @@ def _target_row(target: CheckedTarget) -> tuple[SummaryCell, ...]:
 
 
 def _failure_rows(target: CheckedTarget) -> Iterator[tuple[SummaryCell, ...]]:
-    """Yield what could not be judged and why; equal causes under several seeds once."""
-    by_cause: dict[Failure, list[str]] = {}
-    for failure in target.result.failures:
-        seeds = by_cause.setdefault(replace(failure, seed=None), [])
-        seeds += [] if failure.seed is None else [str(failure.seed)]
-    for failure, seeds in by_cause.items():
+    for failure, seeds in by_cause(target.result):
         yield (
             _link(target),
-            SummaryCell(text=", ".join(seeds)),
+            SummaryCell(text=", ".join(map(str, seeds))),
             SummaryCell(text=failure_text(failure)),
             SummaryCell(text=failure.help or "", look="good"),
         )
@@ -228,71 +200,3 @@ def _unjudged(targets: Sequence[CheckedTarget]) -> Iterator[tuple[str, tuple[str
         lines.append(f"{codes}: {reason}{where}")
     if lines:
         yield "Not judged", tuple(lines)
-
-
-def _sheet(target: CheckedTarget, name: str) -> Sheet:
-    title, result = f"{_SIGNS[target.outcome]} {name}", target.result
-    if not result.runs:
-        words = Words(
-            heading=result.name,
-            facts=tuple(_target_facts(target)),
-            verdict="Could not be judged.",
-            level="error",
-            warnings=tuple(_failures(result)),
-        )
-        return Sheet(title=title, words=words, pictures=())
-    run = result.runs[target.shown]
-    report = Report.from_recording(run.recording, run.verdict)
-    sheet = sheet_of(report, title)
-    return replace(sheet, words=_target_words(target, report, sheet.words))
-
-
-def _target_words(target: CheckedTarget, report: Report, words: Words) -> Words:
-    """Return the words on the run that is shown, and in them what the other runs found."""
-    result = target.result
-    worst: Severity | None = next((item.finding.severity for item in result.counted()), None)
-    return replace(
-        words,
-        heading=result.name,
-        facts=(*_target_facts(target), *words.facts),
-        verdict=f"{_WORDS[target.outcome].capitalize()}: {found_text(result.findings)}.",
-        level="error" if target.outcome == "unjudged" else worst,
-        warnings=(*words.warnings, *_failures(result)),
-        cards=tuple(_cards(result, report)),
-    )
-
-
-def _target_facts(target: CheckedTarget) -> Iterator[Fact]:
-    yield Fact(name="outcome", text=_WORDS[target.outcome])
-    runs = target.result.runs
-    if len(runs) > 1:
-        seeds = ", ".join(str(run.recording.target.seed) for run in runs)
-        shown = runs[target.shown].recording.target.seed
-        why = ", that of the worst finding" if target.result.findings else ""
-        yield Fact(name="seeds", text=f"{seeds}: numbers and pictures are of seed {shown}{why}")
-
-
-def _failures(result: TargetResult) -> Iterator[str]:
-    for failure in result.failures:
-        seed = "" if failure.seed is None or len(result.runs) < 2 else f"seed {failure.seed}: "
-        advice = f" — {failure.help}" if failure.help else ""
-        yield f"{seed}{failure_text(failure)}{advice}"
-
-
-def _cards(result: TargetResult, shown: Report) -> Iterator[FindingCard]:
-    for item, report in with_reports(result, result.findings):
-        card = finding_card(item.finding, report, _mark(item, result))
-        # The run that shows it need not be the one whose pictures are shown.
-        yield replace(card, module=module_of_finding(item.finding, shown))
-
-
-def _mark(item: CheckedFinding, result: TargetResult) -> str:
-    """Return what the check tells of a finding: seeds, steps, and what the baseline knows."""
-    seeds = seeds_text(item, result)
-    told = (
-        "known" if item.is_known else "",
-        f"now worse than known: {item.worsened}" if item.worsened else "",
-        f"seeds {seeds}" if seeds else "",
-        when_text(item, result),
-    )
-    return " · ".join(text for text in told if text)

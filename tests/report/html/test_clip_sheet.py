@@ -1,0 +1,101 @@
+"""The page of a report on clipping: its sheets, and what they tell."""
+
+import math
+
+import pytest
+import torch
+from lxml import html
+from torch import nn
+
+from gradscope.errors import GradscopeError
+from gradscope.report.html.clip_sheet import clip_sheets, render_clip_html
+from gradscope.report.model import Report
+from gradscope.rules.engine import judge
+from gradscope.target.options import ClipOptions
+from tests.report.conftest import build
+from tests.report.html.figures import assert_valid
+from tests.rules.clipping.clipped_run import ClippedRun, healthy_loop, trained
+from tests.training.looping import watched
+
+
+def report_of(recording):
+    return Report.from_recording(recording, judge(recording))
+
+
+def facts(sheet):
+    return [(fact.name, fact.text) for fact in sheet.words.facts]
+
+
+@pytest.fixture(scope="module")
+def target():
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Embedding(20, 4), nn.Flatten(), nn.Linear(12, 3))
+    batch = torch.randint(20, (8, 3)), torch.randint(3, (8,))
+
+    def loss_fn(model, batch):
+        return nn.functional.cross_entropy(model(batch[0]) * 30, batch[1])
+
+    options = ClipOptions(max_norm=0.5, value=0.01)
+    return report_of(watched(model, None, loss_fn, batch=batch, steps=6, clipping=options))
+
+
+def test_a_target_is_one_sheet_with_the_methods_side_by_side(target):
+    (sheet,) = clip_sheets(target)
+    assert sheet.title == target.target.name
+    assert [picture.name for picture in sheet.pictures] == [
+        "clip-steps", "clip-norms", "clip-limits", "clip-shares", "clip-parameters",
+    ]  # fmt: skip
+    for picture in sheet.pictures[:-1]:
+        assert_valid(picture)
+    (methods,) = sheet.words.summaries
+    assert [row[0].text for row in methods.rows][:3] == [
+        "global norm", "each tensor's norm", "by value",
+    ]  # fmt: skip
+    assert ("clip", "clip_grad_norm_(max_norm=0.5)") in facts(sheet)
+
+
+def test_each_line_has_a_sheet_and_its_own_findings():
+    run = ClippedRun()
+    first, second = run.model("generator", 2), run.model("critic", 3)
+    one, other = run.optimizer(first, "SGD"), run.optimizer(second, "SGD")
+    for _ in range(30):
+        run.backward(first)
+        run.clip(first, 0.001, line=31)
+        run.step(one)
+        run.zero(one)
+        run.backward(second)
+        run.clip(second, 10.0, line=41)
+        run.step(other)
+        run.zero(other)
+    report = report_of(run.recording())
+    sheets = list(clip_sheets(report))
+    assert [sheet.title.rpartition(":")[2] for sheet in sheets] == ["31", "41"]
+    rules = [{card.rule for card in sheet.words.cards} for sheet in sheets]
+    assert "GS405" in rules[0] and "GS405" not in rules[1]
+
+
+def test_checks_are_told(target):
+    (sheet,) = clip_sheets(report_of(healthy_loop().recording()))
+    names = [name for name, _ in facts(sheet)]
+    assert "right" in names and "not right" not in names
+    run, weights, optimizer = trained()
+    for size in (1.0, math.nan, math.inf):
+        run.zero(optimizer)
+        run.backward(weights, size=size)
+        run.clip(weights, 1.0)
+        run.step(optimizer)
+    (broken,) = clip_sheets(report_of(run.recording()))
+    assert any(name == "not right" and "not finite" in text for name, text in facts(broken))
+    assert any("NaN or infinite in 2 steps" in text for text in broken.words.warnings)
+
+
+def test_what_tells_nothing_of_clipping_is_refused():
+    with pytest.raises(GradscopeError, match="holds no clip"):
+        render_clip_html([Report.from_recording(build())])
+
+
+def test_the_page_is_the_same_every_time_and_has_a_tab_for_each_recording(target):
+    reports = [target, report_of(healthy_loop().recording())]
+    page = render_clip_html(reports)
+    assert page == render_clip_html(reports)
+    assert len(html.fromstring(page).xpath("//*[@role='tab']")) == 2
