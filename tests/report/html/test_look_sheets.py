@@ -1,0 +1,69 @@
+from dataclasses import replace
+
+from gradscope.recording.records import Look
+from gradscope.report.html import look_sheets
+from gradscope.report.html.look_sheets import run_sheets
+from gradscope.report.html.render import render_html
+from tests.report.conftest import build
+from tests.report.html.pictures.loops import finding, loop, report_of
+
+
+def looked(*steps, losses=("loss",), length=20):
+    """A run with looks at steps, one of each loss."""
+    looks = tuple(
+        Look(
+            step=step,
+            order=1,
+            recording=replace(build(), target=replace(build().target, loss=loss)),
+        )
+        for step in steps
+        for loss in losses
+    )
+    return replace(loop([1.0] * length), looks=looks)
+
+
+def titles(report):
+    return [sheet.title for sheet in run_sheets(report, report.training_run)]
+
+
+def test_each_look_has_a_sheet_behind_that_of_the_run():
+    report = report_of(looked(0, 3))
+    assert titles(report) == ["train.py", "step 0", "step 3"]
+    first, look, _ = run_sheets(report, report.training_run)
+    (table,) = first.words.summaries
+    assert [(row[0].text, row[0].sheet) for row in table.rows] == [("0", 1), ("3", 2)]
+    assert "tensors" in {picture.name for picture in look.pictures}
+    assert "further" not in table.caption
+
+
+def test_of_many_looks_those_at_findings_are_shown_then_the_last_and_first():
+    report = report_of(looked(*range(12)), finding(step=5), finding(step=3))
+    assert titles(report) == ["train.py", *(f"step {step}" for step in (0, 3, 5, 9, 10, 11))]
+    (table,) = run_sheets(report, report.training_run)[0].words.summaries
+    assert "--step N shows 6 further looks" in table.caption
+
+
+def test_each_loss_of_a_step_is_told_apart():
+    report = report_of(looked(*range(9), losses=("loss_d", "loss_g")))
+    found = titles(report)[1:]
+    assert {"step 0 · loss_d", "step 0 · loss_g", "step 8 · loss_d", "step 8 · loss_g"} <= {*found}
+
+
+def test_only_what_is_found_in_a_step_stands_on_its_sheet():
+    report = report_of(looked(0, 3), finding(step=3))
+    whole, first, last = run_sheets(report, report.training_run)
+    assert [len(sheet.words.cards) for sheet in (whole, first, last)] == [1, 0, 1]
+
+
+def test_the_file_stays_small(monkeypatch):
+    report = report_of(looked(0, 3))
+    monkeypatch.setattr(look_sheets, "ROOM", 0)
+    (only,) = run_sheets(report, report.training_run)
+    assert only.words.summaries == ()
+
+
+def test_a_page_of_one_run_holds_its_looks_and_one_of_several_does_not():
+    report = report_of(looked(0))
+    assert render_html([report]).count('role="tab"') == 2
+    assert render_html([report, report]).count('role="tab"') == 2
+    assert 'id="sheet-1"' not in render_html([report_of(loop([1.0]))])
