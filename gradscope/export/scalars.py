@@ -24,15 +24,16 @@ class Scalars:
 def scalars(report: Report) -> Iterator[Scalars]:
     """Yield the scalars of a report's recording.
 
-    `training/…` holds those of the whole step, under the name of its optimizer where there are
-    several; `gradient_norm/…`, `weight_norm/…` and `update_ratio/…` those of single parameters, and
-    `module_gradient_norm/…` those of modules.
+    `global/…` holds those of the whole step, under the name of its optimizer where there are
+    several; `module_grad_norm/…` those of modules, and `parameter_grad_norm/…`,
+    `parameter_update_ratio/…` and `parameter_weight_norm/…` those of single parameters. TensorBoard
+    sorts them by these words.
     """
     steps = tuple(step_numbers(report))
     are_several = report.training_run is not None and len({one.optimizer for one in steps}) > 1
     norms, tags = norms_of(report.recording), _Tags(report.recording)
     for one in steps:
-        prefix = f"training/{one.optimizer}/" if are_several else "training/"
+        prefix = f"global/{one.optimizer}/" if are_several else "global/"
         values = (*_of_step(one, prefix), *tags.of_rows(norms, norms.rows_of(one.step)))
         yield Scalars(one.step, one.seconds or 0.0, values)
 
@@ -49,12 +50,16 @@ class _Tags:
 
     def __init__(self, recording: Recording) -> None:
         self._parameters = [
-            (f"gradient_norm/{name}", f"weight_norm/{name}", f"update_ratio/{name}")
+            (
+                f"parameter_grad_norm/{name}",
+                f"parameter_weight_norm/{name}",
+                f"parameter_update_ratio/{name}",
+            )
             for name in (record.name for record in recording.parameters)
         ]
         self._modules = _modules_of(recording)
         self._module_tags = {
-            module: f"module_gradient_norm/{recording.modules[module].path}"
+            module: f"module_grad_norm/{recording.modules[module].path}"
             for module in {module for modules in self._modules for module in modules}
         }
 

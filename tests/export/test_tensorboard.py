@@ -46,7 +46,7 @@ def test_curves_of_a_run_are_those_of_its_report(curves, run_report):
     run = run_report.training_run
     for turn, name in enumerate(("slow", "fast")):
         steps = run.steps[turn::2]
-        assert found[f"training/{name}/loss"] == [
+        assert found[f"global/{name}/loss"] == [
             (step.step, step.seconds, single(step.loss)) for step in steps
         ]
         for tag, field in (
@@ -56,9 +56,9 @@ def test_curves_of_a_run_are_those_of_its_report(curves, run_report):
         ):
             values = [getattr(step, field) for step in steps]
             expected = [single(value) for value in values if value is not None]
-            curve = found.get(f"training/{name}/{tag}", [])
+            curve = found.get(f"global/{name}/{tag}", [])
             assert [value for *_, value in curve] == expected
-    assert "training/slow/grad_norm_before_clip" in found
+    assert "global/slow/grad_norm_before_clip" in found
 
 
 def test_curves_of_parameters_and_modules_are_those_of_the_recording(curves, run_report):
@@ -69,36 +69,36 @@ def test_curves_of_parameters_and_modules_are_those_of_the_recording(curves, run
         name = recording.parameters[stat.parameter].name
         norms.setdefault(name, []).append((stat.step, stat.gradient.norm))
     for name, expected in norms.items():
-        curve = [(step, value) for step, _, value in found[f"gradient_norm/{name}"]]
+        curve = [(step, value) for step, _, value in found[f"parameter_grad_norm/{name}"]]
         assert curve == [(step, single(norm)) for step, norm in expected]
     inner = zip(norms["body.2.0.weight"], norms["body.2.0.bias"], strict=True)
-    assert [value for *_, value in found["module_gradient_norm/body.2"]] == pytest.approx(
+    assert [value for *_, value in found["module_grad_norm/body.2"]] == pytest.approx(
         [math.hypot(one, other) for (_, one), (_, other) in inner]
     )
     # A whole model has the norm of its optimizer's step, and a single parameter its own.
-    assert "module_gradient_norm/body" not in found
-    assert "module_gradient_norm/body.1" not in found
+    assert "module_grad_norm/body" not in found
+    assert "module_grad_norm/body.1" not in found
     ratio = next(s for s in recording.parameter_stats if s.update_norm is not None)
-    assert found[f"update_ratio/{recording.parameters[ratio.parameter].name}"][0][2] == single(
-        ratio.update_norm / ratio.weight_norm
-    )
+    assert found[f"parameter_update_ratio/{recording.parameters[ratio.parameter].name}"][0][
+        2
+    ] == single(ratio.update_norm / ratio.weight_norm)
 
 
 def test_an_inspection_has_curves_too(curves, inspected):
     found = curves(scalars(inspected))
     losses = [(step.index, single(step.loss)) for step in inspected.recording.steps]
-    assert [(step, value) for step, _, value in found["training/loss"]] == losses
-    assert len(found["gradient_norm/used.0.weight"]) == 3
-    assert "gradient_norm/unused.weight" not in found
+    assert [(step, value) for step, _, value in found["global/loss"]] == losses
+    assert len(found["parameter_grad_norm/used.0.weight"]) == 3
+    assert "parameter_grad_norm/unused.weight" not in found
 
 
 def test_hostile_names_and_odd_numbers(curves, odd):
     found = curves(scalars(odd))
-    assert math.isnan(found[f"gradient_norm/{HOSTILE[0]}"][0][2])
-    assert found[f"gradient_norm/{HOSTILE[1]}"][0][2] == math.inf
-    assert found[f"gradient_norm/{HOSTILE[2]}"][0][2] == 0.0
-    assert f"gradient_norm/{HOSTILE[3]}" not in found
-    assert f"gradient_norm/{HOSTILE[5]}" in found
+    assert math.isnan(found[f"parameter_grad_norm/{HOSTILE[0]}"][0][2])
+    assert found[f"parameter_grad_norm/{HOSTILE[1]}"][0][2] == math.inf
+    assert found[f"parameter_grad_norm/{HOSTILE[2]}"][0][2] == 0.0
+    assert f"parameter_grad_norm/{HOSTILE[3]}" not in found
+    assert f"parameter_grad_norm/{HOSTILE[5]}" in found
 
 
 def test_numbers_beyond_32_bits_are_infinite_and_no_error(curves):
