@@ -101,9 +101,12 @@ def compared_curves(
 
 
 def _name(run: TrainingRun | None, place: int) -> str:
+    """Return what an optimizer is called, by a number where others are called so too."""
     if run is None or len(run.optimizers) < 2 or place >= len(run.optimizers):
         return ""
-    return run.optimizers[place].name or run.optimizers[place].title
+    names = [row.name or row.title for row in run.optimizers]
+    name = names[place]
+    return name if names.count(name) == 1 else f"{name} ({names[: place + 1].count(name)})"
 
 
 _Curves = dict[tuple[int, CurveKind], SideCurve]

@@ -33,10 +33,31 @@ print("the target's own words")
 """
 
 
+SCRIPT = """
+import sys
+import torch
+from torch import nn
+
+threads, parts = int(sys.argv[1]), int(sys.argv[2])
+torch.set_num_threads(threads)
+torch.manual_seed(0)
+model = nn.Sequential(nn.Linear(64, 256), nn.ReLU(), nn.Linear(256, 256), nn.ReLU(),
+                      nn.Linear(256, 4))
+optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
+for _ in range(12):
+    inputs, targets = torch.randn(256, 64), torch.randint(4, (256,))
+    optimizer.zero_grad()
+    for some, of_them in zip(inputs.chunk(parts), targets.chunk(parts)):
+        (nn.functional.cross_entropy(model(some), of_them) / parts).backward()
+    optimizer.step()
+"""
+
+
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
     place = tmp_path_factory.mktemp("compare")
     (place / "model.py").write_text(dedent(MODEL))
+    (place / "train.py").write_text(dedent(SCRIPT))
     return place
 
 
@@ -87,3 +108,23 @@ def test_a_target_that_does_not_run_is_told(gradscope_in, folder):
     assert (done.returncode, done.stdout) == (2, "")
     assert "cannot compare `nothing.py`: it could not be run" in done.stderr
     assert "Traceback" not in done.stderr
+
+
+def test_threads_and_accumulation_are_no_regressions(gradscope_in, folder):
+    """The same training three times; only the order of its sums is another."""
+    for name, threads, parts in (("base", 1, 1), ("threads", 2, 1), ("parts", 1, 4)):
+        done = gradscope_in(folder, "run", "-q", "--save", name, "train.py", threads, parts)
+        assert done.returncode == 0, done.stderr
+        (folder / name).rename(folder / f"{name}.gradscope")
+    sides = [f"{name}.gradscope" for name in ("base", "threads", "parts")]
+    done = gradscope_in(
+        folder, "compare", *sides, "--fail-on-regression", "--tolerance", "0.001",
+        "--output-format", "json",
+    )  # fmt: skip
+    value = json.loads(done.stdout)
+    assert (done.returncode, value["verdict"]["regressions"]) == (0, [])
+    (loss,) = [curve for curve in value["curves"] if curve["curve"] == "loss"]
+    assert [parting["first_beyond"] for parting in loss["partings"][1:]] == [None, None]
+    told = {one["what"]: one["values"] for one in value["differences"]}
+    assert told["backward passes a step"] == ["1", "1", "4"]
+    assert told["batch"] == ["float32[256, 64]", "float32[256, 64]", "float32[64, 64]"]

@@ -76,3 +76,22 @@ def test_runs_are_compared_over_the_steps_that_both_have_kept():
     assert found.parameters[0].pairs[1].cosine == pytest.approx(0.5)
     assert compared(base, other, step=1).parameters[0].pairs[1].cosine == 0.0
     assert compared(base, other, step=2).parameters[0].pairs[1].cosine is None
+
+
+def test_long_runs_are_compared_at_steps_in_equal_distances(monkeypatch):
+    monkeypatch.setattr("gradscope.comparison.directions._MOST_ELEMENTS", 5 * 4)
+    run = of_run(
+        {"w": [1.0] * 101},
+        [1.0] * 101,
+        kept_gradients=tuple(kept([1.0, 0.0, 0.0, step], step=step) for step in range(101)),
+    )
+    other = of_run(
+        {"w": [1.0] * 101},
+        [1.0] * 101,
+        kept_gradients=tuple(
+            kept([1.0, 0.0, 0.0, step if step % 25 == 0 else -step], step=step)
+            for step in range(101)
+        ),
+    )
+    found = compared(run, other).directions[1]
+    assert (found.steps, found.total.cosine) == (5, 1.0)

@@ -65,7 +65,9 @@ def _blocks(
 def _header(comparison: Comparison, page: Page) -> Iterator[RenderableType]:
     title = Text("gradscope compare", style="bold cyan")
     sides = comparison.sides
-    yield title.append(" ").append_text(page.text(" ".join(side.name for side in sides), "bold"))
+    names = page.text(f" {' '.join(side.name for side in sides)}", "bold")
+    # They stand below too.
+    yield title.append_text(names) if len(title) + len(names) <= page.width else title
     rows = [(side.letter, page.text(_side(comparison, place))) for place, side in enumerate(sides)]
     if (more := len(rows) - _SIDES_SHOWN) > 0:
         rows[_SIDES_SHOWN:] = [(page.signs.ellipsis, Text(f"{more:,} more"))]
