@@ -35,6 +35,8 @@ class ColourScale:
     low: float
     """log10 of the number that has the first colour."""
     high: float
+    is_of_numbers: bool = True
+    """Whether there was any number to be coloured."""
 
     @classmethod
     def over(cls, values: Iterable[float | None]) -> "ColourScale":
@@ -43,7 +45,7 @@ class ColourScale:
         low, high = min(levels, default=0.0), max(levels, default=0.0)
         missing = max(0.0, _NARROWEST - (high - low)) / 2
         high = min(high + missing, _HIGHEST)
-        return cls(stops=SEQUENTIAL, low=low - missing, high=high)
+        return cls(stops=SEQUENTIAL, low=low - missing, high=high, is_of_numbers=bool(levels))
 
     @classmethod
     def around_one(cls, values: Iterable[float | None]) -> "ColourScale":
@@ -74,7 +76,7 @@ class ColourScale:
             "colorscale": [
                 [place / (len(self.stops) - 1), stop] for place, stop in enumerate(self.stops)
             ],
-            "showscale": True,
+            "showscale": self.is_of_numbers,
             "colorbar": {
                 "title": {"text": title, "side": "right"},
                 "tickvals": ticks,

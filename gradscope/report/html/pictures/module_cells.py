@@ -48,13 +48,16 @@ class Cell:
 
 
 def cells_of(report: Report) -> list[Cell]:
-    """Return a cell for each module, and before them one that holds all of several on top."""
-    rows, about = report.modules, _findings(report)
+    """Return a cell for each module, and before them one that holds all of several on top.
+
+    Losses and the like, which hold no parameters and lie in no model, have none.
+    """
+    rows, about = [row for row in report.modules if _is_shown(row)], _findings(report)
     is_held = sum(row.parent is None for row in rows) > 1
     top = Cell(name="all models", key=_HOLDS_ALL, parent="", row=None, findings=())
     cells = [
         Cell(
-            name=_name(row, rows, is_marked=row.index in about),
+            name=_name(row, report.modules, is_marked=row.index in about),
             key=str(row.index),
             parent=str(row.parent) if row.parent is not None else _HOLDS_ALL * is_held,
             row=row,
@@ -63,6 +66,10 @@ def cells_of(report: Report) -> list[Cell]:
         for row in rows
     ]
     return [top, *cells] if is_held else cells
+
+
+def _is_shown(row: ModuleRow) -> bool:
+    return row.in_model or row.parent is not None or bool(row.parameters)
 
 
 def areas(cells: Sequence[Cell], area: Area) -> list[float]:

@@ -20,6 +20,8 @@ from gradscope.report.rows import ModuleRow
 MOST_DRAWN = 900
 """Modules drawn at once; those further in show when what they lie in is opened."""
 
+_MANY = 150
+"""Cells between which thick lines would hide the colours."""
 _COLOURS: dict[ModuleState, str] = {
     "broken": "@broken",
     "zero": "@zero",
@@ -211,7 +213,7 @@ def _tree(
             "pattern": coloured.pattern(),
             "line": {
                 "color": texts(_border(cell) for cell in cells),
-                "width": 2,
+                "width": 2 if len(cells) < _MANY else 1,
             },
         },
         "pathbar": {"thickness": 22},
