@@ -1,0 +1,208 @@
+"""What is drawn of parameters that are compared, against the norms that were given."""
+
+import math
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from gradscope.report.html.comparison_pairs import pair_of, pair_rows
+from gradscope.report.html.pictures.compared_marks import drawn, drawn_text
+from gradscope.report.html.pictures.compared_norms import compared_norms, kind_of
+from gradscope.report.html.pictures.compared_ratios import compared_ratios
+from gradscope.report.html.pictures.compared_spread import compared_spread
+from gradscope.report.html.pictures.compared_table import pair_table, sides_table
+from tests.comparison.sides import Given, compared, of_step
+from tests.report.html.figures import assert_valid, plain, shown
+
+SPECIAL = {"none": None, "0": 0.0, "NaN": math.nan, "inf": math.inf}
+NORMS = st.one_of(st.sampled_from([None, 0.0, math.nan, math.inf]), st.floats(1e-20, 1e20))
+MODELS = st.lists(st.tuples(NORMS, NORMS), min_size=1, max_size=8)
+
+
+def given_norm(norm):
+    if norm is None:
+        return Given(norm=None, reach="none")
+    if norm == 0:
+        return Given(norm=0.0, reach="zero")
+    return Given(norm=norm, nonfinite=0 if math.isfinite(norm) else 2)
+
+
+def pair_with(norms):
+    """The comparison of two models with such norms."""
+    sides = [
+        of_step({f"blocks.{at}.weight": given_norm(pair[turn]) for at, pair in enumerate(norms)})
+        for turn in (0, 1)
+    ]
+    return compared(*sides)
+
+
+def pictures(pair):
+    rows = pair_rows(pair)
+    return (
+        compared_norms(rows, *pair.sides, 0.1, is_wide=True),
+        compared_ratios(rows, pair.sides, 0.1, 0.9),
+        compared_spread(rows, pair.sides, 0.1),
+    )
+
+
+def placed(figure):
+    """(x, y) of each parameter by its place, with the names of strips for what lies in one."""
+    found = {}
+    for trace in figure["data"]:
+        names = [strip_of(figure, trace[f"{letter}axis"]) for letter in "xy"]
+        links = trace["meta"]["links"]["parameter"]
+        for place, x, y in zip(links, trace["x"], trace["y"], strict=True):
+            assert place not in found
+            found[place] = tuple(
+                value if name is None else name for name, value in zip(names, (x, y), strict=True)
+            )
+    return found
+
+
+def strip_of(figure, axis):
+    """The name of a strip; None for an axis of numbers."""
+    return figure["layout"][f"{axis[0]}axis{axis[1:]}"].get("ticktext", [None])[0]
+
+
+def kind(norm):
+    if norm is None:
+        return "none"
+    return "0" if norm == 0 else norm if math.isfinite(norm) else "NaN, inf"
+
+
+@settings(max_examples=50, deadline=None)
+@given(MODELS)
+def test_every_norm_lies_where_it_belongs(norms):
+    picture = pictures(pair_with(norms))[0]
+    expected = {
+        at: (kind(one), kind(other))
+        for at, (one, other) in enumerate(norms)
+        if one is not None or other is not None
+    }
+    if picture is None:
+        assert not expected
+        return
+    assert placed(shown(picture)) == expected
+    assert_valid(picture)
+
+
+@settings(max_examples=50, deadline=None)
+@given(MODELS)
+def test_every_ratio_is_drawn_once_and_where_it_belongs(norms):
+    pair = pair_with(norms)
+    picture = pictures(pair)[1]
+    ratios = {row.place: row.pair.ratio for row in pair_rows(pair) if row.pair.ratio is not None}
+    found = {}
+    if picture is not None:
+        figure = shown(picture)
+        assert_valid(picture)
+        axes = figure["layout"]
+        for trace in figure["data"]:
+            axis = axes[f"yaxis{trace['yaxis'][1:]}"]
+            strip = axis.get("ticktext", [None])[0]
+            if strip == "changed" or axis.get("title", {}).get("text") == "weights":
+                continue
+            for place, y in zip(trace["meta"]["links"]["parameter"], trace["y"], strict=True):
+                found[place] = y if strip is None else strip
+    assert found == {place: kind(ratio) for place, ratio in ratios.items()}
+
+
+@settings(max_examples=50, deadline=None)
+@given(MODELS)
+def test_bars_count_every_ratio_once(norms):
+    pair = pair_with(norms)
+    picture = pictures(pair)[2]
+    ratios = [row.pair.ratio for row in pair_rows(pair)]
+    known = [ratio for ratio in ratios if ratio is not None and 0 < ratio < math.inf]
+    if picture is None:
+        assert len(set(known)) < 2
+        return
+    assert sum(sum(trace["y"]) for trace in shown(picture)["data"]) == len(known)
+    assert_valid(picture)
+
+
+def test_marks_select_the_module_of_the_base():
+    pair = pair_with([(1.0, 2.0), (1.0, None), (None, 3.0)])
+    modules = pair.sides[0].report.modules
+    for picture in pictures(pair)[:2]:
+        for trace in shown(picture)["data"]:
+            links = trace["meta"]["links"]
+            for module, place in zip(links["module"], links["parameter"], strict=True):
+                assert modules[module].path == f"blocks.{place}"
+
+
+def test_new_and_lost_parameters_are_marked():
+    pair = compared(
+        of_step({"a.weight": 1.0, "b.weight": 2.0}), of_step({"a.weight": 1.0, "c.w": 3.0})
+    )
+    rows = pair_rows(pair)
+    assert {row.name: row.pair.change for row in rows} == {
+        "a.weight": "equal", "b.weight": "missing", "c.w": "new",
+    }  # fmt: skip
+    figure = shown(compared_norms(rows, *pair.sides, 0.1, is_wide=True))
+    assert placed(figure) == {0: (1.0, 1.0), 1: (2.0, "none"), 2: ("none", 3.0)}
+    assert [row.module is None for row in rows] == [False, False, True]
+    assert kind_of(None) == "none"
+
+
+def test_a_narrow_spread_is_not_drowned_in_a_wide_tolerance():
+    pair = pair_with([(1.0, 1.0001), (1.0, 0.9999), (1.0, 1.0)])
+    axes = [
+        shown(pictures(pair)[1])["layout"]["yaxis"],
+        shown(pictures(pair)[2])["layout"]["xaxis"],
+    ]
+    for axis in axes:
+        low, high = axis["range"]
+        assert math.log10(0.9) < low < 0 < high < math.log10(1.1)
+
+
+def test_the_band_is_shown_where_norms_leave_it():
+    low, high = shown(pictures(pair_with([(1.0, 3.0), (1.0, 1.0)]))[1])["layout"]["yaxis"]["range"]
+    assert low < math.log10(1 / 1.1) and high > math.log10(3)
+
+
+def columns(picture):
+    return {one["title"]: one["values"] for one in plain(picture.content)["columns"]}
+
+
+def test_the_table_has_every_parameter_the_worst_first():
+    norms = [(1.0, 1.0), (1.0, None), (2.0, 2.1), (3.0, 30.0)]
+    pair = pair_with(norms)
+    rows = pair_rows(pair)
+    picture = pair_table(rows, pair.sides, [3, 0, 2, 1])
+    found = columns(picture)
+    assert found["parameter"] == [f"blocks.{at}.weight" for at in (1, 3, 2, 0)]
+    assert found["norm A"] == [1.0, 3.0, 2.0, 1.0]
+    assert found["norm B"] == [None, 30.0, 2.1, 1.0]
+    assert found["ratio"] == [None, 10.0, pytest.approx(1.05), 1.0]
+    assert found["state"][0] == "gradient → none"
+    assert plain(picture.content)["links"]["parameter"] == [1, 3, 2, 0]
+
+
+def test_the_table_of_all_sides_has_a_norm_of_each():
+    sides = [of_step({"a.weight": norm, "b.weight": 1.0}) for norm in (1.0, 2.0, 50.0)]
+    found = columns(sides_table(compared(*sides)))
+    assert found["parameter"] == ["a.weight", "b.weight"]
+    assert [found[f"norm {letter}"][0] for letter in "ABC"] == [1.0, 2.0, 50.0]
+
+
+def test_of_many_parameters_those_that_changed_are_all_drawn():
+    pair = pair_with([(1.0, 1.0 if at % 100 else 9.0) for at in range(600)])
+    rows = pair_rows(pair)
+    kept = drawn(rows, most=100)
+    changed = [row.place for row in rows if row.pair.change == "norm"]
+    assert len(changed) == 6 and set(changed) <= {row.place for row in kept}
+    assert len(kept) <= 106
+    assert drawn_text(rows) == ""
+
+
+def test_a_pair_is_the_base_and_one_side():
+    sides = [of_step({"a.weight": 1.0, **extra}, loss=loss) for extra, loss in (
+        ({}, 1.0), ({"only_b.weight": 1.0}, 2.0), ({"only_c.weight": 1.0}, 3.0),
+    )]  # fmt: skip
+    pair = pair_of(compared(*sides), 2)
+    assert [side.letter for side in pair.sides] == ["A", "C"]
+    assert [one.name for one in pair.parameters] == ["a.weight", "only_c.weight"]
+    assert all(one.side == 1 for one in pair.verdict.regressions)
+    assert len(pair.verdict.regressions) == 1

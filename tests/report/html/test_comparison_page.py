@@ -1,0 +1,109 @@
+"""The page of a comparison: what it tells of each side."""
+
+from lxml import html
+
+from gradscope.comparison.tolerance import Tolerance
+from gradscope.report.comparison.words import verdict_text
+from gradscope.report.html.comparison_page import render_comparison_html
+from tests.comparison.sides import Given, compared, finding, of_run, of_step, reported
+
+HOSTILE = "</script><img src=x onerror=alert(1)>"
+
+
+def rendered(comparison):
+    return html.fromstring(render_comparison_html(comparison))
+
+
+def facts(page, sheet=0):
+    found = page.xpath(f"//article[@id='sheet-{sheet}']//dl[@class='facts']/div")
+    return {one[0].text: one[1].text for one in found}
+
+
+def texts(page, path):
+    return [" ".join(one.text_content().split()) for one in page.xpath(path)]
+
+
+def test_two_sides_are_one_sheet():
+    comparison = compared(
+        of_step({"a.weight": 1.0}, loss=2.0), of_step({"a.weight": 3.0}, loss=4.0)
+    )
+    page = rendered(comparison)
+    assert not page.xpath("//*[@role='tab']")
+    assert texts(page, "//h2[contains(@class, 'verdict')]") == [verdict_text(comparison)]
+    told = facts(page)
+    assert told["loss"].startswith("2.00 → 4.00") and told["norm"].startswith("1.00 → 3.00")
+    reasons = texts(page, "//ul[@class='reasons']/li")
+    assert len(reasons) == 2 and "1 gradient norm moved by more than 10 %" in reasons[0]
+
+
+def test_equal_sides_are_green():
+    one = of_step({"a.weight": 1.0})
+    page = rendered(compared(one, one))
+    (verdict,) = page.xpath("//h2[contains(@class, 'verdict')]")
+    assert "clean" in verdict.get("class") and verdict.text == "Equal to the last digit."
+
+
+def test_a_gate_that_fails_is_red():
+    one = of_step({"a.weight": 1.0, "b.weight": 1.0})
+    other = of_step({"a.weight": Given(reach="none"), "b.weight": 1.0})
+    for is_gate, level in ((True, "error"), (False, "warning")):
+        page = rendered(compared(one, other, is_gate=is_gate))
+        assert level in page.xpath("//h2[contains(@class, 'verdict')]/@class")[0]
+
+
+def test_findings_stand_with_what_became_of_them():
+    one = of_step({"a.weight": 1.0})
+    went, came, stayed = (finding(rule) for rule in ("GS201", "GS202", "GS203"))
+    page = rendered(compared(reported(one, went, stayed), reported(one, came, stayed)))
+    codes = texts(page, "//details//*[@class='code']")
+    marks = texts(page, "//details//*[@class='mark']")
+    assert list(zip(codes, marks, strict=True)) == [
+        ("GS202", "new"), ("GS201", "gone"), ("GS203", "still there"),
+    ]  # fmt: skip
+
+
+def test_several_sides_have_an_overview_and_a_tab_each():
+    sides = [of_step({"a.weight": norm}, loss=norm) for norm in (1.0, 1.01, 9.0)]
+    comparison = compared(*sides, names=["one.gradscope", "two.gradscope", "three.gradscope"])
+    page = rendered(comparison)
+    assert texts(page, "//*[@role='tab']") == ["all sides", "B two.gradscope", "C three.gradscope"]
+    rows = texts(page, "//section[h2='Sides']//tbody/tr/td[1]")
+    assert rows == ["A", "B", "C"]
+    assert texts(page, "//article[@id='sheet-0']//ul[@class='reasons']/li")[0].startswith("C: ")
+    # What is beyond the tolerance in C is no matter of B.
+    assert "Nothing beyond" in texts(page, "//article[@id='sheet-1']//h2")[0]
+    assert "Beyond" in texts(page, "//article[@id='sheet-2']//h2")[0]
+    opened = page.xpath("//section[h2='Sides']//button/@data-sheet")
+    assert [texts(page, f"//article[@id='sheet-{at}']//h1")[0] for at in opened] == [
+        "one.gradscope → two.gradscope", "one.gradscope → three.gradscope",
+    ]  # fmt: skip
+
+
+def test_what_is_known_to_differ_is_a_table():
+    one = of_step({"a.weight": Given(norm=1.0)})
+    other = of_step({"a.weight": Given(norm=1.0, dtype="bfloat16")})
+    page = rendered(compared(one, other))
+    rows = texts(page, "//section[h2='Known to differ']//tbody/tr")
+    assert rows == ["dtypefloat32bfloat16"]
+
+
+def test_runs_have_curves_and_steps_have_none():
+    run = of_run({"a.weight": [1.0, 2.0]}, [3.0, 2.0])
+    names = "//section[contains(@class, 'picture')]/@data-picture"
+    assert "compared-curves" in rendered(compared(run, run)).xpath(names)
+    step = of_step({"a.weight": 1.0})
+    assert "compared-curves" not in rendered(compared(step, step)).xpath(names)
+
+
+def test_what_cannot_be_compared_is_a_page_too():
+    one, other = of_step({"a.weight": 1.0}), of_step({"b.other": Given(dims=(3,))})
+    page = rendered(compared(one, other))
+    assert "no parameter in common" in page.text_content()
+
+
+def test_names_are_text_and_the_page_is_the_same_every_time():
+    side = of_step({f"{HOSTILE}.weight": 1.0, "b.weight": 2.0})
+    comparison = compared(side, side, names=[HOSTILE, "b"], tolerance=Tolerance(norm=0.5))
+    page = rendered(comparison)
+    assert not page.xpath("//img") and HOSTILE in page.text_content()
+    assert render_comparison_html(comparison) == render_comparison_html(comparison)
