@@ -10,7 +10,7 @@ from gradscope.comparison.comparison import Comparison
 from gradscope.comparison.curves import ComparedCurve, SideCurve
 from gradscope.comparison.side import letter_of
 from gradscope.counting import counted
-from gradscope.report.comparison.words import CURVE_NAMES, parting_text
+from gradscope.report.comparison.words import CURVE_NAMES, by_side, parting_text
 from gradscope.report.figures import figure
 from gradscope.report.page import Page
 from gradscope.report.run.columns import Cells, Columns, course
@@ -118,7 +118,9 @@ def _extreme(curve: ComparedCurve, side: SideCurve, page: Page) -> str:
 
 
 def _partings(curve: ComparedCurve, comparison: Comparison, page: Page) -> Iterator[Text]:
-    for place in range(1, min(len(curve.sides), _SIDES)):
-        text = parting_text(curve, place, comparison, page.signs)
-        if text:
-            yield hanging(f"{letter_of(place)}: {text}", page, indent=_GAP, further=_GAP)
+    told = [
+        (letter_of(place), parting_text(curve, place, comparison, page.signs))
+        for place in range(1, len(curve.sides))
+    ]
+    for letters, words in by_side(told):
+        yield hanging(f"{letters}: {words}", page, indent=_GAP, further=_GAP)

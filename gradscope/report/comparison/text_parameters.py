@@ -12,6 +12,7 @@ from gradscope.report.comparison.view import DEFAULT_TOP
 from gradscope.report.comparison.words import (
     PRESENCE,
     TITLES,
+    by_side,
     counts_text,
     presence_texts,
     ratio_text,
@@ -45,14 +46,7 @@ def parameters_section(comparison: Comparison, page: Page, *, top: int) -> Itera
     """Yield how many parameters changed how, and so many of the worst."""
     if not comparison.parameters:
         return
-    for turn, side in enumerate(comparison.sides[1:], 1):
-        against = f"{side.letter} against {comparison.sides[0].letter}"
-        head = "Parameters" if turn == 1 else "          "
-        text = hanging(f"{head}  {against}: {counts_text(comparison, turn)}", page, further=_GAP)
-        text.stylize("bold", 0, len(head))
-        yield text
-        if spread := spread_text(comparison, turn, page.signs):
-            yield hanging(spread, page, indent=len("Parameters") + _GAP)
+    yield from _counts(comparison, page)
     for words in presence_texts(comparison):
         yield hanging(page.spell(words), page, indent=_GAP, further=_GAP)
     shown = _worst(comparison.parameters)
@@ -67,6 +61,32 @@ def parameters_section(comparison: Comparison, page: Page, *, top: int) -> Itera
         yield Text(f"{page.signs.ellipsis} {more:,} more: --top {len(shown)}", style="dim")
 
 
+def _counts(comparison: Comparison, page: Page) -> Iterator[Text]:
+    """Yield how many parameters of each side changed how, and how far they are off."""
+    told = [
+        (
+            side.letter,
+            "\n".join(
+                [
+                    counts_text(comparison, turn),
+                    spread_text(comparison, turn, page.signs),
+                ]
+            ),
+        )
+        for turn, side in enumerate(comparison.sides[1:], 1)
+    ]
+    head = "Parameters"
+    for letters, words in by_side(told):
+        counts, _, spread = words.partition("\n")
+        against = f"{letters} against {comparison.sides[0].letter}"
+        text = hanging(f"{head:10}  {against}: {counts}", page, further=_GAP)
+        text.stylize("bold", 0, len(head))
+        yield text
+        if spread:
+            yield hanging(spread, page, indent=len("Parameters") + _GAP)
+        head = ""
+
+
 def _worst(parameters: Sequence[ComparedParameter]) -> list[ComparedParameter]:
     shown = [
         one for one in parameters if any(pair and pair.change not in _SILENT for pair in one.pairs)
@@ -79,7 +99,6 @@ class _Columns:
 
     def __init__(self, comparison: Comparison, page: Page) -> None:
         self._comparison, self._page = comparison, page
-        self._others = range(1, len(comparison.sides))
 
     def table(self, rows: Sequence[ComparedParameter]) -> Table:
         """Return the rows, with as many columns as the page has room for."""
@@ -107,21 +126,37 @@ class _Columns:
     def _numbers(self, rows: Sequence[ComparedParameter]) -> Iterator[tuple[str, list[str]]]:
         """Yield titles and cells, what tells most first."""
         sides, signs = self._comparison.sides, self._page.signs
-        base = sides[0].letter
+        base, others = sides[0].letter, self._others(rows)
+        is_one = len(others) == 1
         yield f"norm {base}", [self._norm(one, 0) for one in rows]
-        if len(sides) == 2:
-            yield sides[1].letter, [self._norm(one, 1) for one in rows]
-        for place in self._others:
+        if is_one:
+            yield sides[others[0]].letter, [self._norm(one, others[0]) for one in rows]
+        for place in others:
             title = f"{sides[place].letter} / {base}"
             yield title, [ratio_text(_of(one, place, "ratio"), signs) for one in rows]
-        for place in self._others:
-            title = "cosine" if len(sides) == 2 else f"cos {sides[place].letter}"
+        for place in others:
+            title = "cosine" if is_one else f"cos {sides[place].letter}"
             yield title, [ratio_text(_of(one, place, "cosine"), signs) for one in rows]
-        if len(sides) == 2:
-            yield "difference", [figure(_of(one, 1, "relative_difference"), signs) for one in rows]
-            yield "weights", [ratio_text(_of(one, 1, "weight_ratio"), signs) for one in rows]
-            if self._comparison.steps > 1:
-                yield "from step", [self._first(one) for one in rows]
+        if is_one:
+            yield from self._further(rows, others[0])
+
+    def _further(
+        self, rows: Sequence[ComparedParameter], place: int
+    ) -> Iterator[tuple[str, list[str]]]:
+        """Yield the columns that there is room for where one side alone differs."""
+        signs = self._page.signs
+        yield "difference", [figure(_of(one, place, "relative_difference"), signs) for one in rows]
+        yield "weights", [ratio_text(_of(one, place, "weight_ratio"), signs) for one in rows]
+        if self._comparison.steps > 1:
+            yield "from step", [self._first(one, place) for one in rows]
+
+    def _others(self, rows: Sequence[ComparedParameter]) -> list[int]:
+        """Return the places of the sides in which something is other than in the base."""
+        return [
+            place
+            for place in range(1, len(self._comparison.sides))
+            if any((pair := one.pairs[place]) and pair.change not in _SILENT for one in rows)
+        ]
 
     def _norm(self, one: ComparedParameter, place: int) -> str:
         side = one.sides[place]
@@ -131,8 +166,8 @@ class _Columns:
             return "frozen" if side.reach == "frozen" else "none"
         return figure(side.norm, self._page.signs)
 
-    def _first(self, one: ComparedParameter) -> str:
-        pair = one.pairs[1]
+    def _first(self, one: ComparedParameter, place: int) -> str:
+        pair = one.pairs[place]
         if pair is None or pair.first_difference is None:
             return self._page.signs.dash
         return f"{pair.first_difference:,}"

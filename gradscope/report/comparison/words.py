@@ -2,7 +2,7 @@
 
 import math
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from statistics import median
 
 from gradscope.comparison.comparison import Comparison
@@ -201,6 +201,14 @@ def end_text(parting: Parting, signs: Signs) -> str:
     change = change_text(parting.base_end, parting.end, signs)
     by = f" ({change})" if change else ""
     return f"ends at {ends[0]}{'' if ends[0] == ends[1] else f', not {ends[1]}'}{by}"
+
+
+def by_side(told: Iterable[tuple[str, str]]) -> Iterator[tuple[str, str]]:
+    """Yield letters of sides and what is told of them: those of whom the same is told together."""
+    letters: dict[str, list[str]] = {}
+    for side, words in told:
+        letters.setdefault(words, []).append(side)
+    return ((", ".join(sides), words) for words, sides in letters.items() if words)
 
 
 def spread_text(comparison: Comparison, place: int, signs: Signs) -> str:
