@@ -78,9 +78,8 @@ def _rows(
     for row, layer in enumerate(layers):
         height = max((item_of(items, number).height for number in layer), default=0.0)
         if row:
-            are_ports = any(
-                item_of(items, number).rank != "inner" for number in (*layers[row - 1], *layer)
-            )
+            beside = [item_of(items, number) for number in (*layers[row - 1], *layer)]
+            are_ports = any(item.rank != "inner" and not item.height for item in beside)
             gap = PORT_GAP + min(aside[row], _BEND) if are_ports else LAYER_GAP
             edge += min(gap + _SLOPE * aside[row], _MOST_GAP)
         rows.append((edge, edge + height))

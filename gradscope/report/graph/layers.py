@@ -1,6 +1,6 @@
 """Puts the items of a drawing into layers, so that links lead from a layer to ones below it."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from heapq import heapify, heappop, heappush
 from typing import Literal
@@ -73,9 +73,9 @@ class _Layering:
 
     def build(self) -> LayeredGraph:
         place = {item: place for place, item in enumerate(self._order())}
-        is_back = tuple(place[arc.source] >= place[arc.target] for arc in self.arcs)
-        down = [arc for arc, back in zip(self.arcs, is_back, strict=True) if not back]
+        down = [arc for arc in self.arcs if place[arc.source] < place[arc.target]]
         self._assign([(arc.source, arc.target) for arc in down], list(place))
+        is_back = tuple(self.layer[arc.source] >= self.layer[arc.target] for arc in self.arcs)
         ways = tuple(
             tuple(self._way_back(number, arc) if back else self._way(arc))
             for number, (arc, back) in enumerate(zip(self.arcs, is_back, strict=True))
@@ -90,16 +90,17 @@ class _Layering:
     def _order(self) -> list[int]:
         """Return the items so that arcs lead on; of a circle, the first item comes first."""
         below: list[list[int]] = [[] for _ in self.items]
-        waiting = [0] * len(self.items)
+        above: list[list[int]] = [[] for _ in self.items]
         for arc in self.arcs:
             below[arc.source].append(arc.target)
-            waiting[arc.target] += 1
+            above[arc.target].append(arc.source)
+        waiting = [len(sources) for sources in above]
         ready = [item for item, count in enumerate(waiting) if not count]
         heapify(ready)
         left = dict.fromkeys(range(len(self.items)))
         order: list[int] = []
         while left:
-            item = heappop(ready) if ready else next(iter(left))
+            item = heappop(ready) if ready else _in_circle(left, above)
             if item not in left:
                 continue
             del left[item]
@@ -113,21 +114,23 @@ class _Layering:
     def _assign(self, ends: Sequence[tuple[int, int]], order: Sequence[int]) -> None:
         """Give each item its layer: one below the lowest of those that lead to it.
 
-        What nothing leads to, as parameters, goes down to what it leads to.
+        What nothing leads to, as parameters, goes down to what it leads to, and so does what is
+        made of that alone.
         """
         below: list[list[int]] = [[] for _ in self.items]
-        above = [0] * len(self.items)
+        above: list[list[int]] = [[] for _ in self.items]
         for upper, lower in ends:
             below[upper].append(lower)
-            above[lower] += 1
+            above[lower].append(upper)
         base = int(any(item.rank == "first" for item in self.items))
         self.layer = [base if item.rank != "first" else 0 for item in self.items]
         for item in order:
             for lower in below[item]:
                 self.layer[lower] = max(self.layer[lower], self.layer[item] + 1)
-        for number, placed in enumerate(self.items):
-            if not above[number] and below[number] and placed.rank == "inner":
-                self.layer[number] = min(self.layer[lower] for lower in below[number]) - 1
+        for item in reversed(order):
+            is_first = all(not above[upper] and self._is_inner(upper) for upper in above[item])
+            if is_first and below[item] and self._is_inner(item):
+                self.layer[item] = min(self.layer[lower] for lower in below[item]) - 1
         inner = [
             layer for layer, item in zip(self.layer, self.items, strict=True) if item.rank != "last"
         ]
@@ -135,6 +138,9 @@ class _Layering:
         for number, placed in enumerate(self.items):
             if placed.rank == "last":
                 self.layer[number] = last
+
+    def _is_inner(self, item: int) -> bool:
+        return self.items[item].rank == "inner"
 
     def _way(self, arc: Arc) -> Iterator[int]:
         yield arc.source
@@ -188,3 +194,30 @@ class _Layering:
                     found[layer[node]].append(node)
                     pending.extend(reversed(below.get(node, {})))
         return tuple(tuple(nodes) for nodes in found if nodes)
+
+
+def _in_circle(left: Collection[int], above: Sequence[Sequence[int]]) -> int:
+    """Return the first item of a circle to which only the circle itself leads.
+
+    Args:
+        left: The items to choose from; each has one of them above it.
+        above: What leads to each item.
+    """
+    item = min(left)
+    while True:
+        circle = _leading_to(item, left, above)
+        higher = [one for one in circle if item not in _leading_to(one, left, above)]
+        if not higher:
+            return min(circle)
+        item = min(higher)
+
+
+def _leading_to(item: int, left: Collection[int], above: Sequence[Sequence[int]]) -> set[int]:
+    """Return the items from which arcs lead to one, itself included where it is in a circle."""
+    found: set[int] = set()
+    pending = [item]
+    while pending:
+        new = [one for one in above[pending.pop()] if one in left and one not in found]
+        found.update(new)
+        pending += new
+    return found

@@ -52,7 +52,7 @@ class PartLinks:
             if source is None and target is None:
                 continue
             ends = _ends(source, target)
-            if ends.source != ends.target:
+            if ends.source != ends.target or ends.kind == "next":
                 copy = (_copies(source), _copies(target))
                 refs = self.found.setdefault(ends, {}).setdefault(copy, {})
                 refs[self.tensors.view.measured(ref)] = None
