@@ -9,7 +9,8 @@ from gradscope.comparison.parameters import ComparedParameter, ParameterPair
 from gradscope.comparison.regressions import Regression
 from gradscope.comparison.side import Side, SideParameter
 from gradscope.report import objects
-from gradscope.report.comparison.words import norm_limit, regression_text
+from gradscope.report.comparison.verdict_words import regression_text
+from gradscope.report.comparison.words import norm_limit
 from gradscope.report.objects import Json, Object
 from gradscope.report.page import UNICODE
 

@@ -7,19 +7,17 @@ from rich.table import Table
 from rich.text import Text
 
 from gradscope.comparison.comparison import Comparison
+from gradscope.report.comparison.figures import change_text, ratio_text
 from gradscope.report.comparison.text_curves import curves_section
 from gradscope.report.comparison.text_findings import findings_section
 from gradscope.report.comparison.text_parameters import parameters_section
+from gradscope.report.comparison.verdict_words import regression_text, verdict_text
 from gradscope.report.comparison.words import (
-    change_text,
     compared_text,
     difference_text,
     ranks_text,
-    ratio_text,
-    regression_text,
     renaming_text,
     side_text,
-    verdict_text,
 )
 from gradscope.report.figures import figure
 from gradscope.report.page import Page, Trimmed

@@ -8,6 +8,7 @@ from rich.text import Text
 
 from gradscope.comparison.comparison import Comparison
 from gradscope.comparison.parameters import Change, ComparedParameter, ParameterPair
+from gradscope.report.comparison.figures import ratio_text
 from gradscope.report.comparison.view import DEFAULT_TOP
 from gradscope.report.comparison.words import (
     PRESENCE,
@@ -15,7 +16,6 @@ from gradscope.report.comparison.words import (
     by_side,
     counts_text,
     presence_texts,
-    ratio_text,
     spread_text,
 )
 from gradscope.report.figures import figure

@@ -1,6 +1,5 @@
 """What comparisons say in words, whatever the format."""
 
-import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from statistics import median
@@ -10,23 +9,17 @@ from gradscope.comparison.curves import ComparedCurve, Parting
 from gradscope.comparison.differences import Difference
 from gradscope.comparison.findings import ComparedFinding, Standing
 from gradscope.comparison.matching import Renaming
-from gradscope.comparison.parameters import CHANGES, Change, ParameterPair, share_off
-from gradscope.comparison.regressions import Regression
+from gradscope.comparison.parameters import CHANGES, Change, share_off
 from gradscope.comparison.side import Side, letter_of
 from gradscope.counting import counted
 from gradscope.recording.finding import SEVERITIES
+from gradscope.report.comparison.figures import change_text, limit_text, ratio_text, share_text
 from gradscope.report.figures import figure
 from gradscope.report.page import Signs
 from gradscope.report.parameter_names import folded_names
 
 CURVE_NAMES = {"loss": "loss", "norm": "norm"}
 _NAMES_SHOWN = 4
-_TWICE = 1.0
-"""From this increase on, it is told as a factor."""
-_ONE = 0.005
-"""What is nearer to 1 than this is not told apart by three digits."""
-_MOST_DIGITS = 9
-
 TITLES: dict[Change, str] = {
     "non-finite": "not finite now",
     "lost": "lost its gradient",
@@ -48,39 +41,6 @@ TITLES: dict[Change, str] = {
 
 PRESENCE: tuple[Change, ...] = ("missing", "new")
 """Changes that leave nothing to compare."""
-
-
-def change_text(before: float | None, after: float | None, signs: Signs) -> str:
-    """Return `+5.5 %` or `x12.3`; empty where nothing can be said."""
-    if before is None or after is None or before == 0 or not math.isfinite(before):
-        return ""
-    if not math.isfinite(after):
-        return ""
-    if before < 0 or after < 0 or 1 / (1 + _TWICE) < after / before < 1 + _TWICE:
-        return percent((after - before) / abs(before))
-    return f"{signs.times}{figure(after / before, signs)}"
-
-
-def percent(share: float) -> str:
-    """Return `+5.5 %`, `-0.0032 %`; `+0 %` of exactly nothing."""
-    value = 100 * share
-    digits = f"{value:+.2g}" if abs(value) < 99.5 else f"{value:+,.0f}"
-    return f"{digits} %"
-
-
-def limit_text(share: float) -> str:
-    """Return `10 %` of a tolerance."""
-    return f"{100 * share:.3g} %"
-
-
-def ratio_text(ratio: float | None, signs: Signs) -> str:
-    """Return a ratio in three digits, and in more where it is near to 1: `0.9999996`."""
-    if ratio == 1.0:
-        return "1"
-    if ratio is None or not abs(ratio - 1) < _ONE:
-        return figure(ratio, signs)
-    digits = math.ceil(-math.log10(abs(ratio - 1)))
-    return figure(ratio, signs) if digits > _MOST_DIGITS else f"{ratio:.{digits}f}"
 
 
 def side_text(side: Side) -> str:
@@ -242,14 +202,8 @@ _MEASURED: frozenset[Change] = frozenset({"turned", "norm", "within", "equal"})
 
 
 def _median_and_most(shares: Sequence[float], signs: Signs) -> str:
-    middle, most = (_share_text(share, signs) for share in (median(shares), shares[-1]))
+    middle, most = (share_text(share, signs) for share in (median(shares), shares[-1]))
     return f"{middle} in the median, {most} at most"
-
-
-def _share_text(share: float, signs: Signs) -> str:
-    if share >= _TWICE:
-        return f"{signs.times}{figure(1 + share, signs)}"
-    return f"{100 * share:.2g} %"
 
 
 STANDINGS: dict[Standing, str] = {
@@ -285,46 +239,6 @@ def findings_text(findings: Sequence[ComparedFinding]) -> str:
     return ", ".join(counted(counts[level], level) for level in SEVERITIES if counts[level])
 
 
-def regression_text(regression: Regression, comparison: Comparison, signs: Signs) -> str:
-    """Return what is worse, by how much, and what would have passed."""
-    subjects, count = regression.subjects, len(regression.subjects)
-    before, after = (figure(value, signs) for value in (regression.before, regression.after))
-    moved = f"{before} {signs.arrow} {after}"
-    by = change_text(regression.before, regression.after, signs)
-    moved += f" ({by})" if by else ""
-    match regression.kind:
-        case "finding":
-            return f"new finding {subjects[0]} {regression.message}"
-        case "ending":
-            return regression.message
-        case "loss":
-            of = f" of {subjects[0]}" if subjects else ""
-            allowed = f"no more than +{limit_text(regression.limit or 0.0)} may pass"
-            return f"loss{of}: {moved}, {allowed}"
-        case "norm":
-            moves = "disagree" if comparison.of_ranks else "moved"
-            allowed = f"{moves} by more than {limit_text(regression.limit or 0.0)}"
-            return f"{counted(count, 'gradient norm')} {allowed}, {_most(subjects)} {moved}"
-        case "weights":
-            return f"{counted(count, 'weight norm')} disagree, {_most(subjects)} {moved}"
-        case "turned":
-            return (
-                f"{counted(count, 'gradient')} turned: cosine below {regression.limit:g}, "
-                f"{_most(subjects)} {after}"
-            )
-    became = {
-        "non-finite": "not finite now",
-        "lost": "lost",
-        "zero": "zero now",
-        "frozen": "frozen now",
-    }[regression.kind]
-    return f"{counted(count, 'gradient')} {became}: {names_text(subjects, comparison)}"
-
-
-def _most(subjects: Sequence[str]) -> str:
-    return f"{subjects[0]}:" if len(subjects) == 1 else f"most {subjects[0]}:"
-
-
 def names_text(names: Sequence[str], comparison: Comparison) -> str:
     """Return names of parameters, folded, and the first of many alone."""
     patterns = folded_names(names, tuple(one.name for one in comparison.parameters))
@@ -346,22 +260,3 @@ def presence_texts(comparison: Comparison) -> Iterator[str]:
                 count = counted(len(names), "parameter")
                 folded = names_text(names, comparison)
                 yield f"{TITLES[change]} in {side.letter}: {folded} ({count})"
-
-
-def verdict_text(comparison: Comparison) -> str:
-    """Return the last line: what a gate says, or how far apart the sides are."""
-    verdict = comparison.verdict
-    if verdict.obstacles:
-        return f"Could not compare: {'; '.join(verdict.obstacles)}."
-    failed = len(verdict.regressions)
-    if comparison.is_gate:
-        return f"Failed: {counted(failed, 'regression')}." if failed else "Passed: no regression."
-    if failed:
-        return f"Beyond the tolerance in {counted(failed, 'respect')}."
-    if all(pair.change in ("equal", "none") for pair in _pairs(comparison)):
-        return "Equal to the last digit."
-    return "Nothing beyond the tolerance."
-
-
-def _pairs(comparison: Comparison) -> Iterator[ParameterPair]:
-    return (pair for one in comparison.parameters for pair in one.pairs if pair is not None)

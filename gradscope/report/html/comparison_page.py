@@ -7,21 +7,19 @@ from gradscope.comparison.comparison import Comparison
 from gradscope.comparison.findings import ComparedFinding
 from gradscope.comparison.side import Side
 from gradscope.recording.finding import Severity
+from gradscope.report.comparison.figures import change_text, ratio_text
+from gradscope.report.comparison.verdict_words import regression_text, verdict_text
 from gradscope.report.comparison.words import (
     STANDINGS,
-    change_text,
     compared_text,
     counts_text,
     difference_text,
     norm_limit,
     ranks_text,
-    ratio_text,
-    regression_text,
     renaming_text,
     side_text,
     spread_text,
     standing_text,
-    verdict_text,
 )
 from gradscope.report.html.comparison_pairs import by_standing, pair_of, pair_rows
 from gradscope.report.html.module_columns import module_columns

@@ -4,7 +4,8 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from gradscope.comparison.parameters import CHANGES, WORSE, Change
 from gradscope.comparison.side import Side, SideParameter
-from gradscope.report.comparison.words import TITLES, ratio_text
+from gradscope.report.comparison.figures import ratio_text
+from gradscope.report.comparison.words import TITLES
 from gradscope.report.html.columns import Json, places
 from gradscope.report.html.comparison_pairs import PairRow
 from gradscope.report.html.pictures.lettering import hover, number
