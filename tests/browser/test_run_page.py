@@ -1,0 +1,154 @@
+"""The page of a training run as a reader meets it: pictures linked by step and layer."""
+
+import math
+import re
+from dataclasses import replace
+
+import pytest
+from playwright.sync_api import expect
+
+from gradscope.recording.records import Look
+from gradscope.report.html.render import render_html
+from tests.browser.recordings import HOSTILE
+from tests.report.conftest import build
+from tests.report.html.pictures.loops import finding, loop, report_of
+
+STEPS = 12
+
+PIXEL = """
+([picture, axes, x, y]) => {
+  const plot = document.querySelector(`[data-picture=${picture}] .js-plotly-plot`);
+  const {x: left, y: top} = plot.getBoundingClientRect();
+  const layout = plot._fullLayout;
+  const [xaxis, yaxis] = axes.map((name) => layout[name]);
+  const row = yaxis.type === 'category' ? yaxis._categories.indexOf(y) : y;
+  const at = yaxis.type === 'log' ? Math.log10(row) : row;
+  return [left + xaxis._offset + xaxis.c2p(x), top + yaxis._offset + yaxis.l2p(at)];
+}
+"""
+
+
+def run_report():
+    norms = [(10.0 ** -(step % 3), 1.0) for step in range(STEPS)]
+    norms[5] = (math.nan, None)
+    norms[7] = (0.0, math.inf)
+    recording = loop([1.0 / (1 + step) for step in range(STEPS)], norms)
+    look = Look(step=3, order=1, recording=build())
+    late = finding(step=8, parameters=("model0.weight0",), severity="error")
+    return report_of(replace(recording, looks=(look,)), late)
+
+
+@pytest.fixture
+def show(open_page, tmp_path):
+    def show(report, **given):
+        path = tmp_path / "run.html"
+        path.write_text(render_html([report]), encoding="utf-8")
+        return open_page(path, **given)
+
+    return show
+
+
+def come_to(page, picture):
+    """Bring a picture into view, and wait until it is painted."""
+    section = page.locator(f"#sheet-0 [data-picture={picture}]")
+    section.scroll_into_view_if_needed()
+    expect(section.locator(".canvas > *").first).to_be_visible()
+    return section
+
+
+def click(page, picture, axes, x, y):
+    page.mouse.click(*page.evaluate(PIXEL, [picture, axes, x, y]))
+
+
+def test_pictures_are_linked_by_step_and_layer(show):
+    page = show(run_report())
+    timeline = come_to(page, "timeline")
+    step = timeline.get_by_label("Step", exact=True)
+    expect(step).to_have_value("8")
+    come_to(page, "heatmap")
+    click(page, "heatmap", ["xaxis", "yaxis2"], 2, "model0.weight1")
+    expect(page.locator(".crumbs")).to_have_text(re.compile(r"model0.*step 2"))
+    chosen = come_to(page, "parameters").locator("tr.chosen td.name")
+    expect(chosen).to_have_text("model0.weight1")
+    expect(step).to_have_value("2")
+    come_to(page, "curves")
+    click(page, "curves", ["xaxis", "yaxis2"], 4, 1 / 5)
+    expect(page.locator(".crumbs")).to_have_text(re.compile("step 4"))
+    expect(step).to_have_value("4")
+    page.keyboard.press("Escape")
+    page.locator("#sheet-0 button.select").first.click()
+    expect(page.locator(".crumbs")).to_have_text(re.compile(r"model0.*step 8"))
+
+
+def test_keys_go_through_the_steps(show):
+    page = show(run_report())
+    timeline = come_to(page, "timeline")
+    step = timeline.get_by_label("Step", exact=True)
+    timeline.locator(".events").focus()
+    for key, value in (("ArrowRight", "9"), ("ArrowLeft", "8"), ("End", "11"), ("Home", "0")):
+        page.keyboard.press(key)
+        expect(step).to_have_value(value)
+    expect(page.locator(".crumbs")).to_have_text("step 0")
+    expect(timeline.locator(".events tbody tr .word")).to_have_text(
+        ["zero", "forward, backward", "step"]
+    )
+    step.fill("7")
+    step.press("Enter")
+    expect(timeline.locator(".events b.broken")).to_have_text(["inf"])
+    timeline.locator(".lane").click()
+    expect(step).to_have_value("8")
+
+
+def test_the_numbers_on_the_page_are_the_recordings(show):
+    report = run_report()
+    page = show(report)
+    timeline = come_to(page, "timeline")
+    timeline.locator(".events").focus()
+    page.keyboard.press("Home")
+    for at, window in enumerate(report.training_run.steps):
+        loss = timeline.locator(".events tbody tr:nth-child(2) b").first
+        told = loss.get_attribute("title")
+        assert float(told) == window.loss, at
+        page.keyboard.press("ArrowRight")
+    come_to(page, "heatmap")
+    drawn = page.evaluate(
+        "() => document.querySelector('[data-picture=heatmap] .js-plotly-plot').data"
+        ".find((trace) => trace.name === 'gradient norm').customdata[0]"
+    )
+    assert drawn == [
+        None if step in (5, 7) else pytest.approx(10.0 ** -(step % 3)) for step in range(STEPS)
+    ]
+
+
+def test_a_look_opens_from_the_table(show):
+    page = show(run_report())
+    page.get_by_role("button", name="3", exact=True).click()
+    expect(page.get_by_role("tab", name="step 3")).to_have_attribute("aria-selected", "true")
+    expect(page.locator("#sheet-1 h1")).to_be_visible()
+
+
+def test_names_are_shown_as_text(show):
+    report = run_report()
+    recording = report.recording
+    parameters = tuple(replace(one, name=f"{HOSTILE}{one.index}") for one in recording.parameters)
+    modules = tuple(replace(one, path=f"{HOSTILE}{one.index}") for one in recording.modules)
+    optimizers = tuple(replace(one, name=HOSTILE) for one in recording.evidence)
+    events = tuple(replace(one, subject=HOSTILE) for one in recording.events)
+    target = replace(recording.target, name=HOSTILE, loss=HOSTILE)
+    hostile = replace(
+        recording,
+        parameters=parameters,
+        modules=modules,
+        evidence=optimizers,
+        target=target,
+        events=events,
+    )
+    loud = finding(step=5, message=HOSTILE, parameters=(f"{HOSTILE}0",), remedy=HOSTILE)
+    page = show(report_of(hostile, loud), dark=True, width=700)
+    for picture in ("curves", "heatmap", "timeline", "parameters"):
+        come_to(page, picture)
+    assert page.evaluate("() => globalThis.harmed") is None
+    assert page.locator("img, b.hostile").count() == 0
+    expect(page.locator(".events .name").first).to_have_text(HOSTILE)
+    labels = page.locator("[data-picture=heatmap] .yaxislayer-above .y2tick text")
+    assert "</script>" in labels.first.text_content()
