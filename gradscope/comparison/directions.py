@@ -1,6 +1,6 @@
 """How far the gradients themselves agree, where both sides have kept them."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from functools import reduce
 from operator import add
@@ -9,26 +9,26 @@ from gradscope.comparison.matching import Matching
 from gradscope.comparison.side import Side
 from gradscope.recording.kept_gradient import Agreement, KeptGradient, agreement
 
-_MOST_ELEMENTS = 60_000_000
-"""About so many elements of runs are compared: of longer ones, steps in equal distances."""
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Directions:
-    """The agreement of a side's gradients with the base's; of runs, over steps kept in both."""
+    """The agreement of a side's gradients with the base's."""
 
     by_parameter: Mapping[int, Agreement]
     """By place in the base."""
     total: Agreement | None
     """Of all parameters together; None where none was kept in both."""
-    steps: int
-    """How many steps that is over."""
+    steps: tuple[int, ...]
+    """Of runs, the steps that the gradients are of."""
 
 
 def directions_of(
     base: Side, other: Side, matching: Matching, steps: Collection[int]
 ) -> Directions:
     """Return how far kept gradients agree.
+
+    Of runs, a parameter's gradients are compared in the first step in which both were kept: from
+    there on the weights are others, and with them the gradients.
 
     Args:
         base: The first side.
@@ -37,31 +37,20 @@ def directions_of(
         steps: Those that are compared of runs; of single steps the judged ones are.
     """
     ours, theirs = _by_step(base, steps), _by_step(other, steps)
-    common = _spread(sorted(ours.keys() & theirs.keys()), ours)
+    common = sorted(ours.keys() & theirs.keys())
     found: dict[int, Agreement] = {}
+    used = set()
     for own, its in matching.pairs:
-        pairs = [
-            (ours[step][own], theirs[step][its])
-            for step in common
-            if own in ours[step] and its in theirs[step]
-        ]
-        known = [one for pair in pairs if (one := agreement(*pair)) is not None]
-        if known:
-            found[own] = reduce(add, known)
+        first = next((s for s in common if own in ours[s] and its in theirs[s]), None)
+        agreed = None if first is None else agreement(ours[first][own], theirs[first][its])
+        if first is not None and agreed is not None:
+            found[own] = agreed
+            used.add(first)
     return Directions(
         by_parameter=found,
         total=reduce(add, found.values()) if found else None,
-        steps=len(common) if found else 0,
+        steps=tuple(sorted(used)) if base.is_run and other.is_run else (),
     )
-
-
-def _spread(common: Sequence[int], kept: Mapping[int, Mapping[int, KeptGradient]]) -> list[int]:
-    """Return as many of some steps as are compared within seconds, the first and last of them."""
-    largest = max((sum(one.numel for one in kept[step].values()) for step in common), default=0)
-    most = max(_MOST_ELEMENTS // max(largest, 1), 2)
-    if len(common) <= most:
-        return [*common]
-    return [common[turn * (len(common) - 1) // (most - 1)] for turn in range(most)]
 
 
 def _by_step(side: Side, steps: Collection[int]) -> dict[int, dict[int, KeptGradient]]:

@@ -111,7 +111,7 @@ def side_object(comparison: Comparison, place: int) -> Object:
         "parameters": len(side.parameters),
         "cosine": None if total is None else total.cosine,
         "relative_difference": None if total is None else total.relative_difference,
-        "steps_kept": 0 if found is None else found.steps,
+        "kept_steps": [] if found is None else list(found.steps),
         "command": meta["command"],
         "target": meta["target"],
         "environment": meta["environment"],

@@ -50,8 +50,8 @@ def _title(curves: Sequence[ComparedCurve]) -> str:
     kinds = {curve.kind for curve in curves}
     words = [
         f"steps {steps[0]:,} to {steps[-1]:,} from left to right",
-        *(["loss: summed over a step's backward passes"] if "loss" in kinds else []),
-        *(["norm: of all gradients"] if "norm" in kinds else []),
+        *(["loss: summed over backward passes"] if "loss" in kinds else []),
+        *(["norm: all gradients"] if "norm" in kinds else []),
     ]
     return "; ".join(words)
 

@@ -17,6 +17,7 @@ from gradscope.report.comparison.figures import change_text, limit_text, ratio_t
 from gradscope.report.figures import figure
 from gradscope.report.page import Signs
 from gradscope.report.parameter_names import folded_names
+from gradscope.report.run.looks import steps_text
 
 CURVE_NAMES = {"loss": "loss", "norm": "norm"}
 _NAMES_SHOWN = 4
@@ -187,8 +188,8 @@ def spread_text(comparison: Comparison, place: int, signs: Signs) -> str:
     total = None if direction is None or direction.total is None else direction.total.cosine
     if cosines and direction is not None and total is not None:
         least = ratio_text(cosines[0], signs)
-        steps = f" ({counted(direction.steps, 'step')} kept)" if comparison.steps > 1 else ""
-        words.append(f"cosine {ratio_text(total, signs)} over all, {least} at the least{steps}")
+        steps = f" at {steps_text(direction.steps)}" if direction.steps else ""
+        words.append(f"cosine{steps} {ratio_text(total, signs)} over all, {least} at the least")
     weights = sorted(
         share_off(pair.weight_ratio) for pair in pairs if pair.weight_ratio is not None
     )
