@@ -1,0 +1,174 @@
+"""The pages of clip-report, check and compare as a reader meets them."""
+
+import math
+
+import pytest
+from playwright.sync_api import expect
+
+from gradscope.gate.merging import target_result
+from gradscope.gate.options import Policy
+from gradscope.gate.results import CheckResult, Failure, Run, TargetResult
+from gradscope.report.html.check_page import render_check_html
+from gradscope.report.html.clip_sheet import render_clip_html
+from gradscope.report.html.comparison_page import render_comparison_html
+from gradscope.report.model import Report
+from gradscope.rules.engine import judge
+from tests.browser.recordings import HOSTILE, hostile_report, sample_report
+from tests.comparison.sides import Given, compared, of_run, of_step
+from tests.rules.clipping.clipped_run import trained
+
+
+@pytest.fixture
+def show(open_page, tmp_path):
+    def show(text, **given):
+        path = tmp_path / "page.html"
+        path.write_text(text, encoding="utf-8")
+        return open_page(path, **given)
+
+    return show
+
+
+def clipped():
+    """The report of a run that is clipped, with norms of every kind."""
+    run, weights, optimizer = trained(parameters=3)
+    for size in (0.1, 2.0, 30.0, 0.0, math.nan, math.inf, 4.0, 1.0, 3.0, 5.0):
+        run.zero(optimizer)
+        for place, weight in enumerate(weights):
+            run.backward([weight], size=size * (place + 1))
+        run.clip(weights, 1.0)
+        run.step(optimizer)
+    recording = run.recording()
+    return Report.from_recording(recording, judge(recording))
+
+
+def sides():
+    """A comparison in which everything happens to a parameter that can."""
+    kinds = (
+        (1.0, 1.05), (2.0, 9.0), (3.0, None), (None, 4.0), (0.0, 5.0), (6.0, 0.0),
+        (7.0, math.nan), (math.inf, 8.0),
+    )  # fmt: skip
+    return [
+        of_step({f"blocks.{at}.weight": given(pair[turn]) for at, pair in enumerate(kinds)})
+        for turn in (0, 1)
+    ]
+
+
+def given(norm):
+    if norm is None:
+        return Given(norm=None, reach="none")
+    return Given(
+        norm=norm,
+        reach="gradient" if norm else "zero",
+        nonfinite=0 if math.isfinite(norm) else 1,
+    )
+
+
+def look_at_all(page):
+    """Scroll through the pictures of the sheet that is shown, so that all are drawn."""
+    for section in page.locator(".sheet:not([hidden]) .picture").all():
+        section.scroll_into_view_if_needed()
+        expect(section.locator(".canvas > *").first).to_be_visible()
+    assert page.locator(".failure").count() == 0
+
+
+def click(page, mark):
+    """Click on a mark of a plot, which listens to the place and not to the mark."""
+    mark.scroll_into_view_if_needed()
+    box = mark.bounding_box()
+    page.mouse.move(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
+    page.wait_for_timeout(150)
+    page.mouse.click(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
+
+
+def runs():
+    """Three runs, of which one has a loss that is NaN."""
+    return [
+        of_run({"a.weight": [1.0, 2.0, 3.0]}, losses)
+        for losses in ([1.0, 2.0, 3.0], [1.0, math.nan, 2.0], [1.0, 1.0, 9.0])
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "dark"),
+    [
+        (lambda: render_clip_html([clipped()]), True),
+        (lambda: render_comparison_html(compared(*sides())), False),
+        (lambda: render_comparison_html(compared(*runs())), True),
+    ],
+    ids=["clip", "parameters", "runs"],
+)
+def test_every_picture_is_drawn(show, text, dark):
+    page = show(text(), dark=dark, width=700 if dark else 1280)
+    for place in range(max(page.get_by_role("tab").count(), 1)):
+        if place:
+            page.get_by_role("tab").nth(place).click()
+        look_at_all(page)
+
+
+def test_a_step_and_a_layer_of_a_clip_are_selected(show):
+    page = show(render_clip_html([clipped()]))
+    look_at_all(page)
+    steps = page.locator("[data-picture=clip-steps]")
+    # The first strip is of what is not finite: steps 4 and 5.
+    click(page, steps.locator(".scatterlayer .points path").first)
+    expect(page.locator(".crumbs")).to_have_text("step 4")
+    expect(steps.locator(".shapelayer path")).not_to_have_count(0)
+    page.keyboard.press("Escape")
+    click(page, page.locator("[data-picture=clip-shares] .barlayer .point path").first)
+    expect(page.locator(".crumbs")).to_contain_text("model")
+    table = page.locator("[data-picture=clip-parameters]")
+    expect(table.locator("tr.chosen")).to_have_count(1)
+    expect(table.locator("tr.chosen td").first).to_have_text("model.weight2")
+
+
+def test_a_parameter_of_a_comparison_is_selected_in_all_pictures(show):
+    page = show(render_comparison_html(compared(*sides())))
+    look_at_all(page)
+    norms = page.locator("[data-picture=compared-norms]")
+    before = norms.locator(".scatterlayer .trace").count()
+    table = page.locator("[data-picture=compared-parameters]")
+    table.get_by_text("blocks.1.weight", exact=True).click()
+    expect(page.locator(".crumbs")).to_contain_text("blocks.1")
+    expect(norms.locator(".scatterlayer .trace")).to_have_count(before + 1)
+    page.keyboard.press("Escape")
+    expect(norms.locator(".scatterlayer .trace")).to_have_count(before)
+    click(page, norms.locator(".subplot.xy .scatterlayer .points path").first)
+    expect(table.locator("tr.chosen")).to_have_count(1)
+
+
+def test_the_overview_of_a_check_opens_the_sheet_of_a_target(show):
+    stack = sample_report("vanishing_stack.py")
+    result = CheckResult(
+        version="0",
+        command="gradscope check",
+        policy=Policy(),
+        targets=(
+            target_result("stack.py", [Run(recording=stack.recording, verdict=stack.rules)]),
+            TargetResult(name=HOSTILE, failures=(Failure(what=HOSTILE, help=HOSTILE),)),
+        ),
+    )
+    page = show(render_check_html(result))
+    expect(page.locator(".verdict:visible")).to_contain_text("Could not judge 1 of 2 targets")
+    page.locator("section.summary").get_by_role("button", name="stack.py").first.click()
+    expect(page.locator("#sheet-1 h1")).to_be_visible()
+    expect(page.locator("#sheet-0")).to_be_hidden()
+    look_at_all(page)
+    page.locator("#sheet-1").get_by_role("button", name="show in the pictures").click()
+    expect(page.locator(".crumbs")).to_contain_text("layers")
+    page.get_by_role("tab", name="check").click()
+    expect(page.locator("#sheet-0 .summary").first).to_be_visible()
+    assert page.evaluate("window.harmed") is None
+
+
+def test_names_are_text_in_plots_too(show):
+    report = hostile_report()
+    named = of_step({f"{HOSTILE}.weight": 1.0, "b.weight": 2.0})
+    pages = (
+        render_comparison_html(compared(report, report, names=[HOSTILE, HOSTILE])),
+        render_comparison_html(compared(named, of_step({f"{HOSTILE}.weight": 9.0}))),
+    )
+    for text in pages:
+        page = show(text)
+        look_at_all(page)
+        assert page.evaluate("window.harmed") is None
+        assert page.locator("b.hostile, img[src=x]").count() == 0
