@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from gradscope.comparison.side import letter_of, rank_of_file
 from gradscope.errors import GradscopeError
+from gradscope.recording.records import NodeRecord, Shape
 from tests.comparison.sides import Given, compared, of_run, of_step
 
 RUN = of_run({"w": [1.0, 2.0, 4.0]}, [3.0, 2.0, 1.0])
@@ -81,6 +82,19 @@ def test_what_differs_in_their_making():
         "seed": ("0", "1"), "dtype": ("float32", "bfloat16"), "torch": ("2.13.0", "2.14.0"),
         "batch": ("float32[8, 2]", "bfloat16[4, 2]"), "threads": ("1", "8"),
     }  # fmt: skip
+
+
+def test_types_that_are_computed_in_are_told_beside_those_of_the_parameters():
+    """As under autocast."""
+    base = of_step({"w": 1.0})
+    node = NodeRecord(
+        index=0, graph=0, operation="AddmmBackward0", kind="operation", depth=0, sequence=0,
+        module_call=None, site=None, outputs=(Shape(dims=(2,), dtype="bfloat16"), None),
+        parameter=None,
+    )  # fmt: skip
+    assert differences(base, replace(base, nodes=(node,))) == {
+        "dtype": ("float32", "float32 with bfloat16")
+    }
 
 
 def test_arguments_of_a_script_are_what_follows_its_name():

@@ -189,7 +189,7 @@ def spread_text(comparison: Comparison, place: int, signs: Signs) -> str:
     if cosines and direction is not None and total is not None:
         least = ratio_text(cosines[0], signs)
         steps = f" at {steps_text(direction.steps)}" if direction.steps else ""
-        words.append(f"cosine{steps} {ratio_text(total, signs)} over all, {least} at the least")
+        words.append(f"cosine {ratio_text(total, signs)} over all{steps}, {least} at the least")
     weights = sorted(
         share_off(pair.weight_ratio) for pair in pairs if pair.weight_ratio is not None
     )
