@@ -87,7 +87,8 @@ def graph(  # noqa: PLR0913 - the signature is the list of options
     """Draw the autograd graph: modules, their operations, and the gradients between them."""
     set_verbosity(quiet=quiet, verbose=verbose)
     check_file_arguments(args)
-    form = graph_format(output_format or ("html" if open_page else None), output_file)
+    is_page = open_page and output_file == "-"
+    form = graph_format(output_format or ("html" if is_page else None), output_file)
     page = _page(form, output_file, is_opened=open_page, subject=target)
     _check_folding(form, depth, max_nodes)
     from gradscope.configuration import read_configuration

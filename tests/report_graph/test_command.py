@@ -7,6 +7,8 @@ import sys
 
 import pytest
 
+from gradscope.report.graph.formats import graph_format
+
 MODEL = """
 import torch
 from torch import nn
@@ -89,3 +91,59 @@ def test_numbers_of_the_whole_model_are_said_to_be_beside_one_module(folder):
     assert note in gradscope(folder, "graph", "kept.gradscope", "--module", "0").stdout
     assert note not in gradscope(folder, "graph", "kept.gradscope").stdout
     assert note in gradscope(folder, "report", "kept.gradscope", "--module", "0").stdout
+
+
+@pytest.mark.parametrize(
+    ("file", "form"),
+    [
+        ("g.svg", "svg"),
+        ("g.html", "html"),
+        ("g.htm", "html"),
+        ("g.dot", "dot"),
+        ("g.gv", "dot"),
+        ("g.mmd", "mermaid"),
+        ("g.json", "json"),
+        ("G.TXT", "text"),
+        ("-", "text"),
+    ],
+)
+def test_the_ending_says_the_format(file, form):
+    assert graph_format(None, file) == form
+    assert graph_format("json", file) == "json"
+
+
+def test_files_are_written_in_the_format_of_their_ending(folder):
+    for file, start in (("g.svg", "<svg "), ("g.html", "<!doctype html>"), ("g.mmd", "flowchart")):
+        done = gradscope(folder, "graph", "kept.gradscope", "-o", file)
+        assert done.stdout == ""
+        assert (folder / file).read_text(encoding="utf-8").startswith(start)
+
+
+def test_an_ending_of_no_format_is_one_clear_line(folder):
+    done = gradscope(folder, "graph", "kept.gradscope", "-o", "g.png", code=2)
+    assert "`g.png` has the ending of no format" in done.stderr
+    assert ".svg" in done.stderr
+    assert not (folder / "g.png").exists()
+    gradscope(folder, "graph", "kept.gradscope", "-o", "g.png", "--output-format", "svg")
+    assert (folder / "g.png").read_text().startswith("<svg")
+
+
+def test_what_a_page_cannot_do_is_refused(folder):
+    done = gradscope(folder, "graph", "kept.gradscope", "-o", "g.html", "--depth", "1", code=2)
+    assert "opens modules one by one" in done.stderr
+    done = gradscope(folder, "graph", "kept.gradscope", "--open", "-o", "g.svg", code=2)
+    assert "--open" in done.stderr
+
+
+def test_blocks_are_drawn_one_by_one_when_asked_for(folder):
+    (folder / "deep.py").write_text(
+        MODEL.replace("nn.ReLU(),", "nn.Sequential(nn.Linear(4, 4)), " * 1).replace(
+            "nn.Sequential(nn.Linear(4, 4),",
+            "nn.Sequential(*[nn.Sequential(nn.Linear(4, 4)) for _ in range(3)],",
+            1,
+        )
+    )
+    gradscope(folder, "inspect", "deep.py", "--save", "deep.gradscope", "-o", "report.txt")
+    dot = ("graph", "deep.gradscope", "--output-format", "dot")
+    assert gradscope(folder, *dot).stdout.count("Addmm") == 2
+    assert gradscope(folder, *dot, "--unfold").stdout.count("Addmm") == 5
