@@ -9,16 +9,24 @@ from gradscope.report.run.columns import Cells, Columns, held
 
 def largest_norms(norms: NormTable, columns: Columns) -> dict[int, Cells]:
     """Return the largest norm of each parameter by column; NaN where one is."""
+    return {
+        parameter: held([cells.get(place) for place in range(columns.count)], cells)
+        for parameter, cells in column_peaks(norms, columns).items()
+    }
+
+
+def column_peaks(norms: NormTable, columns: Columns) -> dict[int, dict[int, float | None]]:
+    """Return the same of those columns alone in which a parameter was measured.
+
+    None is no gradient in any of a column's steps.
+    """
     found: dict[int, dict[int, float | None]] = {}
     for (place, parameters), steps in _alike(norms, columns).items():
         for parameter, measured in zip(parameters, zip(*steps, strict=True), strict=True):
             cells = found.setdefault(parameter, {})
             peak = _peak(measured)
-            cells[place] = _larger(cells[place], peak) if place in cells else peak
-    return {
-        parameter: held([cells.get(place) for place in range(columns.count)], cells)
-        for parameter, cells in found.items()
-    }
+            cells[place] = larger(cells[place], peak) if place in cells else peak
+    return found
 
 
 def _alike(
@@ -43,7 +51,8 @@ def _peak(measured: Sequence[float]) -> float | None:
     return None if peak < 0 else peak
 
 
-def _larger(one: float | None, other: float | None) -> float | None:
+def larger(one: float | None, other: float | None) -> float | None:
+    """Return the larger number; NaN where one is, None where neither is a number."""
     if one is None or other is None:
         return other if one is None else one
     return math.nan if math.isnan(one) or math.isnan(other) else max(one, other)

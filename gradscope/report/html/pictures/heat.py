@@ -10,6 +10,7 @@ from gradscope.report.html.module_places import ModulePlaces
 from gradscope.report.model import Report
 from gradscope.report.norms import total_norm
 from gradscope.report.run.columns import Columns
+from gradscope.report.run.peaks import column_peaks, larger
 
 ROWS = 300
 """Parameters, or modules, up to which each has a row of its own."""
@@ -90,7 +91,7 @@ def heats(report: Report, rows: Sequence[HeatRow], width: int = WIDTH) -> list[H
     if run is None:
         return []
     norms = norms_of(report.recording)
-    found = [_heat("gradient", norms, rows, Columns.over(run, width), _gradient)]
+    found = [_gradients(norms, rows, Columns.over(run, width))]
     # Weights and updates are measured in some steps alone: the others would be empty columns.
     steps = [step.step for step in run.steps if _has_updates(norms, step.step)]
     columns = Columns(steps, width)
@@ -99,10 +100,30 @@ def heats(report: Report, rows: Sequence[HeatRow], width: int = WIDTH) -> list[H
     return [heat for heat in found if any(heat.cells)]
 
 
-def _has_updates(norms: NormTable, step: int) -> bool:
+def _gradients(norms: NormTable, rows: Sequence[HeatRow], columns: Columns) -> Heat:
+    """Return the gradient norms; those of single parameters are found much faster."""
+    if any(row.parameter is None for row in rows):
+        return _heat("gradient", norms, rows, columns, _gradient)
+    peaks = column_peaks(norms, columns)
+    totals = (
+        (step, [norm for norm in _of_step(norms.gradients, norms, step) if not norm < 0])
+        for step in columns.steps
+    )
+    return Heat(
+        quantity="gradient",
+        columns=columns,
+        cells=tuple(peaks.get(place, {}) for row in rows for place in row.held),
+        telling=_telling(columns, totals),
+    )
+
+
+def _of_step(column: Sequence[float], norms: NormTable, step: int) -> Sequence[float]:
     rows = norms.rows_of(step)
-    updates = norms.updates[rows.start : rows.stop]
-    return any(update != NOT_MEASURED for update in updates)
+    return column[rows.start : rows.stop]
+
+
+def _has_updates(norms: NormTable, step: int) -> bool:
+    return any(update != NOT_MEASURED for update in _of_step(norms.updates, norms, step))
 
 
 _Reading = Callable[[NormTable, Sequence[int]], Cell]
@@ -118,7 +139,7 @@ def _heat(
 ) -> Heat:
     owners = {parameter: place for place, row in enumerate(rows) for parameter in row.held}
     cells: list[dict[int, Cell]] = [{} for _ in rows]
-    telling: dict[int, tuple[tuple[bool, float], int]] = {}
+    by_step: list[tuple[int, list[Cell]]] = []
     for step in columns.steps:
         column = columns.place(step)
         if column is None:
@@ -127,15 +148,23 @@ def _heat(
         for place, value in found.items():
             known = cells[place].get(column)
             cells[place][column] = value if known is None else larger(known, value)
-        rank = (_rank(found.values()), -step)
-        if column not in telling or rank > telling[column]:
-            telling[column] = rank
+        by_step.append((step, list(found.values())))
     return Heat(
         quantity=quantity,
         columns=columns,
         cells=tuple(cells),
-        telling=tuple(-telling[column][1] for column in range(columns.count)),
+        telling=_telling(columns, by_step),
     )
+
+
+def _telling(columns: Columns, by_step: Iterable[tuple[int, Sequence[Cell]]]) -> tuple[int, ...]:
+    """Return, by column, the first step with the largest norm of all that was measured."""
+    best: dict[int | None, tuple[tuple[bool, float], int]] = {}
+    for step, values in by_step:
+        column, rank = columns.place(step), _rank(values)
+        if column not in best or rank > best[column][0]:
+            best[column] = rank, step
+    return tuple(best[column][1] for column in range(columns.count))
 
 
 def _step_cells(
@@ -169,13 +198,6 @@ def _total(column: Sequence[float], places: Sequence[int]) -> Cell:
         value = column[places[0]]
         return None if value < 0 else value
     return total_norm(column[at] for at in places if not column[at] < 0)
-
-
-def larger(one: Cell, other: Cell) -> Cell:
-    """Return the larger number; NaN where one is, None where neither is a number."""
-    if one is None or other is None:
-        return other if one is None else one
-    return math.nan if math.isnan(one) or math.isnan(other) else max(one, other)
 
 
 def _rank(values: Iterable[Cell]) -> tuple[bool, float]:

@@ -6,8 +6,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gradscope.report.html.pictures.heat import heat_rows, heats, larger
+from gradscope.report.html.pictures.heat import heat_rows, heats
 from gradscope.report.html.pictures.heatmap import colour_ends, heatmap
+from gradscope.report.run.peaks import larger
 from tests.report.conftest import HOSTILE_NAMES
 from tests.report.html.figures import assert_valid, shown, trace
 from tests.report.html.pictures.loops import NORMS, finding, loop, report_of
