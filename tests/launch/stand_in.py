@@ -1,4 +1,7 @@
-"""Puts the stand-in for the watch of a real training in its place, before a command is run."""
+"""Puts the stand-in for the watch of a real training in its place, before a command is run.
+
+With it go stand-ins for what else needs the real torch.
+"""
 
 import importlib.util
 import sys
@@ -12,3 +15,5 @@ sys.modules[NAME] = importlib.util.module_from_spec(spec)
 spec.loader.exec_module(sys.modules[NAME])
 looks = sys.modules["gradscope.looks.close_looks"] = ModuleType("close_looks")
 looks.script_looks = lambda schedule: None
+keeping = sys.modules["gradscope.capture.training.keeping"] = ModuleType("keeping")
+keeping.Keeping = lambda mode, every: None

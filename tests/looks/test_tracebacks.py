@@ -1,10 +1,11 @@
 """What ends a script is told as python tells it, to the byte."""
 
-import os
 import subprocess
 import sys
 
 import pytest
+
+from tests.conftest import ENVIRONMENT
 
 SCRIPTS = {
     "in_hook": """
@@ -40,35 +41,19 @@ def script(body):
     return START + "\n".join(line.removeprefix(" " * 8) for line in lines) + "\n"
 
 
-@pytest.fixture(scope="module")
-def told(tmp_path_factory):
-    """What python and gradscope tell on stderr, by script; all run side by side."""
-    folder = tmp_path_factory.mktemp("scripts")
-    environment = {**os.environ, "OMP_NUM_THREADS": "1", "_TYPER_FORCE_DISABLE_TERMINAL": "1"}
-    environment.pop("FORCE_COLOR", None)
-    running = {}
-    for name, body in SCRIPTS.items():
-        (folder / f"{name}.py").write_text(script(body))
-        watched = ["-m", "gradscope", "run", "--save", f"{name}.gradscope"]
-        for how, options in (("python", []), ("gradscope", watched)):
-            running[name, how] = subprocess.Popen(
-                [sys.executable, *options, f"{name}.py"],
-                cwd=folder,
-                env=environment,
-                stderr=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                text=True,
-            )
-    return {
-        key: (process.communicate(timeout=120), process.returncode)
-        for key, process in running.items()
-    }
-
-
 @pytest.mark.parametrize("name", SCRIPTS)
-def test_a_traceback_is_that_of_python(name, told):
-    (out, plain), code = told[name, "python"]
-    (watched_out, watched), watched_code = told[name, "gradscope"]
-    assert plain.startswith("Traceback")
-    assert watched.startswith(plain)
-    assert (watched_out, watched_code) == (out, code)
+def test_a_traceback_is_that_of_python(name, gradscope_in, tmp_path):
+    (tmp_path / "train.py").write_text(script(SCRIPTS[name]))
+    environment = {name: value for name, value in ENVIRONMENT.items() if name != "FORCE_COLOR"}
+    plain = subprocess.run(
+        [sys.executable, "train.py"],
+        cwd=tmp_path,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    watched = gradscope_in(tmp_path, "run", "--save", "r.gradscope", "train.py", FORCE_COLOR="")
+    assert plain.stderr.startswith("Traceback")
+    assert watched.stderr.startswith(plain.stderr)
+    assert (watched.stdout, watched.returncode) == (plain.stdout, plain.returncode)
