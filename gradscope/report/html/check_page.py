@@ -1,7 +1,6 @@
 """The page of a check: what the gate says, and a sheet for each target."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 
 from gradscope.counting import counted
 from gradscope.errors import ExitCode
@@ -20,16 +19,13 @@ from gradscope.report.gate.words import (
     unjudged_rules,
 )
 from gradscope.report.html.check_targets import OUTCOMES, CheckedTarget, by_cause, target_sheet
-from gradscope.report.html.page import render_page, sheet_size
+from gradscope.report.html.page import render_page
 from gradscope.report.html.picture import Sheet
+from gradscope.report.html.room import ROOM, within
 from gradscope.report.html.summary_table import SummaryCell, SummaryTable
 from gradscope.report.html.words import Fact, Words
 from gradscope.report.paths import shown_site
 
-ROOM = 2_800_000
-"""Bytes for what the pictures of all targets draw; beside them the page is about five million."""
-
-_LEFT_OUT = "Pictures and tables are left out, to keep the file small"
 _ALONE = "gradscope check or inspect of this target alone shows them"
 _LOOKS: dict[Outcome, str] = {"passed": "good", "failed": "error", "unjudged": "error"}
 
@@ -45,32 +41,10 @@ def render_check_html(result: CheckResult, room: int = ROOM) -> str:
         CheckedTarget(result=target, outcome=outcome_of(target, result), place=place)
         for place, target in enumerate(result.targets, start=1)
     ]
-    sheets = _within(room, targets)
-    return render_page([_overview(result, targets), *sheets], "gradscope check")
-
-
-def _within(room: int, targets: Sequence[CheckedTarget]) -> list[Sheet]:
-    """Return the sheets, with the pictures that there is room for."""
     names = _short_names([target.result.name for target in targets])
-    found: dict[int, Sheet] = {}
-    for target in sorted(targets, key=lambda target: target.urgency):
-        sheet = target_sheet(target, names[target.place - 1])
-        size = sheet_size(sheet)
-        if size <= room:
-            room -= size
-        else:
-            sheet = _without_pictures(sheet)
-        found[target.place] = sheet
-    return [found[target.place] for target in targets]
-
-
-def _without_pictures(sheet: Sheet) -> Sheet:
-    words = replace(
-        sheet.words,
-        cards=tuple(replace(card, module=None, step=None) for card in sheet.words.cards),
-        notes=((_LEFT_OUT, (_ALONE,)), *sheet.words.notes),
-    )
-    return replace(sheet, words=words, pictures=(), modules={})
+    sheets = [target_sheet(target, name) for target, name in zip(targets, names, strict=True)]
+    sheets = within(room, sheets, [target.urgency for target in targets], _ALONE)
+    return render_page([_overview(result, targets), *sheets], "gradscope check")
 
 
 def _short_names(names: Sequence[str]) -> list[str]:

@@ -30,9 +30,9 @@ class CheckedTarget:
         return next((item.run for item in self.result.findings), 0)
 
     @property
-    def urgency(self) -> tuple[bool, bool]:
+    def urgency(self) -> int:
         """What pictures are given room by: first to targets that fail, then to findings."""
-        return self.outcome == "passed", not self.result.findings
+        return 0 if self.outcome != "passed" else 1 if self.result.findings else 2
 
 
 def target_sheet(target: CheckedTarget, name: str) -> Sheet:

@@ -21,6 +21,7 @@ from gradscope.report.comparison.words import (
     spread_text,
     standing_text,
 )
+from gradscope.report.html.columns import Json
 from gradscope.report.html.comparison_pairs import by_standing, pair_of, pair_rows
 from gradscope.report.html.module_columns import module_columns
 from gradscope.report.html.page import render_page
@@ -31,6 +32,7 @@ from gradscope.report.html.pictures.compared_ratios import compared_ratios
 from gradscope.report.html.pictures.compared_spread import compared_spread
 from gradscope.report.html.pictures.compared_table import pair_table, sides_table
 from gradscope.report.html.pictures.lettering import number
+from gradscope.report.html.room import ROOM, within
 from gradscope.report.html.summary_table import SummaryCell, SummaryTable
 from gradscope.report.html.words import (
     Fact,
@@ -43,16 +45,24 @@ from gradscope.report.page import UNICODE
 from gradscope.report.paths import shown_site
 
 _ALL = "all sides"
+_ALONE = "gradscope compare of the base and this side alone shows them"
 
 
-def render_comparison_html(comparison: Comparison) -> str:
-    """Return the page of a comparison, without a last line break."""
+def render_comparison_html(comparison: Comparison, room: int = ROOM) -> str:
+    """Return the page of a comparison, without a last line break.
+
+    Args:
+        comparison: What to show.
+        room: Bytes for the data of pictures; sides that find none there are told in words.
+    """
     places = range(1, len(comparison.sides))
     sheets = [
         _pair_sheet(pair_of(comparison, place), is_alone=len(places) == 1) for place in places
     ]
     if len(sheets) > 1:
-        sheets.insert(0, _overview(comparison))
+        worse = {one.side for one in comparison.verdict.regressions}
+        urgency = [0, *(1 if place in worse else 2 for place in places)]
+        sheets = within(room, [_overview(comparison), *sheets], urgency, _ALONE)
     return render_page(sheets, "gradscope compare")
 
 
@@ -60,24 +70,26 @@ def _pair_sheet(pair: Comparison, *, is_alone: bool) -> Sheet:
     base, other = pair.sides
     rows = pair_rows(pair)
     limit = norm_limit(pair)
-    ranks = sorted(range(len(pair.parameters)), key=lambda at: pair.parameters[at].worst)
-    worst = [0] * len(ranks)
-    for rank, at in enumerate(ranks):
-        worst[at] = rank
     spread = compared_spread(rows, (base, other), limit)
     pictures = (
         compared_curves(pair),
         compared_ratios(rows, (base, other), limit, pair.tolerance.cosine),
         compared_norms(rows, base, other, limit, is_wide=spread is None),
         spread,
-        pair_table(rows, (base, other), worst) if rows else None,
+        pair_table(rows, (base, other)) if rows else None,
     )
     return Sheet(
         title=f"{base.name} → {other.name}" if is_alone else f"{other.letter} {other.name}",
         words=_pair_words(pair),
         pictures=tuple(picture for picture in pictures if isinstance(picture, Picture)),
-        modules=module_columns(base.report),
+        modules=_modules(base),
     )
+
+
+def _modules(base: Side) -> dict[str, Json]:
+    """Return what selecting needs of the base's modules."""
+    columns = module_columns(base.report)
+    return {name: columns[name] for name in ("path", "class", "parent")}
 
 
 def _pair_words(pair: Comparison) -> Words:
@@ -183,7 +195,7 @@ def _overview(comparison: Comparison) -> Sheet:
             notes=tuple(_notes(comparison)),
         ),
         pictures=tuple(picture for picture in pictures if picture is not None),
-        modules=module_columns(base.report),
+        modules=_modules(base),
     )
 
 

@@ -19,7 +19,9 @@ class PairRow:
     """A parameter that one of the two has at least."""
 
     place: int
-    """Among all parameters of the comparison, by which pictures know it."""
+    """In the order of the model."""
+    rank: int
+    """By how much it changed, the most first: its row in the table, by which pictures know it."""
     name: str
     module: int | None
     """The row of its module in the base; None of one that the base has not."""
@@ -72,9 +74,12 @@ def _both(values: tuple[_Kind, ...], place: int) -> tuple[_Kind, ...]:
 def pair_rows(pair: Comparison) -> list[PairRow]:
     """Return the parameters of two sides, in the order of the base."""
     modules = ModulePlaces(pair.sides[0].report)
+    worst = sorted(range(len(pair.parameters)), key=lambda at: pair.parameters[at].worst)
+    ranks = {place: rank for rank, place in enumerate(worst)}
     return [
         PairRow(
             place=place,
+            rank=ranks[place],
             name=one.name,
             module=modules.of(_module(one)),
             base=one.sides[0],

@@ -3,7 +3,7 @@
 from lxml import html
 
 from gradscope.comparison.tolerance import Tolerance
-from gradscope.report.comparison.words import verdict_text
+from gradscope.report.comparison.verdict_words import verdict_text
 from gradscope.report.html.comparison_page import render_comparison_html
 from tests.comparison.sides import Given, compared, finding, of_run, of_step, reported
 
@@ -93,6 +93,18 @@ def test_runs_have_curves_and_steps_have_none():
     assert "compared-curves" in rendered(compared(run, run)).xpath(names)
     step = of_step({"a.weight": 1.0})
     assert "compared-curves" not in rendered(compared(step, step)).xpath(names)
+
+
+def test_without_room_the_sides_that_are_worse_keep_their_pictures():
+    sides = [of_step({"a.weight": norm, "b.weight": 1.0}) for norm in (1.0, 1.01, 9.0)]
+    comparison = compared(*sides)
+    whole = rendered(comparison)
+    names = "count(//article[@id='sheet-{}']//section[contains(@class, 'picture')])"
+    assert all(whole.xpath(names.format(at)) for at in range(3))
+    room = sum(len(whole.get_element_by_id(f"data-{at}").text) for at in (0, 2))
+    tight = html.fromstring(render_comparison_html(comparison, room=room))
+    assert [bool(tight.xpath(names.format(at))) for at in range(3)] == [True, False, True]
+    assert "left out" in tight.get_element_by_id("sheet-1").text_content()
 
 
 def test_what_cannot_be_compared_is_a_page_too():

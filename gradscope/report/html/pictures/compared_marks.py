@@ -3,16 +3,14 @@
 from collections.abc import Iterator, Mapping, Sequence
 
 from gradscope.comparison.parameters import CHANGES, WORSE, Change
-from gradscope.comparison.side import Side, SideParameter
-from gradscope.report.comparison.figures import ratio_text
 from gradscope.report.comparison.words import TITLES
 from gradscope.report.html.columns import Json, places
 from gradscope.report.html.comparison_pairs import PairRow
-from gradscope.report.html.pictures.lettering import hover, number
-from gradscope.report.page import UNICODE
 
 MOST_MARKS = 3000
 """Parameters that are drawn one by one."""
+TABLE = "compared-parameters"
+"""The table that tells of each mark."""
 _COLORS: Mapping[Change, str] = {
     "non-finite": "@broken",
     "lost": "@none",
@@ -27,10 +25,11 @@ _COLORS: Mapping[Change, str] = {
     "new": "@good",
     "within": "@gradient",
     "rounding": "@ink-soft",
+    "shard": "@ink-soft",
     "equal": "@series-4",
     "none": "@frozen",
 }
-_ORDINARY: tuple[Change, ...] = ("within", "rounding", "equal", "none")
+_ORDINARY: tuple[Change, ...] = ("within", "rounding", "shard", "equal", "none")
 
 Trace = dict[str, Json]
 
@@ -88,28 +87,8 @@ def marks(rows: Sequence[PairRow]) -> Trace:
         "meta": {
             "links": {
                 "module": places(row.module for row in rows),
-                "parameter": places(row.place for row in rows),
-            }
+                "parameter": places(row.rank for row in rows),
+            },
+            "told": TABLE,
         },
     }
-
-
-def told(row: PairRow, sides: tuple[Side, Side]) -> str:
-    """Return all that is told of a parameter."""
-    pair = row.pair
-    ratios = (
-        ("ratio", pair.ratio),
-        ("weights, ratio", pair.weight_ratio),
-        ("cosine", pair.cosine),
-        ("relative difference", pair.relative_difference),
-    )
-    own = zip(sides, (row.base, row.other), strict=True)
-    lines: list[tuple[str, str | None]] = [(side.letter, _norm(one)) for side, one in own]
-    lines += [(name, ratio_text(value, UNICODE)) for name, value in ratios if value is not None]
-    return hover(row.name, [*lines, ("", TITLES[pair.change])])
-
-
-def _norm(one: SideParameter | None) -> str:
-    if one is None:
-        return "no such parameter"
-    return number(one.norm) if one.norm is not None else one.reason or one.reach

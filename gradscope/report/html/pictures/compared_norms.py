@@ -15,7 +15,6 @@ from gradscope.report.html.pictures.compared_marks import (
     drawn,
     drawn_text,
     marks,
-    told,
 )
 
 Kind = Literal["none", "0", "norm", "NaN, inf"]
@@ -60,9 +59,7 @@ def compared_norms(
         kind="plot",
         title=f"Gradient norms: {base.letter} against {other.letter}",
         caption=_caption(rows, measured, other, tolerance),
-        content={
-            "figure": {"data": list(_traces(shown, across, up, (base, other))), "layout": layout}
-        },
+        content={"figure": {"data": list(_traces(shown, across, up)), "layout": layout}},
         is_wide=is_wide,
         height=520,
     )
@@ -161,7 +158,6 @@ def _traces(
     rows: Sequence[PairRow],
     across: Mapping[Kind, str],
     up: Mapping[Kind, str],
-    sides: tuple[Side, Side],
 ) -> Iterator[Trace]:
     seen: set[Change] = set()
     for change, alike in by_change(rows):
@@ -171,8 +167,6 @@ def _traces(
                 if found:
                     yield {
                         **marks(found),
-                        "text": [told(row, sides) for row in found],
-                        "hovertemplate": "%{text}<extra></extra>",
                         "x": _values(row.base for row in found),
                         "y": _values(row.other for row in found),
                         "xaxis": f"x{number_x}",

@@ -118,7 +118,7 @@ def _panels(rows: Sequence[PairRow], measure: Measure) -> Iterator[Panel]:
     values = [measure.of(row) or 0.0 for row in known]
     broken = [row for row in known if not math.isfinite(measure.of(row) or 0.0)]
     if broken:
-        yield Panel(height=0.35, traces=_strip(broken, measure), axis=strip_axis("NaN, inf"))
+        yield Panel(height=0.35, traces=_strip(broken), axis=strip_axis("NaN, inf"))
     shown = [row for row in known if measure.is_on_axis(measure.of(row) or 0.0)]
     yield Panel(
         height=measure.height,
@@ -128,7 +128,7 @@ def _panels(rows: Sequence[PairRow], measure: Measure) -> Iterator[Panel]:
     )
     zeros = [row for row in known if measure.is_log and measure.of(row) == 0]
     if zeros:
-        yield Panel(height=0.35, traces=_strip(zeros, measure), axis=strip_axis("0"))
+        yield Panel(height=0.35, traces=_strip(zeros), axis=strip_axis("0"))
 
 
 def _axis(measure: Measure, values: Sequence[float]) -> Axis:
@@ -145,45 +145,24 @@ def _axis(measure: Measure, values: Sequence[float]) -> Axis:
 
 def _trace(rows: Sequence[PairRow], measure: Measure) -> Trace:
     return {
-        **_named(rows),
+        **_placed(rows),
         "y": numbers(measure.of(row) for row in rows),
-        "hovertemplate": f"%{{text}}<br>{measure.title} %{{y:.4~g}}<extra></extra>",
     }
 
 
-def _strip(rows: Sequence[PairRow], measure: Measure) -> list[Trace]:
-    return [
-        {
-            **_named(found),
-            "y": numbers([0.5] * len(found)),
-            "customdata": [f"{measure.of(row):g}" for row in found],
-            "hovertemplate": f"%{{text}}<br>{measure.title} %{{customdata}}<extra></extra>",
-        }
-        for _, found in by_change(rows)
-    ]
+def _strip(rows: Sequence[PairRow]) -> list[Trace]:
+    return [{**_placed(found), "y": numbers([0.5] * len(found))} for _, found in by_change(rows)]
 
 
 def _changed(rows: Sequence[PairRow]) -> Iterator[Panel]:
     """Yield a strip of the parameters that have no ratio, and tell more than numbers."""
     told = [row for row in rows if row.pair.ratio is None and row.pair.change in _NUMBERLESS]
     if told:
-        traces = [
-            {
-                **_named(found),
-                "y": numbers([0.5] * len(found)),
-                "hovertemplate": "%{text}<extra>%{fullData.name}</extra>",
-            }
-            for _, found in by_change(told)
-        ]
-        yield Panel(height=0.35, traces=traces, axis=strip_axis("changed"))
+        yield Panel(height=0.35, traces=_strip(told), axis=strip_axis("changed"))
 
 
-def _named(rows: Sequence[PairRow]) -> Trace:
-    return {
-        **marks(rows),
-        "x": numbers(row.place for row in rows),
-        "text": [lettered(row.name) for row in rows],
-    }
+def _placed(rows: Sequence[PairRow]) -> Trace:
+    return {**marks(rows), "x": numbers(row.place for row in rows)}
 
 
 def _in_legend_once(data: Sequence[Json]) -> list[Json]:

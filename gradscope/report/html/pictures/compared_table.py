@@ -9,32 +9,27 @@ from gradscope.report.html.columns import Json, numbers, places, texts
 from gradscope.report.html.comparison_pairs import PairRow
 from gradscope.report.html.module_places import ModulePlaces
 from gradscope.report.html.picture import Picture
+from gradscope.report.html.pictures.compared_marks import TABLE
 from gradscope.report.html.tables import column
 
 _ROW = 26
 _HEIGHT = 480
 
 
-def pair_table(rows: Sequence[PairRow], sides: tuple[Side, Side], worst: Sequence[int]) -> Picture:
-    """Return the table of two sides.
-
-    Args:
-        rows: The parameters.
-        sides: The base and the other.
-        worst: By place: what they are sorted by.
-    """
-    ordered = sorted(rows, key=lambda row: worst[row.place])
+def pair_table(rows: Sequence[PairRow], sides: tuple[Side, Side]) -> Picture:
+    """Return the table of two sides."""
+    ordered = sorted(rows, key=lambda row: row.rank)
     columns = list(_columns(ordered, sides))
     links: dict[str, Json] = {
         "module": places(row.module for row in ordered),
-        "parameter": places(row.place for row in ordered),
+        "parameter": places(row.rank for row in ordered),
     }
     return _table(columns, links, len(ordered))
 
 
 def _table(columns: Sequence[Json], links: dict[str, Json], count: int) -> Picture:
     return Picture(
-        name="compared-parameters",
+        name=TABLE,
         kind="table",
         title=f"Parameters ({count:,})",
         caption="Those that changed most are the first. A heading sorts, a row selects its layer.",
@@ -93,19 +88,19 @@ def _change(row: PairRow, told: Callable[[SideParameter], str]) -> str:
 def sides_table(comparison: Comparison) -> Picture:
     """Return the table of all sides: a norm each."""
     base = comparison.sides[0]
-    rows = sorted(enumerate(comparison.parameters), key=lambda item: item[1].worst)
+    rows = sorted(comparison.parameters, key=lambda one: one.worst)
     columns: list[Json] = [
-        column("parameter", "name", texts(one.name for _, one in rows)),
-        column("worst change", "text", texts(TITLES[one.change] for _, one in rows)),
+        column("parameter", "name", texts(one.name for one in rows)),
+        column("worst change", "text", texts(TITLES[one.change] for one in rows)),
     ]
     columns += [
-        column(f"norm {side.letter}", "number", numbers(_norm(one.sides[at]) for _, one in rows))
+        column(f"norm {side.letter}", "number", numbers(_norm(one.sides[at]) for one in rows))
         for at, side in enumerate(comparison.sides)
     ]
     modules = ModulePlaces(base.report)
-    paths = (next((s.module for s in one.sides if s is not None), None) for _, one in rows)
+    paths = (next((s.module for s in one.sides if s is not None), None) for one in rows)
     links: dict[str, Json] = {
         "module": places(modules.each(paths)),
-        "parameter": places(place for place, _ in rows),
+        "parameter": places(range(len(rows))),
     }
     return _table(columns, links, len(rows))

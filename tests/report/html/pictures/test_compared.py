@@ -46,13 +46,15 @@ def pictures(pair):
     )
 
 
-def placed(figure):
+def placed(figure, pair):
     """(x, y) of each parameter by its place, with the names of strips for what lies in one."""
     found = {}
+    by_rank = {row.rank: row.place for row in pair_rows(pair)}
     for trace in figure["data"]:
         names = [strip_of(figure, trace[f"{letter}axis"]) for letter in "xy"]
         links = trace["meta"]["links"]["parameter"]
-        for place, x, y in zip(links, trace["x"], trace["y"], strict=True):
+        for rank, x, y in zip(links, trace["x"], trace["y"], strict=True):
+            place = by_rank[rank]
             assert place not in found
             found[place] = tuple(
                 value if name is None else name for name, value in zip(names, (x, y), strict=True)
@@ -74,7 +76,8 @@ def kind(norm):
 @settings(max_examples=50, deadline=None)
 @given(MODELS)
 def test_every_norm_lies_where_it_belongs(norms):
-    picture = pictures(pair_with(norms))[0]
+    pair = pair_with(norms)
+    picture = pictures(pair)[0]
     expected = {
         at: (kind(one), kind(other))
         for at, (one, other) in enumerate(norms)
@@ -83,7 +86,7 @@ def test_every_norm_lies_where_it_belongs(norms):
     if picture is None:
         assert not expected
         return
-    assert placed(shown(picture)) == expected
+    assert placed(shown(picture), pair) == expected
     assert_valid(picture)
 
 
@@ -103,7 +106,7 @@ def test_every_ratio_is_drawn_once_and_where_it_belongs(norms):
             strip = axis.get("ticktext", [None])[0]
             if strip == "changed" or axis.get("title", {}).get("text") == "weights":
                 continue
-            for place, y in zip(trace["meta"]["links"]["parameter"], trace["y"], strict=True):
+            for place, y in zip(trace["x"], trace["y"], strict=True):
                 found[place] = y if strip is None else strip
     assert found == {place: kind(ratio) for place, ratio in ratios.items()}
 
@@ -125,11 +128,12 @@ def test_bars_count_every_ratio_once(norms):
 def test_marks_select_the_module_of_the_base():
     pair = pair_with([(1.0, 2.0), (1.0, None), (None, 3.0)])
     modules = pair.sides[0].report.modules
+    rows = plain(pair_table(pair_rows(pair), pair.sides).content)["columns"][0]["values"]
     for picture in pictures(pair)[:2]:
         for trace in shown(picture)["data"]:
             links = trace["meta"]["links"]
-            for module, place in zip(links["module"], links["parameter"], strict=True):
-                assert modules[module].path == f"blocks.{place}"
+            for module, rank in zip(links["module"], links["parameter"], strict=True):
+                assert rows[rank] == f"{modules[module].path}.weight"
 
 
 def test_new_and_lost_parameters_are_marked():
@@ -141,7 +145,7 @@ def test_new_and_lost_parameters_are_marked():
         "a.weight": "equal", "b.weight": "missing", "c.w": "new",
     }  # fmt: skip
     figure = shown(compared_norms(rows, *pair.sides, 0.1, is_wide=True))
-    assert placed(figure) == {0: (1.0, 1.0), 1: (2.0, "none"), 2: ("none", 3.0)}
+    assert placed(figure, pair) == {0: (1.0, 1.0), 1: (2.0, "none"), 2: ("none", 3.0)}
     assert [row.module is None for row in rows] == [False, False, True]
     assert kind_of(None) == "none"
 
@@ -170,14 +174,14 @@ def test_the_table_has_every_parameter_the_worst_first():
     norms = [(1.0, 1.0), (1.0, None), (2.0, 2.1), (3.0, 30.0)]
     pair = pair_with(norms)
     rows = pair_rows(pair)
-    picture = pair_table(rows, pair.sides, [3, 0, 2, 1])
+    picture = pair_table(rows, pair.sides)
     found = columns(picture)
     assert found["parameter"] == [f"blocks.{at}.weight" for at in (1, 3, 2, 0)]
     assert found["norm A"] == [1.0, 3.0, 2.0, 1.0]
     assert found["norm B"] == [None, 30.0, 2.1, 1.0]
     assert found["ratio"] == [None, 10.0, pytest.approx(1.05), 1.0]
     assert found["state"][0] == "gradient → none"
-    assert plain(picture.content)["links"]["parameter"] == [1, 3, 2, 0]
+    assert plain(picture.content)["links"]["parameter"] == [0, 1, 2, 3]
 
 
 def test_the_table_of_all_sides_has_a_norm_of_each():
