@@ -67,7 +67,7 @@ class Timeline {
       this.told);
     this.body = element('tbody');
     this.rows = element('div', { className: 'events', tabIndex: 0, role: 'region', 'aria-label': 'Events of the step' },
-      element('table', {}, element('thead', {}, element('tr', {}, ...['', 'since the event before', 'event', 'of', 'measured', 'line'].map(
+      element('table', {}, element('thead', {}, element('tr', {}, ...['', 'took', 'event', 'of', 'measured', 'line'].map(
         (title) => element('th', { scope: 'col', textContent: title })))), this.body));
     this.canvas.append(this.list, bar, this.rows);
     this.canvas.addEventListener('keydown', (event) => this.move(event));

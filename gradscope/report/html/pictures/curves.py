@@ -67,6 +67,9 @@ def curve_picture(report: Report, run: TrainingRun) -> Picture | None:
                 "data": data,
                 "layout": {
                     **layout,
+                    # Wherever one points, every panel tells of the step there.
+                    "hovermode": "x",
+                    "hoversubplots": "axis",
                     "showlegend": _has_legend(data),
                     "xaxis": _step_axis(run, layout["xaxis"]),
                     "shapes": [_line(mark.step, mark.color) for mark in finding_marks(report)],
@@ -150,6 +153,8 @@ def _trace(curve: _OfOptimizer, kind: CurveKind, place: int) -> Trace:
     name = curve.name if kind != "raw" else f"{curve.name} before the clip".strip()
     label = CURVE_NAMES[kind] if kind != "raw" else "norm before the clip"
     is_sparse = len(points) <= _MARKED
+    # Measured in some steps alone, it is told of the nearest of them.
+    at = " at step %{x:,}" if kind == "update" else ""
     return {
         "type": "scatter",
         "mode": "lines+markers" if is_sparse else "lines",
@@ -158,8 +163,7 @@ def _trace(curve: _OfOptimizer, kind: CurveKind, place: int) -> Trace:
         "showlegend": _is_told(curve, kind),
         "x": numbers(steps),
         "y": numbers(value if math.isfinite(value) else None for _, value in points),
-        "customdata": places(steps),
-        "hovertemplate": f"step %{{customdata:,}}<br>{label} %{{y:.4~g}}<extra>{name}</extra>",
+        "hovertemplate": f"{label} %{{y:.4~g}}{at}<extra>{curve.name}</extra>",
         "line": {"color": color, "width": 1 if kind == "raw" else 1.5},
         "opacity": 0.6 if kind == "raw" else 1,
         "marker": {"color": color, "size": 4 if is_sparse and len(points) > 1 else 7},
@@ -184,7 +188,16 @@ def _step_axis(run: TrainingRun, axis: Json) -> Trace:
     steps = [step.step for step in run.steps]
     margin = max((steps[-1] - steps[0]) * 0.012, 0.5)
     given = axis if isinstance(axis, Mapping) else {}
-    return {**given, **step_axis(steps[0], steps[-1], margin)}
+    return {
+        **given,
+        **step_axis(steps[0], steps[-1], margin),
+        "hoverformat": ",d",
+        "showspikes": True,
+        "spikemode": "across",
+        "spikethickness": 1,
+        "spikedash": "dot",
+        "spikecolor": "@ink-soft",
+    }
 
 
 def _title(name: str, place: int) -> Trace:

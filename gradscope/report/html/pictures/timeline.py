@@ -203,7 +203,7 @@ def _first(found: Sequence[Window], report: Report) -> int:
 def _caption(found: Sequence[Window], kept: Sequence[int]) -> Iterator[str]:
     yield "Steps that are made of the same events look alike; colour marks where in the run."
     yield "The keys ← and → go through the steps, also with Shift to the next unusual one."
-    yield "Times include what watching takes."
+    yield "What took how long is told from event to event, with what watching takes."
     if len(kept) < len(found):
         more = counted(len(found) - len(kept), "step")
         yield f"To keep the file small, the single events of {more} are left out."
