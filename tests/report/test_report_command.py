@@ -13,16 +13,10 @@ from gradscope.rules.settings import Settings
 FORMATS = ("full", "concise", "json", "jsonl", "markdown")
 
 
-def run(*arguments, **changes):
-    """Render recordings, whose numbers are made up: no rule is to judge them."""
-    command = [sys.executable, "-m", "gradscope", "report", "--ignore", "ALL"]
-    return subprocess.run(
-        [*command, *map(str, arguments)],
-        capture_output=True,
-        text=True,
-        timeout=60,
-        **changes,
-    )
+@pytest.fixture
+def run(gradscope_in, tmp_path):
+    """Renders recordings, whose numbers are made up: no rule is to judge them."""
+    return lambda *arguments: gradscope_in(tmp_path, "report", "--ignore", "ALL", *arguments)
 
 
 @pytest.fixture
@@ -40,14 +34,14 @@ def hostile(hostile_recording, tmp_path):
 
 
 @pytest.mark.parametrize("output_format", FORMATS)
-def test_recording_is_rendered_in_every_format(saved, output_format):
+def test_recording_is_rendered_in_every_format(saved, output_format, run):
     done = run(saved, "--output-format", output_format)
     assert (done.returncode, done.stderr) == (0, "")
     assert "last.weight" in done.stdout
 
 
 @pytest.mark.parametrize("output_format", FORMATS)
-def test_hostile_recording_sends_no_escape_to_the_terminal(hostile, output_format):
+def test_hostile_recording_sends_no_escape_to_the_terminal(hostile, output_format, run):
     done = run(hostile, "--output-format", output_format, "--tensors", "all", "--color", "never")
     assert (done.returncode, done.stderr) == (0, "")
     assert all(sign.isprintable() or sign == "\n" for sign in done.stdout)
@@ -59,7 +53,7 @@ def judged(recording):
     return Report.from_recording(recording, judge(recording, Settings(ignore=("ALL",))))
 
 
-def test_json_on_stdout_is_the_report(saved, judged):
+def test_json_on_stdout_is_the_report(saved, judged, run):
     done = run(saved, "--output-format", "json")
     assert done.stdout == judged.to_json() + "\n"
 
@@ -77,13 +71,13 @@ def test_torch_is_not_imported_in_any_format(saved):
     assert done.returncode == 0, done.stderr
 
 
-def test_output_file_takes_the_report_and_stdout_stays_empty(saved, judged, tmp_path):
+def test_output_file_takes_the_report_and_stdout_stays_empty(saved, judged, tmp_path, run):
     done = run(saved, "--output-format", "json", "-o", tmp_path / "a.json")
     assert done.stdout == ""
     assert json.loads((tmp_path / "a.json").read_text()) == json.loads(judged.to_json())
 
 
-def test_module_and_sort_reach_the_view(saved):
+def test_module_and_sort_reach_the_view(saved, run):
     done = run(saved, "--output-format", "concise", "--module", "first")
     assert "first.weight" in done.stdout and "last" not in done.stdout
     done = run(saved, "--output-format", "concise", "--module", "frist")
@@ -91,19 +85,19 @@ def test_module_and_sort_reach_the_view(saved):
     assert "did you mean `first`?" in done.stderr
 
 
-def test_several_recordings_follow_each_other(saved, hostile):
+def test_several_recordings_follow_each_other(saved, hostile, run):
     done = run(saved, hostile, "--output-format", "concise")
     assert done.stdout.count("global gradient norm") == 2
 
 
 @pytest.mark.parametrize("options", [["--output-format", "json"], ["-o", "out.txt"]])
-def test_output_for_one_report_refuses_several(saved, hostile, options):
+def test_output_for_one_report_refuses_several(saved, hostile, options, run):
     done = run(saved, hostile, *options)
     assert (done.returncode, done.stdout) == (2, "")
     assert "2 recordings" in done.stderr
 
 
-def test_bad_recording_is_an_error_of_one_line(tmp_path):
+def test_bad_recording_is_an_error_of_one_line(tmp_path, run):
     path = tmp_path / "notes.txt"
     path.write_text("hello")
     done = run(path)
@@ -111,13 +105,13 @@ def test_bad_recording_is_an_error_of_one_line(tmp_path):
     assert done.stderr == f"error: `{path}` is not a recording of gradscope\n"
 
 
-def test_saved_recording_renders_as_the_report_it_came_from(judged, tmp_path):
+def test_saved_recording_renders_as_the_report_it_came_from(judged, tmp_path, run):
     judged.save(tmp_path / "b.gradscope")
     done = run(tmp_path / "b.gradscope", "--output-format", "json")
     assert done.stdout == judged.to_json() + "\n"
 
 
-def test_formats_of_ci_hold_several_recordings_in_one_document(saved, tmp_path):
+def test_formats_of_ci_hold_several_recordings_in_one_document(saved, tmp_path, run):
     other = tmp_path / "b.gradscope"
     other.write_bytes(saved.read_bytes())
     done = run(saved, other, "--output-format", "junit", "-o", tmp_path / "out.xml")
