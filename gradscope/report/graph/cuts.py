@@ -13,14 +13,18 @@ def cuts_of(view: StepView) -> tuple[CutRecord, ...]:
     return tuple(cut for cut in view.recording.cuts if cut.graph == graph)
 
 
+def cut_call(cut: CutRecord) -> str:
+    """Return the call that cuts, as `detach()`."""
+    if cut.operation == "checkpoint":
+        return "checkpoint(use_reentrant=True)"
+    call = ".data" if cut.operation == "data" else f"{cut.operation}()"
+    call += " under no_grad" if cut.kind == "no-grad" else ""
+    return call if cut.count == 1 else f"{call}, {cut.count:,} calls,"
+
+
 def cut_label(cut: CutRecord) -> str:
     """Return the call that cuts, behind scissors."""
-    call = ".data" if cut.operation == "data" else f"{cut.operation}()"
-    if cut.operation == "checkpoint":
-        call = "checkpoint(use_reentrant=True)"
-    words = f"{SCISSORS} {call}"
-    words += " under no_grad" if cut.kind == "no-grad" else ""
-    return words if cut.count == 1 else f"{words} {cut.count} calls"
+    return f"{SCISSORS} {cut_call(cut)}".removesuffix(",")
 
 
 def cut_place(view: StepView, cut: CutRecord) -> str:

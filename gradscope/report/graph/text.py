@@ -8,6 +8,7 @@ from rich.table import Table
 from rich.text import Text
 
 from gradscope.counting import counted
+from gradscope.recording.records import CutRecord
 from gradscope.recording.step_view import StepView, created, first_step
 from gradscope.report.bars import sparkline
 from gradscope.report.figures import span_figure
@@ -18,6 +19,7 @@ from gradscope.report.folding import (
     fold_modules,
     merge_containers,
 )
+from gradscope.report.graph.cuts import cut_call, cut_place, cuts_of
 from gradscope.report.graph.part import GraphOptions
 from gradscope.report.graph.tensor_links import module_of
 from gradscope.report.model import Report
@@ -59,7 +61,7 @@ def render_graph_text(report: Report, options: GraphOptions, console: Console) -
     console.print()
     if options.module:
         console.print(Text("of the whole model:", style="dim"))
-    console.print(Trimmed(_statistics(report.graph, page)), end="")
+    console.print(Trimmed(_statistics(report, page)), end="")
 
 
 def _in_order(rows: Sequence[ModuleRow]) -> list[ModuleRow]:
@@ -165,7 +167,8 @@ def _operations(view: StepView) -> dict[int | None, Operations]:
     return {module: tuple(operations.items()) for module, operations in counts.items()}
 
 
-def _statistics(graph: GraphSummary, page: Page) -> Table:
+def _statistics(report: Report, page: Page) -> Table:
+    graph = report.graph
     grid = Table.grid(padding=(0, 2, 0, 0))
     grid.add_column(style="dim", no_wrap=True)
     grid.add_column(overflow="fold")
@@ -184,7 +187,17 @@ def _statistics(graph: GraphSummary, page: Page) -> Table:
     grid.add_row("operations", Text(operations))
     if graph.parameters_by_depth:
         grid.add_row("parameters", Text.assemble(*_by_depth(graph, page)))
+    view = first_step(report.recording)
+    for cut in cuts_of(view):
+        grid.add_row("cut", page.text(_cut(view, cut)))
     return grid
+
+
+def _cut(view: StepView, cut: CutRecord) -> str:
+    place = cut_place(view, cut)
+    where = f" in {place}" if place else ""
+    lost = counted(len(cut.parameters), "parameter")
+    return f"{cut_call(cut)}{where} keeps the gradient from {lost}"
 
 
 def _by_depth(graph: GraphSummary, page: Page) -> Iterator[str]:

@@ -196,12 +196,24 @@ class Plan {
     this.look({ x: (width - w) / 2, y: isTall ? 0 : (height - h) / 2, width: w, height: h });
   }
 
+  // To the outermost module in whose drawing this one stands: lists of modules are passed over.
   leave() {
-    const parent = this.module === null ? null : this.sheet.modules.parent[this.module];
-    if (parent === null || parent === undefined) {
+    if (this.module === null) return;
+    const around = this.sheet.above(this.module).slice(0, -1);
+    const parent = around.find((module) => this.holds(module, this.module)) ?? around.at(-1);
+    if (parent !== undefined) {
+      this.sheet.select({ module: parent });
+    } else {
       this.sheet.select({ module: null });
       if (this.place.has(null)) this.open(null);
-    } else this.sheet.select({ module: parent });
+    }
+  }
+
+  holds(module, inner) {
+    if (!this.place.has(module)) return false;
+    const at = this.place.get(module);
+    const { drawings, vertices } = this.tables;
+    return vertices.module.slice(drawings.vertex[at], drawings.vertex[at + 1]).includes(inner);
   }
 
   // Select what a vertex stands for: of a module, that opens its inside.
