@@ -15,6 +15,8 @@ JavaScript draws it, and links it with the others.
   `meta.steps` is a column by column; `meta.columns` are the texts that hovers tell of its columns
   as `%{text}`, and where `meta.isLogarithm` is true, they tell ten to the power of each number as
   `%{customdata}`. `meta.under` true: a click selects, but nothing is marked.
+  `meta.told` says what is told of a mark under the mouse: the name of a table of the sheet, whose
+  rows the last of `meta.links` names, or columns as a table has them with an entry a mark.
   Beside `figure`, `switches` are rows of buttons, each `{"label": …, "choices": [{"label": …,
   "data": [patch, …], "layout": patch}, …]}`: a choice lays its patches over the figure, trace by
   trace (null leaves one as it is); the first is chosen at the start.

@@ -11,7 +11,7 @@ from gradscope.report.html.picture import Picture
 from gradscope.report.model import Report
 from gradscope.report.names import made_by, shape_text
 from gradscope.report.paths import shown_site
-from gradscope.report.rows import ParameterRow, TensorRow
+from gradscope.report.rows import ParameterRow
 
 WordKind = Literal["name", "text", "place", "state", "findings"]
 """`place` is a line of code, `state` what backward left in a parameter; `findings` are levels and
@@ -54,7 +54,7 @@ def tensor_table(report: Report) -> Picture | None:
     calls = [row.call for row in rows]
     columns = (
         *word_column("tensor", "text", [made_by(row) for row in rows]),
-        *word_column("module", "name", [_module_name(row, report) for row in rows]),
+        module_column("module", "name", "path"),
         *(number_column("call", "count", calls, "counted from 0") if any(calls) else ()),
         *word_column("findings", "findings", _findings_of_tensors(report)),
         *word_column("shape", "text", [shape_text(row) for row in rows]),
@@ -103,6 +103,11 @@ def number_column(
     """Yield a column of numbers, if there are any."""
     if any(value is not None for value in values):
         yield column(title, kind, numbers(values), hint, has_bar=has_bar)
+
+
+def module_column(title: str, kind: CellKind, of: str) -> dict[str, Json]:
+    """Return a column of what is known of the modules that rows link to: see `module_columns`."""
+    return {"title": title, "kind": kind, "of": of}
 
 
 _ROW, _TALLEST = 26, 600
@@ -171,11 +176,6 @@ def _marks(findings: Iterable[Finding]) -> str | None:
     found = sorted(findings, key=lambda finding: SEVERITIES.index(finding.severity))
     codes = dict.fromkeys(f"{finding.severity} {finding.rule}" for finding in found)
     return " ".join(codes) or None
-
-
-def _module_name(row: TensorRow, report: Report) -> str | None:
-    """Return a module's path; the class of the model itself."""
-    return report.target.model if row.module == "" else row.module
 
 
 def state_text(row: ParameterRow) -> str:

@@ -159,19 +159,35 @@ function outlined(trace, sheet) {
       line: {
         color: isSelected.map((is, at) => (is ? colour('select') : given(color, at))),
         // The way to the top of a tree is drawn with lines of one width.
-        width: isTree ? width : isSelected.map((is, at) => (is ? 3 : given(width, at))),
+        width: isTree ? Math.max(width, isSelected.includes(true) ? 2 : 0) : isSelected.map((is, at) => (is ? 3 : given(width, at))),
       },
     },
   };
 }
 
 // A heatmap of logarithms tells the numbers themselves, and each cell what its column stands for.
-function told(trace) {
+function told(trace, sheet) {
   const { isLogarithm, columns } = trace.meta ?? {};
   const found = { ...trace };
+  const texts = hovers(trace, sheet);
+  if (texts) Object.assign(found, { hovertext: texts, hoverinfo: 'text' });
   if (isLogarithm) found.customdata = trace.z.map((row) => row.map((value) => (value === null ? null : 10 ** value)));
   if (columns) found.text = trace.z.map(() => columns);
   return found;
+}
+
+// A tree is lettered with the numbers that its colours stand for, and patterns are drawn on these.
+function inscribed(trace, sheet) {
+  const { told: own, written: title, links } = trace.meta;
+  const columns = resolved(own, links, sheet);
+  const { values } = columns.find((column) => column.title === title);
+  const states = columns.find((column) => column.kind === 'state')?.values;
+  const marker = trace.marker;
+  return {
+    ...trace,
+    text: values.map((value, at) => (value === null ? states?.[at] ?? '' : figure(value))),
+    marker: { ...marker, pattern: { ...marker.pattern, bgcolor: marker.colors, fgcolor: trace.textfont.color } },
+  };
 }
 
 const isObject = (value) => value !== null && typeof value === 'object' && !Array.isArray(value);
@@ -241,14 +257,15 @@ function reveal(plot, sheet) {
 painter('plot', (canvas, content, sheet) => {
   const height = Number(canvas.dataset.height);
   const plot = element('div');
-  const given = { ...content.figure, data: content.figure.data.map(told) };
+  const given = { ...content.figure, data: content.figure.data.map((trace) => told(trace, sheet)) };
   const switches = new Switches(content.switches ?? [], canvas.parentElement.id, () => draw());
   if (content.switches) canvas.append(switches.controls);
   canvas.append(plot);
   const draw = () => {
     const figure = switches.shown(given);
     const marks = new Selection(figure, sheet);
-    const data = coloured(figure.data).map((trace) => (
+    const inscribedData = figure.data.map((trace) => (trace.meta?.written ? inscribed(trace, sheet) : trace));
+    const data = coloured(inscribedData).map((trace) => (
       OUTLINED.has(trace.type) && trace.meta?.links?.module ? outlined(trace, sheet) : trace));
     const layout = themedLayout(figure.layout, height);
     layout.shapes = [...(layout.shapes ?? []), ...marks.shapes()];

@@ -23,6 +23,7 @@ class Sheet {
     this.modules = { path: [], class: [], parent: [], ...decoded(data.modules) };
     this.selection = { module: null, parameter: null, tensor: null, step: null };
     this.painted = new Map();
+    this.contents = new Map();
     this.listeners = [];
     this.children = this.modules.path.map(() => []);
     this.modules.parent.forEach((parent, place) => {
@@ -75,13 +76,19 @@ class Sheet {
     return this.inside.has(module);
   }
 
+  // What a picture draws; undefined where the sheet has none of that name.
+  content(name) {
+    if (!this.contents.has(name)) this.contents.set(name, decoded(this.data.pictures[name]?.content ?? null));
+    return this.contents.get(name);
+  }
+
   paint(section) {
     const name = section.dataset.picture;
     if (this.painted.has(name)) return;
-    const { kind, content } = this.data.pictures[name];
+    const { kind } = this.data.pictures[name];
     const canvas = section.querySelector('.canvas');
     this.painted.set(name, {});
-    const picture = painters.get(kind)(canvas, decoded(content), this) ?? {};
+    const picture = painters.get(kind)(canvas, this.content(name), this) ?? {};
     this.painted.set(name, picture);
     picture.show?.(this.selection);
   }

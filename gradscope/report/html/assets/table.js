@@ -37,6 +37,15 @@ function compared(one, other, isNumber, direction) {
   return direction * (first[1] < second[1] ? -1 : first[1] > second[1] ? 1 : 0);
 }
 
+// The columns with the values of those that are told of the modules, which the sheet has already.
+const resolved = (columns, links, sheet) => columns.map((column) => (column.values ? column : {
+  ...column,
+  values: links.module.map((module) => {
+    if (module === null) return null;
+    return column.of === 'path' ? sheet.name(module) : sheet.modules[column.of][module];
+  }),
+}));
+
 // A word of a filter that compares, as `norm>1e-3`; null where it is a word to look for.
 function comparison(word, columns) {
   const parts = /^([^<>=]+)(<=|>=|<|>|=)(.+)$/.exec(word);
@@ -66,7 +75,7 @@ function barLength(values) {
 
 class Rows {
   constructor(canvas, content, sheet) {
-    const columns = content.columns.map((column) => (
+    const columns = resolved(content.columns, content.links, sheet).map((column) => (
       column.bar ? { ...column, barLength: barLength(column.values) } : column));
     Object.assign(this, { canvas, columns, links: content.links ?? {}, sheet });
     this.total = this.columns[0]?.values.length ?? 0;

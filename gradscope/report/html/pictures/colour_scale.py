@@ -21,6 +21,7 @@ DIVERGING = (
 _NARROWEST = 1.0
 """Powers of ten: a scale over less would show differences that mean nothing."""
 
+_SHADES = 96
 _HIGHEST = 308.25
 """Ten to a higher power is no number."""
 _BRIGHT = 140
@@ -56,7 +57,9 @@ class ColourScale:
     def colour(self, value: float) -> str:
         """Return the colour of a positive, finite number."""
         share = (math.log10(value) - self.low) / (self.high - self.low)
-        at = min(max(share, 0.0), 1.0) * (len(self.stops) - 1)
+        # Few enough colours to be named by a byte, and more than eyes can tell apart.
+        shade = round(min(max(share, 0.0), 1.0) * _SHADES) / _SHADES
+        at = shade * (len(self.stops) - 1)
         start = min(int(at), len(self.stops) - 2)
         return _mixed(self.stops[start], self.stops[start + 1], at - start)
 

@@ -5,14 +5,13 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from gradscope.report.html.columns import Json, numbers, places, texts
+from gradscope.report.html.columns import Json, numbers, places
 from gradscope.report.html.picture import Picture
 from gradscope.report.html.pictures.depth_layout import MARGIN, Strips, depth_layout
 from gradscope.report.html.pictures.depth_marks import (
     Mark,
     Measure,
     State,
-    mark_text,
     parameter_marks,
     tensor_marks,
 )
@@ -65,9 +64,9 @@ def depth(report: Report) -> Picture | None:
     )
     line = spine_line(report)
     traces = [
-        *_number_traces(tensors, parameters, report),
+        *_number_traces(tensors, parameters),
         *([] if line is None else [_line_trace(line, tensors)]),
-        *_strip_traces(tensors, parameters, report),
+        *_strip_traces(tensors, parameters),
         *(Trace(drawn=trace) for trace in flag_traces(raised, report, len(broken))),
     ]
     layout = depth_layout(order, report, strips)
@@ -84,13 +83,11 @@ def depth(report: Report) -> Picture | None:
     )
 
 
-def _number_traces(
-    tensors: Sequence[Mark], parameters: Sequence[Mark], report: Report
-) -> Iterator[Trace]:
+def _number_traces(tensors: Sequence[Mark], parameters: Sequence[Mark]) -> Iterator[Trace]:
     marks = _drawn(tensors)
     yield Trace(
         drawn={
-            **_scatter(marks, report, "tensor"),
+            **_scatter(marks, "tensor"),
             "name": "tensors",
             "y": _values(marks, "norm"),
             "marker": {"color": "@series-0", "size": 6, "opacity": 0.45},
@@ -101,7 +98,7 @@ def _number_traces(
     ratios: tuple[Measure, ...] = ("rms", "weight", "update")
     yield Trace(
         drawn={
-            **_scatter(marks, report, "parameter"),
+            **_scatter(marks, "parameter"),
             "name": "parameters",
             "y": _values(marks, "norm"),
             "marker": {"color": "@series-1", "size": 8, "symbol": "diamond-open"},
@@ -144,26 +141,22 @@ def _line_trace(line: SpineLine, tensors: Sequence[Mark]) -> Trace:
     )
 
 
-def _scatter(marks: Sequence[Mark], report: Report, link: str) -> dict[str, Json]:
-    root = report.target.root
+def _scatter(marks: Sequence[Mark], link: str) -> dict[str, Json]:
     return {
         "type": "scatter",
         "mode": "markers",
         "x": places(mark.place for mark in marks),
-        "hoverinfo": "text",
-        "hovertext": texts(mark_text(mark, root) for mark in marks),
         "meta": {
+            "told": f"{link}s",
             "links": {
                 "module": places(mark.module for mark in marks),
                 link: places(mark.index for mark in marks),
-            }
+            },
         },
     }
 
 
-def _strip_traces(
-    tensors: Sequence[Mark], parameters: Sequence[Mark], report: Report
-) -> Iterator[Trace]:
+def _strip_traces(tensors: Sequence[Mark], parameters: Sequence[Mark]) -> Iterator[Trace]:
     """Yield what has no place on the axis, and says the more for it."""
     both = {mark.state for mark in (*tensors, *parameters)}
     below = [(state, colour) for state, _, colour in _BELOW if state in both]
@@ -177,7 +170,7 @@ def _strip_traces(
             if found := _thinned_strip([mark for mark in marks if mark.state == state]):
                 yield Trace(
                     drawn={
-                        **_scatter(found, report, link),
+                        **_scatter(found, link),
                         "y": [row + aside for aside in _beside(found)],
                         "yaxis": axis,
                         "marker": {"color": colour, "size": 7, "symbol": symbol},

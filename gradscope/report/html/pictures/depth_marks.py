@@ -1,16 +1,11 @@
 """What stands along the depth: tensors and parameters, and in what state their gradients are."""
 
 import math
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
 
-from gradscope.recording.records import GradientStat
 from gradscope.report.html.pictures.forward_order import ForwardOrder
-from gradscope.report.html.pictures.lettering import exact, hover
 from gradscope.report.model import Report
-from gradscope.report.names import shape_text, tensor_text
-from gradscope.report.paths import shown_site
 from gradscope.report.rows import ParameterRow, TensorRow
 
 State = Literal["number", "broken", "zero", "none", "frozen", "unmeasured"]
@@ -91,38 +86,3 @@ def parameter_marks(report: Report, order: ForwardOrder) -> list[Mark]:
         Mark(place=place, row=row, index=row.index, module=order.module_of(row.module))
         for row, place in zip(report.parameters, order.parameter_places, strict=True)
     ]
-
-
-def mark_text(mark: Mark, root: str) -> str:
-    """Return all that is told of a mark."""
-    row = mark.row
-    return hover(
-        tensor_text(row) if isinstance(row, TensorRow) else row.name,
-        (
-            *_numbers(row),
-            ("shape", shape_text(row)),
-            ("line", shown_site(row.site, root)),
-            ("reason", row.reason),
-        ),
-    )
-
-
-def _numbers(row: TensorRow | ParameterRow) -> Iterator[tuple[str, str]]:
-    if row.grad is None:
-        return
-    yield from _gradient(row.grad)
-    if isinstance(row, ParameterRow):
-        if row.grad_to_weight is not None:
-            yield "/ weight", exact(row.grad_to_weight)
-        if row.update_to_weight is not None:
-            yield "update", f"{exact(row.update_to_weight)} of the weight"
-
-
-def _gradient(grad: GradientStat) -> Iterator[tuple[str, str]]:
-    yield "norm", exact(grad.norm)
-    yield "rms", exact(grad.rms)
-    yield "largest", exact(grad.absolute_maximum)
-    if grad.zero_share:
-        yield "zeros", f"{100 * grad.zero_share:.3g} %"
-    if grad.nonfinite:
-        yield "NaN, inf", f"{grad.nonfinite:,} of {grad.numel:,}"

@@ -3,10 +3,10 @@
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
-from gradscope.report.html.columns import Json, numbers, places, texts
+from gradscope.report.html.columns import Json, numbers, places, single_numbers, texts
 from gradscope.report.html.picture import Picture
 from gradscope.report.html.pictures.colour_scale import ColourScale
-from gradscope.report.html.pictures.lettering import exact, hover, number
+from gradscope.report.html.pictures.lettering import exact
 from gradscope.report.html.pictures.module_cells import Cell, areas, cells_of, levels
 from gradscope.report.html.pictures.module_measures import (
     ModuleMeasures,
@@ -14,6 +14,7 @@ from gradscope.report.html.pictures.module_measures import (
     module_measures,
     state_of,
 )
+from gradscope.report.html.tables import column, module_column, word_column
 from gradscope.report.model import Report
 from gradscope.report.rows import ModuleRow
 
@@ -38,12 +39,7 @@ _LETTERS: dict[ModuleState, str] = {
 }
 _PATTERNS: dict[ModuleState, str] = {"broken": "x", "zero": "/", "none": "\\", "frozen": "."}
 """What has no number is told by more than a colour."""
-_WORDS: dict[ModuleState, str] = {
-    "zero": "zero",
-    "none": "no gradient",
-    "frozen": "frozen",
-    "empty": "",
-}
+_WORDS: dict[ModuleState, str] = {"none": "no gradient", "frozen": "frozen"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,12 +51,14 @@ class Colouring:
     title: str
     """Beside the scale."""
     of: Callable[[ModuleMeasures], float | None]
+    column: str | None = None
+    """The sheet's column of modules that holds it too."""
     is_of_parameters: bool = True
     is_gain: bool = False
 
 
 COLOURINGS = (
-    Colouring(label="gradient norm", title="gradient norm", of=lambda one: one.norm),
+    Colouring(label="gradient norm", title="gradient norm", of=lambda one: one.norm, column="norm"),
     Colouring(label="per element", title="rms of the gradient", of=lambda one: one.rms),
     Colouring(label="÷ weight", title="gradient / weight norm", of=lambda one: one.to_weight),
     Colouring(
@@ -132,28 +130,15 @@ class _Coloured:
     letters: Json
     """Colours in which cells are lettered."""
     patterns: Json
-    words: Json
-    """What is written into each cell below its name."""
     scale: ColourScale
 
-    def pattern(self) -> dict[str, Json]:
-        """Return the patterns of cells that have no number."""
-        return {
-            "shape": self.patterns,
-            "bgcolor": self.colours,
-            "fgcolor": self.letters,
-            "fgopacity": 0.4,
-            "size": 12,
-            "solidity": 0.15,
-        }
-
     def choice(self) -> Json:
-        tree = {
-            "marker": {"colors": self.colours, "pattern": self.pattern()},
-            "text": self.words,
+        tree: Json = {
+            "marker": {"colors": self.colours, "pattern": {"shape": self.patterns}},
             "textfont": {"color": self.letters},
+            "meta": {"written": self.colouring.label},
         }
-        bar = {"marker": self.scale.bar(self.colouring.title)}
+        bar: Json = {"marker": self.scale.bar(self.colouring.title)}
         return {"label": self.colouring.label, "data": [tree, bar]}
 
 
@@ -175,7 +160,6 @@ def _coloured(
             for state, value in found
         ),
         patterns=texts(_PATTERNS.get(state, "") for state, _ in found),
-        words=texts(_WORDS.get(state, number(value)) for state, value in found),
         scale=scale,
     )
 
@@ -198,26 +182,32 @@ def _tree(
     return {
         "type": "icicle",
         "ids": [cell.key for cell in cells],
-        "parents": [cell.parent for cell in cells],
+        "parents": texts(cell.parent for cell in cells),
         "labels": texts(cell.name for cell in cells),
-        "values": numbers(areas(cells, "root")),
+        "values": single_numbers(areas(cells, "root")),
         "branchvalues": "remainder",
         "sort": False,
-        "text": coloured.words,
         "texttemplate": "%{label}  %{text}",
         "textfont": {"color": coloured.letters},
-        "hoverinfo": "text",
-        "hovertext": texts(_text(cell, measures) for cell in cells),
         "marker": {
             "colors": coloured.colours,
-            "pattern": coloured.pattern(),
+            "pattern": {
+                "shape": coloured.patterns,
+                "fgopacity": 0.4,
+                "size": 12,
+                "solidity": 0.15,
+            },
             "line": {
                 "color": texts(_border(cell) for cell in cells),
                 "width": 2 if len(cells) < _MANY else 1,
             },
         },
         "pathbar": {"thickness": 22},
-        "meta": {"links": {"module": places(cell.module for cell in cells)}},
+        "meta": {
+            "links": {"module": places(cell.module for cell in cells)},
+            "told": _told(cells, measures),
+            "written": coloured.colouring.label,
+        },
         **({} if depth is None else {"maxdepth": depth}),
     }
 
@@ -235,9 +225,9 @@ def _scale(coloured: _Coloured) -> dict[str, Json]:
 
 
 def _area_choices(cells: Sequence[Cell]) -> Iterator[Json]:
-    yield {"label": "√ parameters", "data": [{"values": numbers(areas(cells, "root"))}]}
-    yield {"label": "parameters", "data": [{"values": numbers(areas(cells, "parameters"))}]}
-    yield {"label": "equal", "data": [{"values": numbers(areas(cells, "equal"))}]}
+    yield {"label": "√ parameters", "data": [{"values": single_numbers(areas(cells, "root"))}]}
+    yield {"label": "parameters", "data": [{"values": single_numbers(areas(cells, "parameters"))}]}
+    yield {"label": "equal", "data": [{"values": single_numbers(areas(cells, "equal"))}]}
 
 
 def _depth_drawn(cells: Sequence[Cell]) -> int | None:
@@ -256,35 +246,39 @@ def _border(cell: Cell) -> str:
     return f"@{cell.findings[0].severity}" if cell.findings else "@paper"
 
 
-def _text(cell: Cell, measures: Sequence[ModuleMeasures]) -> str:
-    row = cell.row
-    if row is None:
-        return "<b>all models</b>"
-    measured = measures[row.index]
-    absence = _WORDS[measured.absence] if measured.norm is None and row.parameters else None
-    found = (
-        ("class", row.class_name),
-        ("parameters", f"{row.numel:,} elements in {row.parameters:,}" if row.parameters else None),
-        ("gradient", absence),
-        ("gradient", _known(measured.norm)),
-        ("per element", _known(measured.rms)),
-        ("÷ weight", _known(measured.to_weight)),
-        ("at output", _known(measured.output)),
-        ("gain", _gains(row)),
-        *((finding.rule, finding.name) for finding in cell.findings),
+def _told(cells: Sequence[Cell], measures: Sequence[ModuleMeasures]) -> list[Json]:
+    """Return what is told of the cells, as columns of a table."""
+    rows = [cell.row for cell in cells]
+    found = [None if row is None else measures[row.index] for row in rows]
+    absences = [None if one is None else _WORDS.get(one.absence) for one in found]
+    columns = (
+        module_column("module", "name", "path"),
+        module_column("class", "text", "class"),
+        module_column("elements", "count", "numel"),
+        module_column("parameters", "count", "parameters"),
+        *word_column("state", "state", absences),
+        *(_measured(one, found) for one in COLOURINGS),
+        *word_column("gains", "text", [None if row is None else _gains(row) for row in rows]),
+        *word_column("findings", "findings", [_findings(cell) for cell in cells]),
     )
-    return hover(row.path or row.class_name, found)
+    return list(columns)
 
 
-def _known(value: float | None) -> str | None:
-    return None if value is None else exact(value)
+def _measured(colouring: Colouring, found: Sequence[ModuleMeasures | None]) -> dict[str, Json]:
+    if colouring.column is not None:
+        return module_column(colouring.label, "number", colouring.column)
+    values = numbers(None if one is None else colouring.of(one) for one in found)
+    return column(colouring.label, "number", values)
+
+
+def _findings(cell: Cell) -> str | None:
+    codes = dict.fromkeys(f"{finding.severity} {finding.rule}" for finding in cell.findings)
+    return " ".join(codes) or None
 
 
 def _gains(row: ModuleRow) -> str | None:
-    """Return the gain of a call, the range of several."""
+    """Return the range of the gains of several calls."""
     gains = [call.gain for call in row.calls if call.gain is not None]
-    if not gains:
+    if len(gains) < 2:
         return None
-    if len(gains) == 1:
-        return exact(gains[0])
     return f"{exact(min(gains))} to {exact(max(gains))} in {len(gains):,} calls"

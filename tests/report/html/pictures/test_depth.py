@@ -116,11 +116,10 @@ def test_stretches_cover_the_axis_and_name_the_modules(report):
 def test_names_that_try_to_break_out_are_escaped():
     report = Report.from_recording(build_hostile())
     figure = shown(depth(report))
-    told = " ".join(text for one in figure["data"] for text in one.get("hovertext", []))
-    assert "<script" not in told
-    assert "&lt;script&gt;alert(1)&lt;/script&gt;" in told
-    assert "\n" not in told
-    assert not any("<script" in text for text in figure["layout"]["xaxis"]["ticktext"])
+    names = " ".join(figure["layout"]["xaxis"]["ticktext"])
+    assert "<script" not in names
+    assert "m&lt;scrip…" in names
+    assert "\n" not in names
 
 
 @given(st.integers(), st.integers(1, 3000))

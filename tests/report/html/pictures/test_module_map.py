@@ -4,6 +4,7 @@ from dataclasses import replace
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from gradscope.report.html.module_columns import module_columns
 from gradscope.report.html.pictures.colour_scale import SEQUENTIAL, ColourScale
 from gradscope.report.html.pictures.module_map import MOST_DRAWN, module_map
 from gradscope.report.model import Report
@@ -53,20 +54,44 @@ def test_colours_tell_numbers_from_zero_none_and_broken(report):
             assert found[1] == ""
 
 
-def test_hovering_tells_the_exact_numbers(report):
+def told(tree, title):
+    """By module: what is told of it."""
+    (column,) = (one for one in tree["meta"]["told"] if one["title"] == title)
+    return {module: column["values"][at] for module, at in cells(tree).items()}
+
+
+@given(REPORTS)
+def test_what_is_told_are_the_reports_numbers(report):
+    found = told(tree_of(report), "gain of backward")
+    for row in report.modules:
+        gains = [call.gain for call in row.calls]
+        value = gains[0] if gains else None
+        assert str(found[row.index]) == "nan" if value != value else found[row.index] == value
+
+
+def test_what_the_sheet_knows_of_modules_is_not_told_twice(report):
+    columns = {one["title"]: one.get("of") for one in tree_of(report)["meta"]["told"]}
+    assert columns["module"] == "path"
+    assert columns["gradient norm"] == "norm"
+    assert {of for of in columns.values() if of} <= set(module_columns(report))
+
+
+def test_numbers_of_an_element_and_of_a_weight_are_told(report):
     tree = tree_of(report)
-    told = tree["hovertext"][cells(tree)[1]]
-    assert "<b>first</b>" in told
-    assert "gradient  5<br>" in told
-    assert told.endswith("at output  4")
-    assert tree["text"][cells(tree)[1]] == "5.00"
-
-
-def test_gain_is_that_of_the_call(report):
-    tree = tree_of(report, "gain of backward")
+    first = report.modules[1]
+    assert told(tree, "per element")[1] == math.hypot(3, 4) / math.sqrt(8)
+    assert told(tree, "÷ weight")[1] == first.grad_norm / first.weight_norm
+    assert told(tree, "at the output")[1] == 4
     # 4 at the input of the ReLU, 8 at its output.
-    assert tree["text"][cells(tree)[2]] == "0.500"
-    assert tree["text"][cells(tree)[0]] == "—" or tree["text"][cells(tree)[0]] == ""
+    assert told(tree, "gain of backward")[2] == 0.5
+
+
+def test_a_cell_is_lettered_with_what_its_colour_stands_for(report):
+    picture = module_map(report)
+    for label in labels(picture)[:5]:
+        tree = tree_of(report, label)
+        assert tree["meta"]["written"] == label
+        assert label in [one["title"] for one in tree["meta"]["told"]]
 
 
 @settings(max_examples=8, deadline=None)
@@ -110,10 +135,10 @@ def test_of_many_modules_the_outer_levels_are_drawn():
 
 def test_names_that_try_to_break_out_are_escaped():
     tree = tree_of(Report.from_recording(build_hostile()))
-    told = " ".join([*tree["labels"], *tree["hovertext"]])
-    assert "<script" not in told
-    assert "&lt;script&gt;" in told
-    assert "\n" not in told
+    names = " ".join(tree["labels"])
+    assert "<script" not in names
+    assert "&lt;script&gt;" in names
+    assert "\n" not in names
 
 
 @given(st.lists(POSITIVE, min_size=1), st.data())

@@ -1,0 +1,26 @@
+import re
+from collections import Counter
+from importlib.resources import files
+
+from gradscope.report.html.page import SCRIPTS
+
+ASSETS = files("gradscope.report.html") / "assets"
+
+
+def test_scripts_share_a_scope_and_no_name():
+    declared = Counter(
+        name
+        for script in SCRIPTS
+        for name in re.findall(
+            r"^(?:function|const|let|class) (\w+)",
+            ASSETS.joinpath(f"{script}.js").read_text("utf-8"),
+            re.MULTILINE,
+        )
+    )
+    assert declared["Sheet"] == 1
+    assert [name for name, count in declared.items() if count > 1] == []
+
+
+def test_every_script_is_on_the_page():
+    found = {path.name for path in ASSETS.iterdir() if path.name.endswith(".js")}
+    assert found == {f"{script}.js" for script in SCRIPTS}
