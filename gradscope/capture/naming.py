@@ -57,6 +57,13 @@ def shape_of(tensor: Tensor) -> Shape:
     return Shape(dims=tuple(tensor.shape), dtype=dtype_name(tensor.dtype))
 
 
+def is_shard(tensor: Tensor) -> bool:
+    """Return whether this process holds only a part of a tensor."""
+    # Asked of what is there: to import the class costs seconds where nothing is distributed.
+    placements = getattr(tensor, "placements", ())
+    return any(placement.is_shard() for placement in placements)
+
+
 def dtype_name(dtype: torch.dtype) -> str:
     """Return a type's name as torch writes it, without the prefix."""
     return str(dtype).removeprefix("torch.")
@@ -95,6 +102,7 @@ def _parameter_record(
         numel=parameter.numel(),
         requires_grad=parameter.requires_grad,
         optimizer_group=group,
+        is_shard=is_shard(parameter),
     )
 
 

@@ -71,7 +71,9 @@ def compare(
         side_of(place, name, report, steps) for place, (name, report) in enumerate(reports)
     )
     of_ranks = _are_ranks([name for name, _ in reports])
-    limits = Limits(norm=tolerance.norm_limit(of_ranks=of_ranks), cosine=tolerance.cosine)
+    limits = Limits(
+        norm=tolerance.norm_limit(of_ranks=of_ranks), cosine=tolerance.cosine, of_ranks=of_ranks
+    )
     matchings = [
         match_parameters(sides[0].report.recording.parameters, side.report.recording.parameters)
         for side in sides[1:]

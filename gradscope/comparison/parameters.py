@@ -25,6 +25,7 @@ Change = Literal[
     "new",
     "within",
     "rounding",
+    "shard",
     "equal",
     "none",
 ]
@@ -33,8 +34,9 @@ Change = Literal[
 `non-finite`, `lost`, `zero`, `frozen`: what became of a gradient that the base has; `finite` and
 `gained` are the way back. `turned`: the cosine of both gradients is below its limit; `norm`: the
 norm is outside of the tolerance; `within`: it is not, and neither is it equal. `rounding`: on both
-sides the gradient is what rounding leaves of a zero, as of a bias before a normalisation. `none`:
-neither side has a gradient."""
+sides the gradient is what rounding leaves of a zero, as of a bias before a normalisation. `shard`:
+each rank holds a part of its own, and the norms are of those. `none`: neither side has a
+gradient."""
 
 CHANGES: tuple[Change, ...] = get_args(Change)
 WORSE: tuple[Change, ...] = ("non-finite", "lost", "zero", "frozen", "turned", "norm")
@@ -107,6 +109,8 @@ class Limits:
     norm: float
     """How many times a norm may grow or shrink, less one."""
     cosine: float
+    of_ranks: bool
+    """Whether parts of a parameter are parts of the same one."""
 
 
 def compared_parameters(
@@ -187,6 +191,8 @@ def _pair(
 ) -> ParameterPair:
     if other is None:
         return _without_numbers("missing")
+    if limits.of_ranks and base.is_shard and other.is_shard:
+        return _without_numbers("shard")
     cosine = None if direction is None else direction.cosine
     ratio = _ratio(other.norm, base.norm)
     first = _first_difference(base.series, other.series)

@@ -97,6 +97,13 @@ def _obstacles(sides: Sequence[Side], parameters: Sequence[ComparedParameter]) -
             yield f"no parameter of {side.letter} has a gradient: {side.name}"
         elif place and not any(one.sides[0] and one.sides[place] for one in parameters):
             yield f"{sides[0].letter} and {side.letter} have no parameter in common"
+        elif place and all(_is_shard(one, place) for one in parameters):
+            yield f"{side.letter} holds other parts of every parameter than {sides[0].letter}"
+
+
+def _is_shard(one: ComparedParameter, place: int) -> bool:
+    pair = one.pairs[place]
+    return pair is not None and pair.change == "shard"
 
 
 def _of_findings(

@@ -48,6 +48,8 @@ class SideParameter:
     """Elements of the gradient that are NaN or infinite; of a run, such steps."""
     absolute_maximum: float | None
     """Of one step."""
+    is_shard: bool
+    """Whether its numbers are of a part of it, as a rank holds."""
     series: Series | None
     """Of a run, step by step."""
 
@@ -150,7 +152,7 @@ def side_of(place: int, name: str, report: Report, steps: Collection[int]) -> Si
     rank = rank_of_file(name)
     run = report.training_run
     if run is None:
-        parameters = tuple(map(_of_step, report.parameters))
+        parameters = tuple(_of_step(row, report.recording) for row in report.parameters)
         loss, norm = report.summary.loss, report.summary.grad_norm
     else:
         parameters = _of_run(report, steps)
@@ -172,7 +174,7 @@ def side_of(place: int, name: str, report: Report, steps: Collection[int]) -> Si
     )
 
 
-def _of_step(row: ParameterRow) -> SideParameter:
+def _of_step(row: ParameterRow, recording: Recording) -> SideParameter:
     gradient = row.grad
     return SideParameter(
         name=row.name,
@@ -185,6 +187,7 @@ def _of_step(row: ParameterRow) -> SideParameter:
         weight_norm=row.weight_norm,
         nonfinite=0 if gradient is None else gradient.nonfinite,
         absolute_maximum=None if gradient is None else gradient.absolute_maximum,
+        is_shard=recording.parameters[row.index].is_shard,
         series=None,
     )
 
@@ -192,7 +195,7 @@ def _of_step(row: ParameterRow) -> SideParameter:
 def _of_run(report: Report, steps: Collection[int]) -> tuple[SideParameter, ...]:
     series, reaches = _series(report.recording, steps)
     return tuple(
-        _of_series(row, series.get(row.index, Series()), reaches.get(row.index))
+        _of_series(row, report.recording, series.get(row.index, Series()), reaches.get(row.index))
         for row in report.parameters
     )
 
@@ -221,7 +224,9 @@ def _series(
     return found, {parameter: REACHES[code] for parameter, code in codes.items()}
 
 
-def _of_series(row: ParameterRow, series: Series, reach: Reach | None) -> SideParameter:
+def _of_series(
+    row: ParameterRow, recording: Recording, series: Series, reach: Reach | None
+) -> SideParameter:
     known = [norm for norm in series.norms if norm != NOT_MEASURED]
     return SideParameter(
         name=row.name,
@@ -234,6 +239,7 @@ def _of_series(row: ParameterRow, series: Series, reach: Reach | None) -> SidePa
         weight_norm=series.weights[-1] if series.weights else None,
         nonfinite=sum(not isfinite(norm) for norm in known),
         absolute_maximum=None,
+        is_shard=recording.parameters[row.index].is_shard,
         series=series,
     )
 

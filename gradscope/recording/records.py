@@ -74,6 +74,8 @@ class ParameterRecord:
     site: int | None = None
     """The line that gave it to its module, as `self.scale = nn.Parameter(…)` or the one that made
     the layer; None where that was not watched."""
+    is_shard: bool = False
+    """Whether this process holds only a part of it, of which its norms are then."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

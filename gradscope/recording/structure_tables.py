@@ -38,11 +38,12 @@ def _write_parameter(record: ParameterRecord) -> Cells:
         record.requires_grad,
         record.optimizer_group,
         record.site,
+        record.is_shard,
     )
 
 
 def _read_parameter(row: Row) -> ParameterRecord:
-    index, name, aliases, module, shape, device, numel, requires_grad, group, site = row
+    index, name, aliases, module, shape, device, numel, requires_grad, group, site, shard = row
     return ParameterRecord(
         index=index,
         name=name,
@@ -54,6 +55,7 @@ def _read_parameter(row: Row) -> ParameterRecord:
         requires_grad=bool(requires_grad),
         optimizer_group=group,
         site=site,
+        is_shard=bool(shard),
     )
 
 
@@ -69,9 +71,11 @@ PARAMETERS: Table[ParameterRecord] = Table(
         "requires_grad INTEGER",
         "optimizer_group INTEGER",
         "site INTEGER",
+        "is_shard INTEGER",
     ),
     write=_write_parameter,
     read=_read_parameter,
+    later=frozenset({"is_shard"}),
 )
 
 

@@ -38,6 +38,7 @@ class Given:
     dims: tuple[int, ...] = (2, 2)
     dtype: str = "float32"
     aliases: tuple[str, ...] = ()
+    is_shard: bool = False
 
 
 def parameter(index, name, given=None, modules=None):
@@ -55,6 +56,7 @@ def parameter(index, name, given=None, modules=None):
         numel=math.prod(given.dims),
         requires_grad=given.reach != "frozen",
         optimizer_group=0,
+        is_shard=given.is_shard,
     )
 
 

@@ -132,6 +132,19 @@ def test_ranks_may_have_other_losses_and_no_other_gradients_or_weights():
     assert regressions(base, apart) == []  # which are no ranks
 
 
+def test_ranks_that_hold_parts_of_a_parameter_cannot_be_held_to_each_other():
+    """As under FSDP: the norms are of the parts."""
+    names = ["job.rank0.gradscope", "job.rank1.gradscope"]
+    whole = {"norm.weight": 1.0}
+    sides = [of_step(whole | {"w": Given(norm=norm, is_shard=True)}) for norm in (1.0, 7.0)]
+    assert regressions(*sides, names=names) == []
+    assert regressions(*sides) == [("norm", ("w",))]  # which are no ranks, but the same one twice
+    apart = [of_step({"w": Given(norm=norm, is_shard=True)}) for norm in (1.0, 7.0)]
+    assert compared(*apart, names=names).verdict.obstacles == (
+        "B holds other parts of every parameter than A",
+    )
+
+
 @pytest.mark.parametrize(
     "names",
     [["job.rank0.gradscope", "job.rank0.gradscope"], ["a.rank0.gradscope", "b.rank1.gradscope"],

@@ -6,7 +6,7 @@ from weakref import ref
 from torch import Tensor, nn
 
 from gradscope.capture.definitions import Definitions
-from gradscope.capture.naming import name_model, shape_of
+from gradscope.capture.naming import is_shard, name_model, shape_of
 from gradscope.capture.training.journal import Sites
 from gradscope.capture.training.ledger import Ledger
 from gradscope.errors import GradscopeError
@@ -126,4 +126,5 @@ def _loose(parameter: Tensor, index: int, name: str) -> ParameterRecord:
         numel=parameter.numel(),
         requires_grad=parameter.requires_grad,
         optimizer_group=None,
+        is_shard=is_shard(parameter),
     )

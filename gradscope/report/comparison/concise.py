@@ -24,7 +24,7 @@ from gradscope.report.figures import figure
 from gradscope.report.names import printable
 from gradscope.report.page import UNICODE
 
-_UNTOLD: frozenset[Change] = frozenset({*PRESENCE, "equal", "none", "rounding", "within"})
+_UNTOLD: frozenset[Change] = frozenset({*PRESENCE, "equal", "none", "rounding", "shard", "within"})
 
 
 def render_concise(comparison: Comparison, *, top: int) -> str:

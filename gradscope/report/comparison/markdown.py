@@ -24,7 +24,7 @@ from gradscope.report.markdown_syntax import code, escape, prose, table
 from gradscope.report.page import UNICODE
 from gradscope.report.paths import shown_site
 
-_UNTOLD: frozenset[Change] = frozenset({*PRESENCE, "equal", "none", "rounding"})
+_UNTOLD: frozenset[Change] = frozenset({*PRESENCE, "equal", "none", "rounding", "shard"})
 _FINDINGS = 20
 
 

@@ -27,7 +27,7 @@ _WITHIN = 5
 _NUMBER = 9
 _LEAST_NAME = 24
 
-_SILENT: frozenset[Change] = frozenset({*PRESENCE, "equal", "none", "rounding"})
+_SILENT: frozenset[Change] = frozenset({*PRESENCE, "equal", "none", "rounding", "shard"})
 """Changes that have no row of their own."""
 _STYLES: dict[Change, str] = {
     "non-finite": "bold red",

@@ -35,6 +35,7 @@ TITLES: dict[Change, str] = {
     "new": "new",
     "within": "within",
     "rounding": "rounding",
+    "shard": "a part of its own",
     "equal": "equal",
     "none": "no gradient",
 }
@@ -129,6 +130,7 @@ def _counted_changes(comparison: Comparison) -> dict[Change, str]:
         "new": "new",
         "within": f"within {norm}",
         "rounding": "nothing but rounding",
+        "shard": "held in parts, of which each rank has another",
         "equal": "equal to the last digit",
         "none": "without a gradient in both",
     }
