@@ -9,6 +9,8 @@ Axis = dict[str, Json]
 
 _ONE = 0.8
 """Decades that with a margin are a whole one."""
+_WRITTEN = 5
+"""Decades up to which numbers are shorter than powers."""
 _TICKS = 3
 """A decade: 1, 2 and 5, where there is one decade or more."""
 _NEAR = 3.0
@@ -17,15 +19,16 @@ _MARGIN = 0.08
 
 
 def log_axis(title: str, values: Iterable[float]) -> Axis:
-    """Return a logarithmic axis, its numbers written out.
+    """Return a logarithmic axis; of a few decades its numbers are written out.
 
     Args:
         title: Of the axis.
         values: What is drawn along it; what it cannot show is left out.
     """
-    axis: Axis = {"type": "log", "title": {"text": title}, "tickformat": ".6~g"}
     logarithms = [math.log10(value) for value in values if 0 < value < math.inf]
     decades = max(logarithms, default=0.0) - min(logarithms, default=0.0)
+    written: Axis = {"tickformat": ".6~g"} if decades <= _WRITTEN else {"exponentformat": "power"}
+    axis: Axis = {"type": "log", "title": {"text": title}, **written}
     # Left alone, plotly writes every digit of one to three decades, one over the other.
     return {**axis, "nticks": int(_TICKS * decades)} if _ONE <= decades <= _TICKS else axis
 
