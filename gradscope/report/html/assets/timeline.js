@@ -38,7 +38,8 @@ class Timeline {
   }
 
   build() {
-    this.strips = this.lanes.map(() => element('canvas', { className: 'strip', height: LANE_HEIGHT }));
+    this.strips = this.lanes.map(() => element('canvas', { height: LANE_HEIGHT }));
+    this.here = element('i', { 'aria-hidden': 'true' });
     let optimizer = '';
     const rows = this.lanes.flatMap((lane, place) => {
       const heading = lane.optimizer && lane.optimizer !== optimizer
@@ -82,7 +83,8 @@ class Timeline {
     ]);
     const words = lane.isTypical ? `${count(lane.count)} ×` : `${count(lane.count)} ×, first at step ${count(lane.first)}`;
     const row = element('div', { className: `lane${lane.isTypical ? '' : ' unusual'}`, role: 'button', tabIndex: 0, title: `Next such step${lane.line ? `: ${lane.line}` : ''}` },
-      element('div', { className: 'parts' }, ...parts), element('span', { className: 'count', textContent: words }), this.strips[place]);
+      element('div', { className: 'parts' }, ...parts), element('span', { className: 'count', textContent: words }),
+      element('div', { className: 'strip' }, this.strips[place]));
     row.addEventListener('click', () => this.goToLane(place));
     row.addEventListener('keydown', (event) => {
       if (event.key !== 'Enter' && event.key !== ' ') return;
@@ -147,7 +149,9 @@ class Timeline {
     this.input.value = step[this.at];
     this.told.textContent = `${skipped[this.at] ? 'skipped before it' : lasted(seconds[this.at])}${unusual}`;
     [...this.list.querySelectorAll('.lane')].forEach((row, place) => row.classList.toggle('chosen', place === lane[this.at]));
-    this.drawStrips();
+    this.here.style.left = `${(100 * this.at) / this.total}%`;
+    this.here.style.width = `${100 / this.total}%`;
+    this.strips[lane[this.at]]?.after(this.here);
     this.drawEvents();
   }
 
@@ -202,13 +206,14 @@ class Timeline {
       pen.fillStyle = colour(this.lanes[place].isTypical ? 'accent' : 'warning');
       return pen;
     });
+    // Of many steps that fall on one pixel, one is drawn.
+    const drawn = this.lanes.map(() => -1);
     this.windows.lane.forEach((lane, place) => {
-      pens[lane]?.fillRect(left(place), 0, size(place), LANE_HEIGHT);
+      const at = left(place);
+      if (!pens[lane] || drawn[lane] === at) return;
+      drawn[lane] = at;
+      pens[lane].fillRect(at, 0, size(place), LANE_HEIGHT);
     });
-    const chosen = pens[this.windows.lane[this.at]];
-    if (!chosen) return;
-    chosen.fillStyle = colour('select');
-    chosen.fillRect(left(this.at) - 1, 0, Math.max(size(this.at), 3), LANE_HEIGHT);
   }
 }
 
