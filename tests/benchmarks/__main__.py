@@ -32,6 +32,7 @@ import gradscope
 from gradscope.capture.assemble import Assembler
 from gradscope.capture.naming import name_model
 from gradscope.capture.session import StepCapture
+from gradscope.capture.training.keeping import Keeping
 from gradscope.capture.training.watch import TrainingWatch
 from gradscope.looks.close_looks import script_looks
 from gradscope.looks.schedule import Schedule
@@ -109,7 +110,13 @@ def steps() -> None:
             print(f"  {name:<28} {medians[name] / medians['bare']:6.3f}")
 
 
-def watched(step: Step, schedule: Callable[[], Schedule], steps: int, turns: int) -> float:
+def watched(
+    step: Step,
+    schedule: Callable[[], Schedule],
+    steps: int,
+    turns: int,
+    keeping: Keeping | None = None,
+) -> float:
     """Return how often as long as a bare step a step in a run under watch takes.
 
     By turns there are some steps under a watch of their own, without its first, and as many bare
@@ -119,7 +126,9 @@ def watched(step: Step, schedule: Callable[[], Schedule], steps: int, turns: int
     for _ in range(turns):
         with tempfile.TemporaryDirectory() as folder:
             path = Path(folder) / "run.gradscope"
-            watch = TrainingWatch(path, "benchmark", make_looks=script_looks(schedule()))
+            watch = TrainingWatch(
+                path, "benchmark", keeping=keeping, make_looks=script_looks(schedule())
+            )
             watch.start()
             in_seconds(step.bare, 11)  # what is done once, or more often at first
             under_watch.append(in_seconds(step.bare, steps))
@@ -145,9 +154,15 @@ def run() -> None:
         print(f"\n{step.name}, under gradscope run")
         plain = watched(step, partial(Schedule, 0), 20 if is_large else 200, 3 if is_large else 9)
         close = watched(step, partial(Schedule, 1), 4 if is_large else 20, 3)
+        kept = {
+            mode: watched(step, partial(Schedule, 0), 4, 3, Keeping(mode=mode, every=1))
+            for mode in ("sketch", "exact")
+        }
         print(f"  {'events and norms':<28} {plain:6.3f}")
         print(f"  {'and a close look':<28} {close:6.3f}")
         print(f"  {'a close look at every 100th':<28} {plain + (close - plain) / 100:6.3f}")
+        for mode, ratio in kept.items():
+            print(f"  {f'and gradients kept: {mode}':<28} {ratio:6.3f}")
 
 
 def growth() -> None:
