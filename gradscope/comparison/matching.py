@@ -1,8 +1,9 @@
 """Which parameter of one model is which of another, though the names around it may differ."""
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from difflib import SequenceMatcher
 
 from gradscope.recording.records import ParameterRecord
 
@@ -37,13 +38,17 @@ def match_parameters(base: Sequence[ParameterRecord], other: Sequence[ParameterR
     """Match the parameters of two models by their names.
 
     Names are equal if one of those that the tensor has is, or if they differ in wrappers alone.
-    What is left is matched where another beginning of the names makes all else equal, shapes too.
+    What is left is matched where another beginning of the names makes all else equal, shapes too,
+    and where only the numbers of layers are others, as after one was put between them. Last come
+    equal names of different shapes.
     """
     search = _Search(base, other)
     search.match_names()
     search.match_unwrapped()
     search.match_below_prefixes()
     search.match_roots()
+    search.match_renumbered()
+    search.match_reshaped()
     return Matching(pairs=tuple(sorted(search.pairs)), renamings=tuple(search.renamings))
 
 
@@ -67,7 +72,7 @@ class _Search:
         firsts = {self._other[place].name: place for place in self._other_left}
         for place in tuple(self._base_left):
             found = firsts.get(self._base[place].name)
-            if found is not None:
+            if found is not None and self._is_alike(place, found):
                 self._take(place, found)
         names = {
             name: place
@@ -78,14 +83,18 @@ class _Search:
             record = self._base[place]
             known = (names.get(name) for name in (record.name, *record.aliases))
             found = next((one for one in known if one in self._other_left), None)
-            if found is not None:
+            if found is not None and self._is_alike(place, found):
                 self._take(place, found)
 
     def match_unwrapped(self) -> None:
         """Match names that differ in wrappers alone, and that no other name is like without."""
         base = _unique({place: unwrapped(self._base[place].name) for place in self._base_left})
         other = _unique({place: unwrapped(self._other[place].name) for place in self._other_left})
-        common = [(place, other[name]) for name, place in base.items() if name in other]
+        common = [
+            (place, other[name])
+            for name, place in base.items()
+            if name in other and self._is_alike(place, other[name])
+        ]
         for pair in common:
             self._take(*pair)
         if common:
@@ -144,6 +153,35 @@ class _Search:
                 if self._is_telling(found):
                     self._take_renamed(before, after, found)
 
+    def match_renumbered(self) -> None:
+        """Match modules of equal parameters whose names differ in numbers alone, in their order."""
+        base = _modules(self._base, self._base_left)
+        other = _modules(self._other, self._other_left)
+        ours, theirs = (list(one.items()) for one in (base, other))
+        blocks = SequenceMatcher(
+            a=[_without_numbers(*module) for module in base],
+            b=[_without_numbers(*module) for module in other],
+            autojunk=False,
+        ).get_matching_blocks()
+        for start, begin, length in blocks:
+            for turn in range(length):
+                (before, _), places = ours[start + turn]
+                (after, _), found = theirs[begin + turn]
+                if before != after:
+                    pairs = dict(zip(places, found, strict=True))
+                    self._take_renamed(f"{before}.", f"{after}.", pairs)
+
+    def match_reshaped(self) -> None:
+        """Match equal names, whatever the shapes are."""
+        names = {unwrapped(self._other[place].name): place for place in self._other_left}
+        for place in tuple(self._base_left):
+            found = names.get(unwrapped(self._base[place].name))
+            if found is not None and found in self._other_left:
+                self._take(place, found)
+
+    def _is_alike(self, base: int, other: int) -> bool:
+        return self._base[base].shape.dims == self._other[other].shape.dims
+
     def _is_telling(self, found: dict[int, int]) -> bool:
         """Return whether so much is equal that it is no chance: more than a lone parameter."""
         return len(found) > 1 or not self.pairs
@@ -192,6 +230,28 @@ def _prefixes(names: Sequence[str]) -> Iterator[str]:
             return
         prefix = following
         names = [name for name in names if name.startswith(prefix)]
+
+
+_Module = tuple[str, tuple[_Key, ...]]
+"""The path of a module, and its own parameters."""
+
+
+def _modules(records: Sequence[ParameterRecord], left: Iterable[int]) -> dict[_Module, list[int]]:
+    """Return the parameters that are left by the modules that own them."""
+    places: dict[str, list[int]] = {}
+    for place in left:
+        places.setdefault(unwrapped(records[place].name).rpartition(".")[0], []).append(place)
+    return {
+        (
+            path,
+            tuple((records[at].name.rpartition(".")[2], records[at].shape.dims) for at in own),
+        ): own
+        for path, own in places.items()
+    }
+
+
+def _without_numbers(path: str, own: tuple[_Key, ...]) -> _Module:
+    return ".".join("*" if part.isdecimal() else part for part in path.split(".")), own
 
 
 def _below(keys: dict[int, _Key], prefix: str) -> dict[_Key, int]:

@@ -139,6 +139,46 @@ def test_a_layer_of_another_shape_is_a_new_one():
     assert set(matched(ours, theirs)[0]) == set(REST)
 
 
+def layers(**sizes):
+    """Linear and normalisation layers by their numbers: of one size, the latter."""
+    dims = {}
+    for number, size in sizes.items():
+        whole = tuple(size) if isinstance(size, tuple) else (size,)
+        dims |= {f"net.{number[1:]}.weight": whole, f"net.{number[1:]}.bias": whole[:1]}
+    return records(list(dims), dims)
+
+
+def modules(found):
+    return {a.split(".")[1]: b.split(".")[1] for a, b in found.items()}
+
+
+def test_layers_that_a_new_one_has_moved_are_found_by_what_they_are():
+    base = layers(_0=(64, 16), _2=(64, 64), _4=(10, 64))
+    dropout = layers(_0=(64, 16), _3=(64, 64), _6=(10, 64))
+    found, renamings = matched(base, dropout)
+    assert modules(found) == {"0": "0", "2": "3", "4": "6"}
+    assert [(one.before, one.after) for one in renamings] == [
+        ("net.2.", "net.3."), ("net.4.", "net.6."),
+    ]  # fmt: skip
+    normalised = layers(_0=(64, 16), _1=64, _3=(64, 64), _4=64, _6=(10, 64))
+    assert modules(matched(base, normalised)[0]) == {"0": "0", "2": "3", "4": "6"}
+    assert modules(matched(normalised, base)[0]) == {"0": "0", "3": "2", "6": "4"}
+
+
+def test_layers_of_another_width_stay_in_their_places():
+    """Near miss: no other layer is what they were."""
+    base = layers(_0=(64, 16), _2=(64, 64), _4=(10, 64))
+    found, renamings = matched(base, layers(_0=(32, 16), _2=(32, 32), _4=(10, 32)))
+    assert (modules(found), renamings) == ({"0": "0", "2": "2", "4": "4"}, ())
+
+
+def test_another_block_at_the_end_moves_none():
+    base = layers(**{f"_{place}": (64, 64) for place in range(4)})
+    longer = layers(**{f"_{place}": (64, 64) for place in range(6)})
+    found, renamings = matched(base, longer)
+    assert (modules(found), renamings) == ({str(place): str(place) for place in range(4)}, ())
+
+
 def test_another_name_of_the_same_tensor_counts():
     ours = records(["embed.weight"], aliases=("head.weight",))
     theirs = [parameter(0, "head.weight", Given(aliases=("embed.weight",)))]

@@ -13,7 +13,9 @@ _MOST_DIGITS = 9
 
 
 def change_text(before: float | None, after: float | None, signs: Signs) -> str:
-    """Return `+5.5 %` or `x12.3`; empty where nothing can be said."""
+    """Return `+5.5 %`, `x12.3` or `equal`; empty where nothing can be said."""
+    if before is not None and before == after:
+        return "equal"
     if before is None or after is None or before == 0 or not math.isfinite(before):
         return ""
     if not math.isfinite(after):
