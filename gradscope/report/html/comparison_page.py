@@ -29,6 +29,7 @@ from gradscope.report.html.picture import Picture, Sheet
 from gradscope.report.html.pictures.compared_curves import compared_curves
 from gradscope.report.html.pictures.compared_norms import compared_norms
 from gradscope.report.html.pictures.compared_ratios import compared_ratios
+from gradscope.report.html.pictures.compared_sides import compared_sides
 from gradscope.report.html.pictures.compared_spread import compared_spread
 from gradscope.report.html.pictures.compared_table import pair_table, sides_table
 from gradscope.report.html.pictures.lettering import number
@@ -181,7 +182,11 @@ def _cards(pair: Comparison) -> Iterator[FindingCard]:
 
 def _overview(comparison: Comparison) -> Sheet:
     base = comparison.sides[0]
-    pictures = (compared_curves(comparison), sides_table(comparison))
+    pictures = (
+        compared_curves(comparison),
+        compared_sides(comparison, norm_limit(comparison)),
+        sides_table(comparison),
+    )
     return Sheet(
         title=_ALL,
         words=Words(

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator, Sequence
 
 from gradscope.comparison.comparison import Comparison
+from gradscope.comparison.parameters import ComparedParameter
 from gradscope.comparison.side import Side, SideParameter
 from gradscope.report.comparison.words import TITLES
 from gradscope.report.html.columns import Json, numbers, places, texts
@@ -85,10 +86,15 @@ def _change(row: PairRow, told: Callable[[SideParameter], str]) -> str:
     return " → ".join(words)
 
 
+def worst_first(comparison: Comparison) -> list[ComparedParameter]:
+    """Return the parameters as the table of all sides lists them."""
+    return sorted(comparison.parameters, key=lambda one: one.worst)
+
+
 def sides_table(comparison: Comparison) -> Picture:
     """Return the table of all sides: a norm each."""
     base = comparison.sides[0]
-    rows = sorted(comparison.parameters, key=lambda one: one.worst)
+    rows = worst_first(comparison)
     columns: list[Json] = [
         column("parameter", "name", texts(one.name for one in rows)),
         column("worst change", "text", texts(TITLES[one.change] for one in rows)),
