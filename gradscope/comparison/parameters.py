@@ -17,8 +17,8 @@ Change = Literal[
     "zero",
     "frozen",
     "reshaped",
-    "turned",
     "norm",
+    "turned",
     "finite",
     "gained",
     "missing",
@@ -32,14 +32,14 @@ Change = Literal[
 """How a parameter of a side differs from the base's, the worst first.
 
 `non-finite`, `lost`, `zero`, `frozen`: what became of a gradient that the base has; `finite` and
-`gained` are the way back. `turned`: the cosine of both gradients is below its limit; `norm`: the
-norm is outside of the tolerance; `within`: it is not, and neither is it equal. `rounding`: on both
+`gained` are the way back. `norm`: the norm is outside of the tolerance; `turned`: it is not, and the
+cosine of both gradients is below its limit; `within`: neither, and they are not equal. `rounding`: on both
 sides the gradient is what rounding leaves of a zero, as of a bias before a normalisation. `shard`:
 each rank holds a part of its own, and the norms are of those. `none`: neither side has a
 gradient."""
 
 CHANGES: tuple[Change, ...] = get_args(Change)
-WORSE: tuple[Change, ...] = ("non-finite", "lost", "zero", "frozen", "turned", "norm")
+WORSE: tuple[Change, ...] = ("non-finite", "lost", "zero", "frozen", "norm", "turned")
 """Those that are regressions."""
 
 
@@ -241,10 +241,8 @@ def _number_change(
         return "equal"
     if is_noise:
         return "rounding"
-    if is_turned:
-        return "turned"
     is_near = ratio is None or math.isnan(ratio) or distance(ratio) <= math.log1p(limits.norm)
-    return "within" if is_near else "norm"
+    return "norm" if not is_near else "turned" if is_turned else "within"
 
 
 def _is_equal(base: SideParameter, other: SideParameter) -> bool:

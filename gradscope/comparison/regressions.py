@@ -30,8 +30,8 @@ _OF_PARAMETERS: tuple[tuple[RegressionKind, Change], ...] = (
     ("lost", "lost"),
     ("zero", "zero"),
     ("frozen", "frozen"),
-    ("turned", "turned"),
     ("norm", "norm"),
+    ("turned", "turned"),
 )
 
 
