@@ -89,22 +89,24 @@ def _held(
     is_whole = mode == "exact" or stored.numel() * (1 + stored.is_complex()) <= BUCKETS
     if stored.layout in _COMPRESSED:
         stored = stored.to_sparse_coo()
-    if stored.layout is torch.sparse_coo:
-        one = _held_sparse(stored.coalesce())
-    else:
-        dense = stored if stored.layout is torch.strided else stored.to_dense()
-        values = _real(dense).reshape(-1)
-        one = _Held("exact", dense.shape, dense.dtype, values)
-    if is_whole:
-        return one
+    is_sparse = stored.layout is torch.sparse_coo
+    one = _held_sparse(stored.coalesce()) if is_sparse else _held_dense(stored)
+    return one if is_whole else _sketched(one, sketchers)
+
+
+def _sketched(one: _Held, sketchers: dict[torch.device, Sketcher]) -> _Held:
     device = one.values.device
-    sketcher = sketchers.setdefault(device, Sketcher(device))
+    sketcher = sketchers.get(device) or sketchers.setdefault(device, Sketcher(device))
     if one.rows is None:
-        one.values = sketcher.sketch(one.values)
+        buckets = sketcher.sketch(one.values)
     else:
-        one.values = sketcher.sketch_rows(one.rows, one.values)
-    one.form, one.rows = "sketch", None
-    return one
+        buckets = sketcher.sketch_rows(one.rows, one.values)
+    return _Held("sketch", one.shape, one.dtype, buckets)
+
+
+def _held_dense(stored: Tensor) -> _Held:
+    dense = stored if stored.layout is torch.strided else stored.to_dense()
+    return _Held("exact", dense.shape, dense.dtype, _real(dense).reshape(-1))
 
 
 def _held_sparse(stored: Tensor) -> _Held:

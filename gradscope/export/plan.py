@@ -26,8 +26,8 @@ class ExportPlan:
     """Which tables go to which files, in which form."""
 
     form: ExportForm
-    tables: tuple[tuple[ExportTable, Path], ...]
-    """One whose file is `STDOUT` goes there. None for TensorBoard, which has no tables."""
+    tables: tuple[tuple[ExportTable, Path | None], ...]
+    """Each with its file, None for stdout; TensorBoard has no tables."""
     folder: Path | None
     """Of several files; None of one."""
 
@@ -36,7 +36,7 @@ class ExportPlan:
         """The files that will be written."""
         if self.form == "tensorboard" and self.folder is not None:
             return (self.folder / EVENTS_FILE,)
-        return tuple(file for _, file in self.tables if str(file) != STDOUT)
+        return tuple(file for _, file in self.tables if file is not None)
 
     @property
     def needs_findings(self) -> bool:
@@ -72,11 +72,10 @@ class ExportPlan:
             GradscopeError: A file cannot be written.
         """
         if self.form == "tensorboard":
-            (file,) = self.files
-            with written_whole(file) as path:
+            with written_whole(self.files[0]) as path:
                 write_events(scalars(report), path)
         for table, file in self.tables:
-            if str(file) == STDOUT:
+            if file is None:
                 _TEXTS[self.form](table, table.rows(report), stdout)
                 continue
             with written_whole(file) as path:
@@ -112,10 +111,10 @@ def planned_export(form: ExportForm, output: str | None, table: str | None) -> E
         folder = Path(str(output))
         files = tuple((one, folder / f"{name}.{form}") for name, one in TABLES.items())
         return ExportPlan(form=form, tables=files, folder=folder)
-    file = output or STDOUT
-    if form == "parquet" and file == STDOUT:
+    file = None if output in (None, STDOUT) else Path(str(output))
+    if form == "parquet" and file is None:
         raise GradscopeError("Parquet is no text, for stdout", help=f"add -o {table}.parquet")
-    return ExportPlan(form=form, tables=((TABLES[table], Path(file)),), folder=None)
+    return ExportPlan(form=form, tables=((TABLES[table], file),), folder=None)
 
 
 def _events_plan(output: str | None, table: str | None) -> ExportPlan:

@@ -97,17 +97,20 @@ def test_sparse_gradients_keep_the_rows_that_they_have():
     assert relative_difference(record, kept(gradient.to_dense())) == 0.0
 
 
-@pytest.mark.filterwarnings("ignore:Sparse CSR tensor support is in beta")
+@pytest.mark.filterwarnings("ignore:Sparse .* tensor support is in beta")
 @pytest.mark.parametrize(
     "make",
     [
         lambda: torch.tensor([[0.0, 1.0], [2.0, 0.0]]).to_sparse(),
         lambda: torch.tensor([[0.0, 1.0], [2.0, 0.0]]).to_sparse_csr(),
+        lambda: torch.tensor([[0.0, 1.0], [2.0, 0.0]]).to_sparse_csc(),
+        lambda: torch.tensor([[0.0, 1.0], [2.0, 0.0]]).to_sparse_bsr((1, 2)),
+        lambda: torch.tensor([[0.0, 1.0], [2.0, 0.0]]).to_mkldnn(),
         lambda: torch.sparse_coo_tensor(
             torch.empty(1, 0), torch.empty(0, 3), (4, 3), check_invariants=True
         ),
     ],
-    ids=["coo", "csr", "no rows"],
+    ids=["coo", "csr", "csc", "bsr", "mkldnn", "no rows"],
 )
 def test_other_sparse_layouts_unfold_to_what_they_stand_for(make):
     gradient = make()
