@@ -7,7 +7,13 @@ from dataclasses import dataclass
 from gradscope.counting import counted
 from gradscope.report.html.columns import Json, numbers, places
 from gradscope.report.html.picture import Picture
-from gradscope.report.html.pictures.lettering import lettered
+from gradscope.report.html.pictures.curve_switches import (
+    MARGIN,
+    DrawnTrace,
+    step_line,
+    switches,
+)
+from gradscope.report.html.pictures.lettering import lettered, shortened
 from gradscope.report.html.pictures.panels import Panel, stacked
 from gradscope.report.html.pictures.step_axis import step_axis
 from gradscope.report.html.pictures.step_marks import (
@@ -18,6 +24,7 @@ from gradscope.report.html.pictures.step_marks import (
 )
 from gradscope.report.html.pictures.thinning import thinned
 from gradscope.report.model import Report
+from gradscope.report.names import printable
 from gradscope.report.run.curves import CurveKind, measured_curves
 from gradscope.report.run.training_run import RunStep, TrainingRun
 from gradscope.report.run.words import CURVE_NAMES, curves_note, optimizer_text
@@ -54,7 +61,11 @@ def curve_picture(report: Report, run: TrainingRun) -> Picture | None:
     named = [panel for group, height in _PANELS for panel in _panel(curves, group, height)]
     rows = mark_rows(report, run, {curve.optimizer: curve.measured for curve in curves})
     marks = [mark_panel(rows, _ROW)] if rows else []
-    panels = [*marks, *(panel for _, panel in named)]
+    panels = [*marks, *(one.panel for one in named)]
+    drawn = [
+        *(DrawnTrace(steps=tuple(mark.step for mark in row.marks)) for row in rows),
+        *(trace for one in named for trace in one.drawn),
+    ]
     data, layout = stacked(panels, "step")
     height = sum(panel.height for panel in panels) + 0.18 * len(panels)
     return Picture(
@@ -72,14 +83,14 @@ def curve_picture(report: Report, run: TrainingRun) -> Picture | None:
                     "hoversubplots": "axis",
                     "showlegend": _has_legend(data),
                     "xaxis": _step_axis(run, layout["xaxis"]),
-                    "shapes": [_line(mark.step, mark.color) for mark in finding_marks(report)],
+                    "shapes": [step_line(mark.step, mark.color) for mark in finding_marks(report)],
                     "annotations": [
-                        _title(name, place)
-                        for place, (name, _) in enumerate(named, start=1 + len(marks))
+                        _title(one.name, place)
+                        for place, one in enumerate(named, start=1 + len(marks))
                     ],
                 },
             },
-            "switches": [_scales(layout)],
+            "switches": switches(run, drawn, layout, finding_marks(report)),
         },
         height=round(_UNIT * height) + 90,
     )
@@ -93,6 +104,14 @@ class _OfOptimizer:
     name: str
     """Empty where there is no other."""
     measured: Mapping[CurveKind, Points]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _NamedPanel:
+    name: str
+    panel: Panel
+    drawn: tuple[DrawnTrace, ...]
+    """What its traces draw."""
 
 
 def _curves(run: TrainingRun) -> list[_OfOptimizer]:
@@ -112,24 +131,37 @@ def _curves(run: TrainingRun) -> list[_OfOptimizer]:
 
 def _name(run: TrainingRun, place: int) -> str:
     row = run.optimizers[place]
-    return lettered(row.name or optimizer_text(row, run), 40)
+    return shortened(printable(row.name or optimizer_text(row, run)), 40)
 
 
 def _panel(
     curves: Sequence[_OfOptimizer], group: Sequence[CurveKind], height: float
-) -> Iterator[tuple[str, Panel]]:
-    traces = [
-        _trace(curve, kind, place)
+) -> Iterator[_NamedPanel]:
+    found = [
+        (curve, kind, place)
         for kind in group
         for place, curve in enumerate(curves)
         if kind in curve.measured
     ]
-    if traces:
-        values = [
-            value for curve in curves for kind in group for _, value in curve.measured.get(kind, ())
-        ]
-        panel = Panel(height=height, traces=traces, axis=_axis(group[-1], values))
-        yield CURVE_NAMES[group[-1]], panel
+    if not found:
+        return
+    points = [drawn_points(curve.measured[kind]) for curve, kind, _ in found]
+    values = [value for curve, kind, _ in found for _, value in curve.measured[kind]]
+    yield _NamedPanel(
+        name=CURVE_NAMES[group[-1]],
+        panel=Panel(
+            height=height,
+            traces=[
+                _trace(curve, kind, place, of_curve)
+                for (curve, kind, place), of_curve in zip(found, points, strict=True)
+            ],
+            axis=_axis(group[-1], values),
+        ),
+        drawn=tuple(
+            DrawnTrace(steps=tuple(step for step, _ in of_curve), optimizer=curve.name)
+            for (curve, _, _), of_curve in zip(found, points, strict=True)
+        ),
+    )
 
 
 def _axis(kind: CurveKind, values: Sequence[float]) -> Trace:
@@ -146,15 +178,15 @@ def _axis(kind: CurveKind, values: Sequence[float]) -> Trace:
     }
 
 
-def _trace(curve: _OfOptimizer, kind: CurveKind, place: int) -> Trace:
-    points = drawn_points(curve.measured[kind])
+def _trace(curve: _OfOptimizer, kind: CurveKind, place: int, points: Points) -> Trace:
     steps = [step for step, _ in points]
     color = f"@series-{place}" if curve.name else "@series-7" if kind == "raw" else "@series-0"
-    name = curve.name if kind != "raw" else f"{curve.name} before the clip".strip()
+    owner = lettered(curve.name)
+    name = owner if kind != "raw" else f"{owner} before the clip".strip()
     label = CURVE_NAMES[kind] if kind != "raw" else "norm before the clip"
     is_sparse = len(points) <= _MARKED
     # Measured in some steps alone, it is told of the nearest of them.
-    at = " at step %{x:,}" if kind == "update" else ""
+    at = " at step %{customdata:,}" if kind == "update" else ""
     return {
         "type": "scatter",
         "mode": "lines+markers" if is_sparse else "lines",
@@ -163,7 +195,8 @@ def _trace(curve: _OfOptimizer, kind: CurveKind, place: int) -> Trace:
         "showlegend": _is_told(curve, kind),
         "x": numbers(steps),
         "y": numbers(value if math.isfinite(value) else None for _, value in points),
-        "hovertemplate": f"{label} %{{y:.4~g}}{at}<extra>{curve.name}</extra>",
+        "customdata": places(steps),
+        "hovertemplate": f"{label} %{{y:.4~g}}{at}<extra>{owner}</extra>",
         "line": {"color": color, "width": 1 if kind == "raw" else 1.5},
         "opacity": 0.6 if kind == "raw" else 1,
         "marker": {"color": color, "size": 4 if is_sparse and len(points) > 1 else 7},
@@ -186,7 +219,7 @@ def drawn_points(points: Points) -> list[tuple[int, float]]:
 
 def _step_axis(run: TrainingRun, axis: Json) -> Trace:
     steps = [step.step for step in run.steps]
-    margin = max((steps[-1] - steps[0]) * 0.012, 0.5)
+    margin = max((steps[-1] - steps[0]) * MARGIN, 0.5)
     given = axis if isinstance(axis, Mapping) else {}
     return {
         **given,
@@ -212,32 +245,6 @@ def _title(name: str, place: int) -> Trace:
         "y": 1,
         "yanchor": "bottom",
         "font": {"color": "@ink-soft"},
-    }
-
-
-def _scales(layout: Mapping[str, Json]) -> Trace:
-    """Return buttons that have every panel on one scale."""
-    panels = [name for name, axis in layout.items() if isinstance(axis, Mapping) and "type" in axis]
-    choices: list[Json] = [{"label": "as suits each"}]
-    for label, scale in (("logarithmic", "log"), ("linear", "linear")):
-        # What was zoomed on one scale is somewhere else on the other.
-        patch: Trace = {"type": scale, "uirevision": scale}
-        choices.append({"label": label, "layout": dict.fromkeys(panels, patch)})
-    return {"label": "scale", "choices": choices}
-
-
-def _line(step: float, color: str) -> Trace:
-    return {
-        "type": "line",
-        "xref": "x",
-        "yref": "paper",
-        "x0": step,
-        "x1": step,
-        "y0": 0,
-        "y1": 1,
-        "layer": "below",
-        "line": {"color": color, "width": 1},
-        "opacity": 0.5,
     }
 
 

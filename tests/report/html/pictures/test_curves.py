@@ -106,6 +106,27 @@ def test_scales_can_be_chosen():
         assert {panel["type"] for panel in panels} == {scale}
 
 
+def test_curves_of_one_optimizer_can_be_chosen():
+    picture = picture_of(report_of(loop([3.0, 1.0, 2.0, 0.5], optimizers=2), finding(step=1)))
+    figure = shown(picture, "opt1")
+    visible = {trace["name"] for trace in figure["data"] if trace["visible"]}
+    assert visible == {"opt1", "findings"}
+    assert "optimizer" not in [
+        one["label"] for one in picture_of(report_of(loop([1.0, 2.0]))).content["switches"]
+    ]
+
+
+def test_curves_can_be_drawn_over_seconds():
+    recording = loop([1.0, 2.0, 3.0])
+    seconds = [event.seconds for event in recording.events if event.kind == "step"]
+    figure = shown(picture_of(report_of(recording, finding(step=2))), "seconds")
+    (loss,) = [trace for trace in figure["data"] if trace["meta"].get("curve") == "loss"]
+    assert loss["x"] == pytest.approx(seconds)
+    assert loss["meta"]["links"]["step"] == [0, 1, 2]
+    assert figure["layout"]["shapes"][0]["x0"] == seconds[2]
+    assert figure["layout"]["meta"]["stepAxes"] == []
+
+
 def test_findings_are_flags_that_select_step_and_module():
     late = finding(
         step=2, parameters=("model0.weight1",), severity="error", message="<b>x</b> [/y]"
