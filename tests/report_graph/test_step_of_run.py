@@ -1,0 +1,62 @@
+"""The graph of a step of a training run, which its close looks keep."""
+
+import pytest
+
+from gradscope.recording.store import save_recording
+from tests.rules.accumulation.runs import Run
+from tests.rules.looks.looked_run import LookedRun
+
+
+def steps(run, count, looks=1):
+    weights = run.model("model", 2)
+    optimizer = run.optimizer(weights)
+    for step in range(count):
+        for _ in range(looks):
+            run.look(dict.fromkeys(weights, "gradient"), line=5, graph=2 + step)
+        run.step(optimizer, line=6)
+        run.zero(optimizer, line=7)
+    return run.recording()
+
+
+@pytest.fixture
+def graph_of(gradscope_in, tmp_path):
+    def graph(recording, *arguments, code=0):
+        save_recording(recording, tmp_path / "run.gradscope", force=True)
+        done = gradscope_in(tmp_path, "graph", "run.gradscope", *arguments, NO_COLOR="1")
+        assert done.returncode == code, done.stderr
+        return done
+
+    return graph
+
+
+def test_the_step_that_is_asked_for_is_drawn(graph_of):
+    done = graph_of(steps(LookedRun(), 3), "--step", "1", "--output-format", "dot")
+    assert done.stdout.count('label="Mean"') == 3
+
+
+def test_a_run_without_a_step_says_which_there_are(graph_of):
+    done = graph_of(steps(LookedRun(), 3), code=2)
+    assert "--step says which graph to draw" in done.stderr
+    assert "steps 0-2 were looked at closely" in done.stderr
+
+
+def test_a_run_that_was_not_looked_at_says_so(graph_of):
+    run = Run()
+    weights = run.model("model", 2)
+    optimizer = run.optimizer(weights)
+    run.backward(weights, line=5)
+    run.step(optimizer, line=6)
+    assert "no step was looked at closely" in graph_of(run.recording(), code=2).stderr
+
+
+def test_a_step_that_was_not_looked_at_is_an_error(graph_of):
+    assert (
+        "step 7 was not looked at closely"
+        in graph_of(steps(LookedRun(), 2), "--step", "7", code=2).stderr
+    )
+
+
+def test_of_several_backward_passes_the_first_is_drawn(graph_of):
+    done = graph_of(steps(LookedRun(), 1, looks=2), "--step", "0", "--output-format", "dot")
+    assert "step 0 has 2 backward passes: the first is drawn" in done.stderr
+    assert done.stdout.count('label="Mean"') == 2
