@@ -7,7 +7,7 @@ from typing import Literal, get_args
 
 from gradscope.comparison.directions import Directions
 from gradscope.comparison.matching import Matching
-from gradscope.comparison.rounding import is_rounding, rounding_limits
+from gradscope.comparison.rounding import are_rounding, rounding_limits
 from gradscope.comparison.side import Series, Side, SideParameter
 from gradscope.recording.kept_gradient import Agreement
 
@@ -32,11 +32,11 @@ Change = Literal[
 """How a parameter of a side differs from the base's, the worst first.
 
 `non-finite`, `lost`, `zero`, `frozen`: what became of a gradient that the base has; `finite` and
-`gained` are the way back. `norm`: the norm is outside of the tolerance; `turned`: it is not, and the
-cosine of both gradients is below its limit; `within`: neither, and they are not equal. `rounding`: on both
-sides the gradient is what rounding leaves of a zero, as of a bias before a normalisation. `shard`:
-each rank holds a part of its own, and the norms are of those. `none`: neither side has a
-gradient."""
+`gained` are the way back. `norm`: the norm is outside of the tolerance. `turned`: it is not, and
+the cosine of both gradients is below its limit; `within`: neither, and they are not equal.
+`rounding`: on both sides the gradient is what rounding leaves of a zero, as of a bias before a
+normalisation. `shard`: each rank holds a part of its own, and the norms are of those. `none`:
+neither side has a gradient."""
 
 CHANGES: tuple[Change, ...] = get_args(Change)
 WORSE: tuple[Change, ...] = ("non-finite", "lost", "zero", "frozen", "norm", "turned")
@@ -143,9 +143,7 @@ def compared_parameters(
                 one,
                 directions[turn].by_parameter.get(place),
                 limits,
-                is_noise=one is not None
-                and is_rounding(own, noise[0])
-                and is_rounding(one, noise[turn + 1]),
+                is_noise=one is not None and are_rounding((own, noise[0]), (one, noise[turn + 1])),
             )
             for turn, one in enumerate(of_sides[1:])
         )

@@ -5,7 +5,9 @@ on paper. What a computation gives is rounding: a number that no two machines ag
 were up to 4e-6 of the gradient beside it in float32, and up to 1e-2 in bfloat16.
 """
 
+from collections import Counter
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 from gradscope.comparison.side import Side, SideParameter
 from gradscope.recording.records import NodeRecord, Recording
@@ -13,27 +15,45 @@ from gradscope.recording.records import NodeRecord, Recording
 _LIMITS = {"float16": 7e-3, "bfloat16": 5e-2}
 """Which part of the gradients around it such a gradient may be, root mean squares compared."""
 _LIMIT = 3e-5
+_SLACK, _LARGEST_SHARE = 10.0, 0.05
+"""Where the one is rounding, the other may be so many times its limit, up to this share."""
 
 
-def rounding_limits(side: Side) -> Mapping[str, float]:
-    """Return by module: the root mean square below which a gradient of it is rounding.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RoundingLimits:
+    """Below what a gradient is rounding, by the largest one among its module's own parameters.
 
-    It is measured by the largest one of the module's own parameters. A module with one parameter
-    tells nothing: a gradient that has vanished is no rounding.
+    A module with one parameter tells nothing: a gradient that has vanished is no rounding.
     """
+
+    largest: Mapping[str, float]
+    """Root mean square, by module."""
+    share: float
+
+    def holds(self, one: SideParameter, slack: float = 1.0) -> bool:
+        """Return whether a gradient is below its limit, or so many times that."""
+        share = max(min(self.share * slack, _LARGEST_SHARE), self.share)
+        return one.rms is not None and one.rms <= share * self.largest.get(one.module, -1.0)
+
+
+def rounding_limits(side: Side) -> RoundingLimits:
+    """Return the limits for the gradients of a side."""
     largest: dict[str, float] = {}
-    counts: dict[str, int] = {}
+    counts = Counter(one.module for one in side.parameters if one.rms is not None)
     for one in side.parameters:
-        if one.rms is not None:
+        if one.rms is not None and counts[one.module] > 1:
             largest[one.module] = max(one.rms, largest.get(one.module, 0.0))
-            counts[one.module] = counts.get(one.module, 0) + 1
-    limit = max(_LIMITS.get(dtype, _LIMIT) for dtype in ("", *computed_in(side.report.recording)))
-    return {module: limit * rms for module, rms in largest.items() if counts[module] > 1}
+    types = ("", *computed_in(side.report.recording))
+    share = max(_LIMITS.get(dtype, _LIMIT) for dtype in types)
+    return RoundingLimits(largest=largest, share=share)
 
 
-def is_rounding(one: SideParameter, limits: Mapping[str, float]) -> bool:
-    """Return whether the gradient of a parameter is below the limit of its module."""
-    return one.rms is not None and one.rms <= limits.get(one.module, -1.0)
+def are_rounding(*pair: tuple[SideParameter, RoundingLimits]) -> bool:
+    """Return whether two gradients are rounding: one clearly, and the other nearly."""
+    (one, own), (other, its) = pair
+    return (own.holds(one) and its.holds(other, _SLACK)) or (
+        own.holds(one, _SLACK) and its.holds(other)
+    )
 
 
 def computed_in(recording: Recording) -> tuple[str, ...]:

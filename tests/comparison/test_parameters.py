@@ -96,6 +96,16 @@ def test_shorter_types_round_more(dtype, expected):
     assert changes(compared(base, other))["conv.bias"] == expected
 
 
+@pytest.mark.parametrize(
+    ("biases", "expected"),
+    [((2e-5, 2e-4), "rounding"), ((4e-5, 2e-4), "norm"), ((2e-5, 4e-4), "norm")],
+)
+def test_one_that_is_rounding_lets_the_other_be_somewhat_more(biases, expected):
+    for pair in (biases, biases[::-1]):
+        sides = [of_step({"conv.weight": 1.0, "conv.bias": bias}) for bias in pair]
+        assert changes(compared(*sides))["conv.bias"] == expected
+
+
 def test_small_gradients_all_over_a_module_are_no_rounding():
     """Near miss: a layer whose gradients vanish, and vanish more."""
     sides = [

@@ -79,11 +79,12 @@ def _counts(comparison: Comparison, page: Page) -> Iterator[Text]:
     for letters, words in by_side(told):
         counts, _, spread = words.partition("\n")
         against = f"{letters} against {comparison.sides[0].letter}"
-        text = hanging(f"{head:10}  {against}: {counts}", page, further=_GAP)
+        margin = len("Parameters") + _GAP
+        text = hanging(f"{head:{margin}}{against}: {counts}", page, further=margin)
         text.stylize("bold", 0, len(head))
         yield text
         if spread:
-            yield hanging(spread, page, indent=len("Parameters") + _GAP)
+            yield hanging(spread, page, indent=margin)
         head = ""
 
 
