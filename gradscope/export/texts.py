@@ -17,11 +17,25 @@ def write_csv(table: ExportTable, rows: Iterable[Row], stream: TextIO) -> None:
     What was not measured is empty; numbers that are not finite are `NaN`, `inf` and `-inf`, as
     pandas and its like read them; lists and objects are JSON.
     """
-    writer = csv.writer(stream, lineterminator="\n")
+    writer = csv.writer(_ShortLineEnds(stream), lineterminator="\r\n")
     writer.writerow(table.names)
     special = _special(table)
     for row in rows:
         writer.writerow(_spelled(row, special))
+
+
+class _ShortLineEnds:
+    """Ends lines with a line feed alone, as other tools of the shell expect.
+
+    The csv module cannot be told so: it quotes no carriage return then, and reads it as an end.
+    """
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+
+    def write(self, line: str) -> int:
+        """Write a line that ends with both."""
+        return self._stream.write(line[:-2] + "\n")
 
 
 def _special(table: ExportTable) -> tuple[tuple[int, Kind], ...]:

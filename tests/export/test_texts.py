@@ -4,12 +4,19 @@ import csv
 import io
 import json
 import math
+import os
+import tracemalloc
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from gradscope.export.table import ExportTable
 from gradscope.export.tables import TABLES
 from gradscope.export.texts import write_csv, write_jsonl
+from gradscope.report.objects import finite
 from tests.export.conftest import HOSTILE
 
 
@@ -150,6 +157,48 @@ def test_hostile_names_and_odd_numbers_come_back(name, odd):
                 assert row[column] == str(value).lower()
             else:
                 json.loads(row[column], parse_constant=pytest.fail)
+
+
+CELLS = {
+    "integer": st.integers(-(2**63), 2**63 - 1),
+    "number": st.floats(),
+    "text": st.text(st.characters(exclude_categories=("Cs",)), min_size=1),
+    "flag": st.booleans(),
+    "json": st.lists(st.floats() | st.text()) | st.dictionaries(st.text(), st.floats()),
+}
+MIXED = ExportTable(name="mixed", columns=tuple((kind, kind) for kind in CELLS), rows=iter)
+
+
+@given(rows=st.lists(st.tuples(*(st.none() | cells for cells in CELLS.values()))))
+def test_any_cell_comes_back(rows):
+    stream = io.StringIO(newline="")
+    write_csv(MIXED, rows, stream)
+    read = list(csv.reader(io.StringIO(stream.getvalue(), newline="")))
+    assert read[0] == list(CELLS) and len(read) == len(rows) + 1
+    for (integer, number, text, flag, nested), cells in zip(rows, read[1:], strict=True):
+        assert cells[0] == ("" if integer is None else str(integer))
+        assert cells[1] == "" if number is None else same(float(cells[1]), number)
+        assert cells[2] == (text or "")
+        assert cells[3] == {None: "", True: "true", False: "false"}[flag]
+        assert cells[4] == "" if nested is None else json.loads(cells[4]) == finite(nested)
+    stream = io.StringIO(newline="")
+    write_jsonl(MIXED, rows, stream)
+    lines = stream.getvalue().splitlines()
+    assert [json.loads(line, parse_constant=pytest.fail) for line in lines] == [
+        finite(dict(zip(CELLS, row, strict=True))) for row in rows
+    ]
+
+
+@pytest.mark.parametrize("write", [write_csv, write_jsonl])
+def test_rows_are_written_as_they_come(write):
+    """However many there are: nothing is gathered."""
+    rows = ((place, 0.5, "name", True, None) for place in range(20_000))
+    with Path(os.devnull).open("w") as nowhere:
+        tracemalloc.start()
+        write(MIXED, rows, nowhere)
+        _, peak = tracemalloc.get_traced_memory()
+        tracemalloc.stop()
+    assert peak < 200_000
 
 
 def test_what_is_not_finite_has_a_name_in_each_form(odd):
