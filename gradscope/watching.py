@@ -5,6 +5,7 @@ import shutil
 import sys
 import weakref
 from collections.abc import Iterable
+from dataclasses import replace
 from os import PathLike
 from pathlib import Path
 from tempfile import mkdtemp
@@ -24,6 +25,7 @@ from gradscope.looks.schedule import Schedule
 from gradscope.recording.evidence.run_ending import RunEnding
 from gradscope.recording.finding import Finding
 from gradscope.recording.kept_gradient import KeepMode, check_keep_mode
+from gradscope.recording.kept_tables import in_memory
 from gradscope.recording.records import Recording
 from gradscope.recording.store import load_recording
 from gradscope.recording.writer import check_free, remove_logs
@@ -223,6 +225,8 @@ class Watch:
                 "this watch has not been started", help="with gradscope.watch() as watch:"
             )
         recording = load_recording(self._path)
+        if self._file is None:  # it goes with this watch
+            recording = replace(recording, kept_gradients=in_memory(recording.kept_gradients))
         if recording.steps or recording.events:
             return recording
         if self._state == "watching":

@@ -63,6 +63,7 @@ def test_a_watch_keeps_gradients_too():
             nn.functional.mse_loss(model(x), y).backward()
             optimizer.step()
     kept = watch.report().recording.kept_gradients
+    del watch  # and with it the file that nobody asked for
     assert [one.step for one in kept] == [0] * 4 + [2] * 4
     assert 0 < relative_difference(kept[0], kept[4]) < 1
 

@@ -94,13 +94,22 @@ def test_parameters_without_a_gradient_are_left_out(run):
     assert [one.parameter for one in run(loop, keeping=EXACT).recording.kept_gradients] == [2, 3]
 
 
-def test_an_unscaled_gradient_is_kept_where_a_scaler_scales(run):
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda parameters: torch.optim.SGD(parameters, lr=0.1),
+        # It is given scaled gradients, and divides them itself.
+        lambda parameters: torch.optim.Adam(parameters, lr=0.1, fused=True),
+    ],
+    ids=["SGD", "fused Adam"],
+)
+def test_an_unscaled_gradient_is_kept_where_a_scaler_scales(make, run):
     seen = []
 
     def loop():
         torch.manual_seed(0)
         net = nn.Linear(4, 2)
-        optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+        optimizer = make(net.parameters())
         scaler = torch.amp.GradScaler("cpu", init_scale=1024.0)
         loss = net(torch.ones(3, 4)).square().mean()
         seen.extend(torch.autograd.grad(loss, list(net.parameters()), retain_graph=True))
