@@ -163,7 +163,8 @@ def test_without_room_the_targets_with_findings_keep_their_pictures():
     size = len(whole.get_element_by_id("data-2").text)
     tight = rendered(result, room=size)
     assert tight.xpath(names.format(1)) == 0 < tight.xpath(names.format(2))
-    assert "left out" in tight.get_element_by_id("sheet-1").text_content()
+    assert "Left out" in tight.get_element_by_id("sheet-1").text_content()
+    assert "Left out" not in tight.get_element_by_id("sheet-2").text_content()
     none = rendered(result, room=0)
     assert none.xpath(names.format(2)) == 0
     assert not none.xpath("//article[@id='sheet-2']//button[contains(@class, 'select')]")

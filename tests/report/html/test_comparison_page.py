@@ -104,7 +104,7 @@ def test_without_room_the_sides_that_are_worse_keep_their_pictures():
     room = sum(len(whole.get_element_by_id(f"data-{at}").text) for at in (0, 2))
     tight = html.fromstring(render_comparison_html(comparison, room=room))
     assert [bool(tight.xpath(names.format(at))) for at in range(3)] == [True, False, True]
-    assert "left out" in tight.get_element_by_id("sheet-1").text_content()
+    assert "Left out" in tight.get_element_by_id("sheet-1").text_content()
 
 
 def test_what_cannot_be_compared_is_a_page_too():

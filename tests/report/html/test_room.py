@@ -1,0 +1,62 @@
+"""Which pictures stay on a page of many sheets."""
+
+import pytest
+
+from gradscope.report.html.page import sheet_size
+from gradscope.report.html.picture import Picture, Sheet
+from gradscope.report.html.room import within
+from gradscope.report.html.words import FindingCard, Words
+
+
+def sheet(*sizes):
+    pictures = tuple(
+        Picture(name=f"p{at}", kind="plot", title=f"picture {at}", caption="",
+                content={"text": "x" * size})
+        for at, size in enumerate(sizes)
+    )  # fmt: skip
+    card = FindingCard(
+        severity="error", rule="GS201", name="n", message="m", place="", snippets=(), details=(),
+        remedy="r", module=3, step=2,
+    )  # fmt: skip
+    return Sheet(title="t", words=Words(heading="h", cards=(card,)), pictures=pictures)
+
+
+def kept(sheets):
+    return [[picture.name for picture in one.pictures] for one in sheets]
+
+
+def test_what_fits_is_left_as_it_is():
+    sheets = [sheet(100, 100), sheet(50)]
+    room = 2 * max(map(sheet_size, sheets))
+    assert within(room, sheets, [0, 0], "alone") == sheets
+
+
+def test_the_first_pictures_of_every_sheet_are_kept_before_the_last_of_one():
+    sheets = [sheet(1000, 5000, 100), sheet(1000, 5000, 100)]
+    found = within(3000, sheets, [0, 0], "ask for it alone")
+    assert kept(found) == [["p0", "p2"], ["p0", "p2"]]
+    title, lines = found[0].words.notes[0]
+    assert title.startswith("Left out") and lines == ("picture 1", "ask for it alone")
+    assert found[0].words.cards[0].module == 3
+
+
+def test_small_sheets_leave_their_share_to_the_others():
+    found = within(4000, [sheet(3000), sheet(100)], [0, 0], "alone")
+    assert kept(found) == [["p0"], ["p0"]]
+
+
+@pytest.mark.parametrize(("urgency", "expected"), [([0, 1], [["p0"], []]), ([1, 0], [[], ["p0"]])])
+def test_what_is_urgent_comes_first(urgency, expected):
+    found = within(1500, [sheet(1000), sheet(1000)], urgency, "alone")
+    assert kept(found) == expected
+    empty = found[expected.index([])]
+    # Without pictures there is nothing that a button could show.
+    assert empty.words.cards[0].module is None and empty.modules == {}
+
+
+def test_no_more_than_the_room_is_taken():
+    sheets = [sheet(700 * (at % 5), 300, 40 * at) for at in range(20)]
+    for room in (0, 1000, 5000, 20_000):
+        found = within(room, sheets, [at % 3 for at in range(20)], "alone")
+        taken = sum(len(picture.content["text"]) for one in found for picture in one.pictures)
+        assert taken <= room
