@@ -13,7 +13,18 @@ from plotly.offline import get_plotlyjs
 from gradscope.report.html.columns import Json
 from gradscope.report.html.picture import Sheet
 
-SCRIPTS = ("columns", "figures", "sheet", "table", "hover", "plot", "graph", "timeline", "page")
+SCRIPTS = (
+    "columns",
+    "figures",
+    "sheet",
+    "table",
+    "hover",
+    "tree",
+    "plot",
+    "graph",
+    "timeline",
+    "page",
+)
 """Of `assets/`, in the order in which they run: they share one scope."""
 STYLES = ("page", "graph", "timeline")
 

@@ -176,20 +176,6 @@ function told(trace, sheet) {
   return found;
 }
 
-// A tree is lettered with the numbers that its colours stand for, and patterns are drawn on these.
-function inscribed(trace, sheet) {
-  const { told: own, written: title, links } = trace.meta;
-  const columns = resolved(own, links, sheet);
-  const { values } = columns.find((column) => column.title === title);
-  const states = columns.find((column) => column.kind === 'state')?.values;
-  const marker = trace.marker;
-  return {
-    ...trace,
-    text: values.map((value, at) => (value === null ? states?.[at] ?? '' : figure(value))),
-    marker: { ...marker, pattern: { ...marker.pattern, bgcolor: marker.colors, fgcolor: trace.textfont.color } },
-  };
-}
-
 const isObject = (value) => value !== null && typeof value === 'object' && !Array.isArray(value);
 
 // The given value with a patch laid over it: objects are merged, all else is replaced.
@@ -230,29 +216,7 @@ class Switches {
   }
 }
 
-const TREES = new Set(['icicle', 'treemap', 'sunburst']);
 const OUTLINED = new Set([...TREES, 'bar']);
-
-// How many levels below the open one a cell lies; null where it does not.
-function levelsBelow(trace, at) {
-  for (let place = at, levels = 0; place >= 0; levels += 1) {
-    if (trace.level === undefined ? trace.parents[place] === '' : trace.ids[place] === trace.level) return levels;
-    place = trace.ids.indexOf(trace.parents[place]);
-  }
-  return null;
-}
-
-// Opens a tree around the selected module where it does not show.
-function reveal(plot, sheet) {
-  plot.data.forEach((trace, place) => {
-    const { module } = sheet.selection;
-    const at = TREES.has(trace.type) && module !== null ? trace.meta.links.module.indexOf(module) : -1;
-    if (at < 0) return;
-    const levels = levelsBelow(trace, at);
-    if (levels !== null && levels < (trace.maxdepth ?? Infinity)) return;
-    Plotly.restyle(plot, { level: trace.parents[at] || trace.ids[at] }, [place]);
-  });
-}
 
 painter('plot', (canvas, content, sheet) => {
   const height = Number(canvas.dataset.height);
@@ -261,11 +225,11 @@ painter('plot', (canvas, content, sheet) => {
   const switches = new Switches(content.switches ?? [], canvas.parentElement.id, () => draw());
   if (content.switches) canvas.append(switches.controls);
   canvas.append(plot);
+  const tree = new Tree(sheet);
   const draw = () => {
     const figure = switches.shown(given);
     const marks = new Selection(figure, sheet);
-    const inscribedData = figure.data.map((trace) => (trace.meta?.written ? inscribed(trace, sheet) : trace));
-    const data = coloured(inscribedData).map((trace) => (
+    const data = coloured(figure.data.map((trace) => tree.shown(trace))).map((trace) => (
       OUTLINED.has(trace.type) && trace.meta?.links?.module ? outlined(trace, sheet) : trace));
     const layout = themedLayout(figure.layout, height);
     layout.shapes = [...(layout.shapes ?? []), ...marks.shapes()];
@@ -273,16 +237,19 @@ painter('plot', (canvas, content, sheet) => {
     return Plotly.react(plot, [...data, ...marks.traces()], layout, { ...SETTINGS, ...content.settings });
   };
   let isOwn = false;
-  draw();
-  plot.on('plotly_click', (event) => {
-    const change = event.points.map(linked).find((found) => Object.keys(found).length);
+  const pick = (points) => {
+    const change = points.map(linked).find((found) => Object.keys(found).length);
     isOwn = true;
     if (change) sheet.select(change);
     isOwn = false;
-  });
+  };
+  draw();
+  plot.on('plotly_click', (event) => pick(event.points));
+  for (const type of TREES) plot.on(`plotly_${type}click`, (event) => tree.click(event.points[0], pick, draw));
   const show = () => {
+    if (!isOwn) tree.reveal();
     draw();
-    if (!isOwn) reveal(plot, sheet);
+    if (!isOwn) tree.revealDrawn(plot);
   };
   return { show, theme: draw };
 });

@@ -1,8 +1,7 @@
 """The cells of a map of modules: the tree, what each is called, and how large it is."""
 
 import math
-from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -82,14 +81,6 @@ def areas(cells: Sequence[Cell], area: Area) -> list[float]:
         max(value, least) if cell.key not in parents else value
         for cell, value in zip(cells, found, strict=True)
     ]
-
-
-def levels(cells: Iterable[Cell]) -> Counter[int]:
-    """Return how many cells lie at each level, 0 at the top."""
-    level: dict[str, int] = {}
-    for cell in cells:
-        level[cell.key] = level.get(cell.parent, -1) + 1
-    return Counter(level.values())
 
 
 def _findings(report: Report) -> dict[int, list[Finding]]:

@@ -7,7 +7,7 @@ from gradscope.report.html.columns import Json, numbers, places, single_numbers,
 from gradscope.report.html.picture import Picture
 from gradscope.report.html.pictures.colour_scale import ColourScale
 from gradscope.report.html.pictures.lettering import exact
-from gradscope.report.html.pictures.module_cells import Cell, areas, cells_of, levels
+from gradscope.report.html.pictures.module_cells import Cell, areas, cells_of
 from gradscope.report.html.pictures.module_measures import (
     ModuleMeasures,
     ModuleState,
@@ -178,7 +178,6 @@ def _of_cell(
 def _tree(
     cells: Sequence[Cell], measures: Sequence[ModuleMeasures], coloured: _Coloured
 ) -> dict[str, Json]:
-    depth = _depth_drawn(cells)
     return {
         "type": "icicle",
         "ids": [cell.key for cell in cells],
@@ -207,8 +206,8 @@ def _tree(
             "links": {"module": places(cell.module for cell in cells)},
             "told": _told(cells, measures),
             "written": coloured.colouring.label,
+            "most": MOST_DRAWN,
         },
-        **({} if depth is None else {"maxdepth": depth}),
     }
 
 
@@ -228,18 +227,6 @@ def _area_choices(cells: Sequence[Cell]) -> Iterator[Json]:
     yield {"label": "√ parameters", "data": [{"values": single_numbers(areas(cells, "root"))}]}
     yield {"label": "parameters", "data": [{"values": single_numbers(areas(cells, "parameters"))}]}
     yield {"label": "equal", "data": [{"values": single_numbers(areas(cells, "equal"))}]}
-
-
-def _depth_drawn(cells: Sequence[Cell]) -> int | None:
-    """Return how many levels are drawn at once; None where all can be."""
-    if len(cells) <= MOST_DRAWN:
-        return None
-    drawn = 0
-    for level, count in sorted(levels(cells).items()):
-        drawn += count
-        if drawn > MOST_DRAWN:
-            return max(level, 2)
-    return None
 
 
 def _border(cell: Cell) -> str:

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from gradscope.report.html.module_columns import module_columns
 from gradscope.report.html.pictures.colour_scale import SEQUENTIAL, ColourScale
-from gradscope.report.html.pictures.module_map import MOST_DRAWN, module_map
+from gradscope.report.html.pictures.module_map import module_map
 from gradscope.report.model import Report
 from tests.report.conftest import build, build_hostile, module
 from tests.report.html.figures import assert_valid, labels, shown
@@ -118,19 +118,6 @@ def test_areas_are_own_elements_and_no_module_is_lost(report):
     assert tree["values"][at[1]] == 8
     assert tree["values"][at[0]] == 0
     assert 0 < tree["values"][at[2]] < 1
-
-
-def test_of_many_modules_the_outer_levels_are_drawn():
-    recording = build()
-    blocks = [module(6 + place, f"b{place}", "Block") for place in range(30)]
-    leaves = [
-        module(36 + place, f"b{place % 30}.l{place}", "Leaf", parent=6 + place % 30)
-        for place in range(MOST_DRAWN)
-    ]
-    modules = (*recording.modules, *blocks, *leaves)
-    report = Report.from_recording(replace(recording, modules=modules))
-    assert tree_of(report)["maxdepth"] == 2
-    assert "maxdepth" not in tree_of(Report.from_recording(recording))
 
 
 def test_names_that_try_to_break_out_are_escaped():

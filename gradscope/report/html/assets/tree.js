@@ -1,0 +1,118 @@
+// Trees of modules in plots: what cells are lettered with, and what of a large tree is drawn.
+
+const TREES = new Set(['icicle', 'treemap', 'sunburst']);
+
+// A tree is lettered with the numbers that its colours stand for, and patterns are drawn on these.
+function inscribed(trace, sheet) {
+  const { told: own, written: title, links } = trace.meta;
+  const columns = resolved(own, links, sheet);
+  const { values } = columns.find((column) => column.title === title);
+  const states = columns.find((column) => column.kind === 'state')?.values;
+  const marker = trace.marker;
+  return {
+    ...trace,
+    text: values.map((value, at) => (value === null ? states?.[at] ?? '' : figure(value))),
+    marker: { ...marker, pattern: { ...marker.pattern, bgcolor: marker.colors, fgcolor: trace.textfont.color } },
+  };
+}
+
+// Every entry of a cell, for some of the cells.
+function ofCells(value, kept, count) {
+  if (Array.isArray(value)) return value.length === count ? kept.map((at) => value[at]) : value;
+  if (!isObject(value)) return value;
+  return Object.fromEntries(Object.entries(value).map(([key, inner]) => [key, ofCells(inner, kept, count)]));
+}
+
+// A tree as places: of parents, of children, and what each takes with all that it holds.
+class Cells {
+  constructor({ ids, parents, values }) {
+    const places = new Map(ids.map((id, at) => [id, at]));
+    this.parents = parents.map((id) => places.get(id) ?? -1);
+    this.children = ids.map(() => []);
+    this.parents.forEach((parent, at) => { if (parent >= 0) this.children[parent].push(at); });
+    this.totals = [...values];
+    // Parents stand before what they hold.
+    for (let at = ids.length - 1; at >= 0; at -= 1) {
+      if (this.parents[at] >= 0) this.totals[this.parents[at]] += this.totals[at];
+    }
+    this.top = this.parents.indexOf(-1);
+  }
+
+  // The way from the top to a cell.
+  above(at) {
+    const found = [];
+    for (let place = this.parents[at]; place >= 0; place = this.parents[place]) found.unshift(place);
+    return found;
+  }
+
+  // A cell and what it holds, as many levels as there is room for.
+  within(open, most) {
+    const found = [open];
+    let level = [open];
+    while (level.length) {
+      level = level.flatMap((at) => this.children[at]);
+      if (found.length + level.length > most && found.length > 1) break;
+      found.push(...level);
+    }
+    return found;
+  }
+}
+
+// The tree of a plot, if it has one. Of a large one some levels are drawn around the cell that is
+// open: plotly takes seconds for thousands of cells, also for those that do not show.
+class Tree {
+  constructor(sheet) {
+    this.sheet = sheet;
+    this.opened = null;
+    this.drawn = new Set();
+    this.links = null;
+  }
+
+  // The trace as it is drawn; one that is no tree as it is.
+  shown(trace) {
+    if (!TREES.has(trace.type)) return trace;
+    const full = trace.meta?.written ? inscribed(trace, this.sheet) : trace;
+    if (!(trace.ids.length > trace.meta?.most)) return full;
+    this.cells = new Cells(trace);
+    this.links = trace.meta.links.module;
+    const open = this.opened ?? this.cells.top;
+    const inside = this.cells.within(open, trace.meta.most);
+    this.drawn = new Set(inside);
+    const kept = [...this.cells.above(open), ...inside];
+    const values = trace.values.map((value, at) => (
+      this.cells.children[at].some((child) => this.drawn.has(child)) ? value : this.cells.totals[at]));
+    return { ...ofCells({ ...full, values }, kept, trace.ids.length), level: trace.ids[open] };
+  }
+
+  // A click opens a cell, and one on what is open goes back: false where plotly is not to do so.
+  click(point, pick, draw) {
+    if (!this.links) return true;
+    const at = this.links.indexOf(point.data.meta.links.module[point.pointNumber]);
+    pick([point]);
+    const isOpen = at === (this.opened ?? this.cells.top);
+    if (isOpen) this.opened = Math.max(this.cells.parents[at], 0);
+    else if (this.cells.children[at].length) this.opened = at;
+    draw();
+    return false;
+  }
+
+  // Opens a large tree around the selected module where that does not show.
+  reveal() {
+    const { module } = this.sheet.selection;
+    const at = this.links && module !== null ? this.links.indexOf(module) : -1;
+    if (at >= 0 && !this.drawn.has(at)) this.opened = Math.max(this.cells.parents[at], 0);
+  }
+
+  // Likewise a tree that is drawn whole, where plotly knows what is open.
+  revealDrawn(plot) {
+    const { module } = this.sheet.selection;
+    plot.data.forEach((trace, place) => {
+      if (!TREES.has(trace.type) || this.links || module === null) return;
+      const at = trace.meta.links.module.indexOf(module);
+      const { top, parents } = new Cells(trace);
+      const open = trace.level === undefined ? top : trace.ids.indexOf(trace.level);
+      for (let above = at; above >= 0; above = parents[above]) if (above === open) return;
+      if (at >= 0) Plotly.restyle(plot, { level: trace.ids[Math.max(parents[at], 0)] }, [place]);
+    });
+  }
+}
