@@ -36,6 +36,15 @@ def test_shown_output_is_what_the_command_prints(command, shown, gradscope_in):
     assert comparable(readme.output_of(command, run)) == comparable(shown)
 
 
+def test_pictures_are_there_small_and_described():
+    text = readme.README.read_text(encoding="utf-8")
+    shown = re.findall(r'src(?:set)?="([^"]+)"', text)
+    assert shown
+    assert all((readme.ROOT / path).stat().st_size < 300_000 for path in shown)
+    images = re.findall(r"<img [^>]*>", text)
+    assert all(re.search(r'alt="[^"]{20,}"', image) for image in images)
+
+
 def test_table_of_rules_is_current():
     (table,) = readme.TABLE.findall(readme.README.read_text(encoding="utf-8"))
     assert table == readme.rule_table(), "python tests/readme.py pastes it again"
