@@ -66,7 +66,7 @@ def test_pictures_are_linked_by_step_and_layer(show):
     step = timeline.get_by_label("Step", exact=True)
     expect(step).to_have_value("8")
     come_to(page, "heatmap")
-    click(page, "heatmap", ["xaxis", "yaxis2"], 2, "model0.weight1")
+    click(page, "heatmap", ["xaxis", "yaxis2"], 2, "weight1")
     expect(page.locator(".crumbs")).to_have_text(re.compile(r"model0.*step 2"))
     chosen = come_to(page, "parameters").locator("tr.chosen td.name")
     expect(chosen).to_have_text("model0.weight1")

@@ -4,8 +4,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from gradscope.counting import counted
-from gradscope.report.html.page import sheet_size
 from gradscope.report.html.picture import Sheet
+from gradscope.report.html.room import ROOM, sheet_size, within
 from gradscope.report.html.run_sheet import run_sheet
 from gradscope.report.html.step_sheet import step_sheet
 from gradscope.report.html.summary_table import SummaryCell, SummaryTable
@@ -15,15 +15,14 @@ from gradscope.report.paths import shown_site
 from gradscope.report.run.looks import LookRow, verdict_on
 from gradscope.report.run.training_run import TrainingRun
 
-ROOM = 2_600_000
-"""Bytes for all sheets; beside them the page is about five million."""
+_ALONE = "gradscope report --output-format jsonl holds every number"
 _MOST = 6
 """Looks that get a sheet."""
 
 
 def run_sheets(report: Report, run: TrainingRun) -> list[Sheet]:
     """Return the sheet of a run, and behind it those of its most telling looks."""
-    whole = run_sheet(report, run, report.target.name)
+    (whole,) = within(ROOM, [run_sheet(report, run, report.target.name)], [0], _ALONE)
     room = ROOM - sheet_size(whole)
     found: dict[int, Sheet] = {}
     for place in _by_interest(report, run)[:_MOST]:

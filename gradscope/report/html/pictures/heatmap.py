@@ -16,8 +16,9 @@ from gradscope.report.html.pictures.heat import (
     heat_rows,
     heats,
 )
-from gradscope.report.html.pictures.lettering import lettered
+from gradscope.report.html.pictures.lettering import shortened
 from gradscope.report.html.pictures.panels import Panel, stacked
+from gradscope.report.html.pictures.row_labels import common_prefix, row_labels
 from gradscope.report.html.pictures.row_marks import marks_on_rows
 from gradscope.report.html.pictures.step_axis import step_axis
 from gradscope.report.html.pictures.step_marks import (
@@ -26,6 +27,7 @@ from gradscope.report.html.pictures.step_marks import (
     mark_panel,
 )
 from gradscope.report.model import Report
+from gradscope.report.names import printable
 
 Trace = Mapping[str, Json]
 
@@ -34,13 +36,13 @@ _NAMES: Mapping[Quantity, str] = {
     "update": "update / weight",
     "weight": "weight norm",
 }
-_LABEL = 34
-"""Signs of a row's label."""
 _LOW, _HIGH, _ROW = 220, 760, 15
 """Heights in pixels: the least and the largest of all rows, and that of one."""
 _STRIP = 20
 _AROUND = 120
 _UNIT = 150
+_HIGHEST = 308.25
+"""Ten to a higher power is no number."""
 _DECADES = 14
 """The most that the colours are spread over."""
 _SCALE: Json = [[place / (len(SEQUENTIAL) - 1), stop] for place, stop in enumerate(SEQUENTIAL)]
@@ -74,7 +76,8 @@ def heatmap(report: Report) -> Picture | None:
     found = heats(report, rows)
     if not found:
         return None
-    labels = _labels(rows)
+    prefix = common_prefix([row.name for row in rows])
+    labels = row_labels([row.name.removeprefix(prefix) for row in rows])
     groups = [list(_traces(heat, rows, labels)) for heat in found]
     owners = [place for place, group in enumerate(groups) for _ in group]
     shown = [trace for group in groups for trace in group]
@@ -96,7 +99,7 @@ def heatmap(report: Report) -> Picture | None:
         name="heatmap",
         kind="plot",
         title="Layers over the steps",
-        caption=" ".join(_caption(report, rows, found)),
+        caption=" ".join(_caption(report, rows, found, prefix)),
         content={
             "figure": {"data": data, "layout": {**layout, **_layout(found[0], layout["xaxis"])}},
             "switches": [_switch(found, owners, before=len(panels) - 1)],
@@ -141,19 +144,6 @@ def _row_axis(labels: Sequence[str]) -> Trace:
         "ticks": "",
         "tickfont": {"size": 11},
     }
-
-
-def _labels(rows: Sequence[HeatRow]) -> list[str]:
-    """Return a label for each row, no two alike: rows of one label would be one."""
-    labels: dict[str, None] = {}
-    for row in rows:
-        label = lettered(row.name, _LABEL)
-        turn = 2
-        while label in labels:
-            label = f"{lettered(row.name, _LABEL)} ({turn})"
-            turn += 1
-        labels[label] = None
-    return list(labels)
 
 
 def _traces(heat: Heat, rows: Sequence[HeatRow], labels: Sequence[str]) -> Iterator[Trace]:
@@ -256,9 +246,13 @@ def _colour_axis(heat: Heat, name: str) -> Trace:
             "thickness": 12,
             "outlinewidth": 0,
             "tickvals": values,
-            "ticktext": letters if is_wide else [f"{10**value:.3g}" for value in values],
+            "ticktext": letters if is_wide else [_letters(value) for value in values],
         },
     }
+
+
+def _letters(power: float) -> str:
+    return f"{10 ** min(power, _HIGHEST):.3g}"
 
 
 def colour_ends(cells: Sequence[Cell]) -> tuple[float, float]:
@@ -277,7 +271,9 @@ def colour_ends(cells: Sequence[Cell]) -> tuple[float, float]:
     return (low, high) if high > low else (low - 0.5, high + 0.5)
 
 
-def _caption(report: Report, rows: Sequence[HeatRow], found: Sequence[Heat]) -> Iterator[str]:
+def _caption(
+    report: Report, rows: Sequence[HeatRow], found: Sequence[Heat], prefix: str
+) -> Iterator[str]:
     if rows[0].parameter is None:
         size = sum(len(row.held) for row in rows)
         what = f"A row is a module with all parameters below it, {size:,} in all"
@@ -285,6 +281,8 @@ def _caption(report: Report, rows: Sequence[HeatRow], found: Sequence[Heat]) -> 
         yield f"{what}; {more:,} more are left out." if more else f"{what}."
     else:
         yield "A row is a parameter, in the order of the model."
+    if prefix:
+        yield f"{shortened(printable(prefix), 60)} is left out of the names."
     widest = found[0].columns.widest
     if widest > 1:
         yield (

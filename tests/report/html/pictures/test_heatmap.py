@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from gradscope.report.html.pictures.heat import heat_rows, heats
 from gradscope.report.html.pictures.heatmap import colour_ends, heatmap
+from gradscope.report.html.pictures.row_labels import common_prefix
 from gradscope.report.run.peaks import larger
 from tests.report.conftest import HOSTILE_NAMES
 from tests.report.html.figures import assert_valid, shown, trace
@@ -29,13 +30,13 @@ def state(norm):
 
 
 def cells(figure, name="gradient norm"):
-    """By row and column: what is drawn there."""
+    """By parameter and column: what is drawn there."""
     names = (name, f"{name} 0", f"{name} NaN, inf", "no gradient")
     found = {}
     for one in figure["data"]:
         if one["type"] != "heatmap" or one["name"] not in names or not one["visible"]:
             continue
-        for row, line in zip(one["y"], one["z"], strict=True):
+        for row, line in zip(one["meta"]["rows"]["parameter"], one["z"], strict=True):
             for column, value in enumerate(line):
                 if value is not None:
                     assert (row, column) not in found
@@ -61,7 +62,7 @@ def test_every_norm_is_drawn_where_it_belongs(norms, optimizers):
             else step * ((len(norms) + 1) // 2) // len(norms)
         )
         for parameter, norm in enumerate(of_step):
-            key = f"model{place}.weight{parameter}", column
+            key = 2 * place + parameter, column
             wanted[key] = larger(wanted[key], norm) if key in wanted else norm
     assert cells(figure) == {key: state(norm) for key, norm in wanted.items()}
 
@@ -103,7 +104,7 @@ def test_updates_and_weights_are_drawn_where_they_were_measured():
     updates = [0.5, None, None, 0.0]
     picture = heatmap(report_of(loop([1.0] * 4, updates=updates)))
     drawn = shown(picture, "update / weight")
-    row = "model0.weight0"
+    row = 0
     found = {key: value for key, value in cells(drawn, "update / weight").items() if key[0] == row}
     assert found == {(row, 0): single(math.log10(0.05)), (row, 1): "update / weight 0"}
     numbers = trace(drawn, "update / weight")
@@ -161,7 +162,7 @@ def test_findings_stand_at_their_steps_and_rows():
     figure = shown(heatmap(report_of(loop([1.0] * 4), everywhere, late)))
     on_top, on_rows = [one for one in figure["data"] if one["name"] == "findings"]
     assert sorted(on_top["meta"]["links"]["step"]) == [1, 2]
-    assert (on_rows["x"], on_rows["y"]) == ([2], ["model0.weight1"])
+    assert (on_rows["x"], on_rows["y"]) == ([2], ["weight1"])
     assert on_rows["meta"]["links"] == {"step": [2], "module": [0], "parameter": [1]}
 
 
@@ -177,6 +178,27 @@ def test_names_of_all_kinds_have_rows_of_their_own():
     assert len(set(labels)) == len(names)
     assert not any(sign in label for label in labels for sign in ("<", "\n", "\x1b"))
     assert max(map(len, labels)) < 60
+
+
+def test_what_all_names_begin_with_is_left_out_of_them():
+    picture = heatmap(report_of(network(2, lambda step, block: 1.0)))
+    assert trace(shown(picture), "gradient norm")["y"] == ["0.weight", "1.weight", "2.weight"]
+    assert "net.blocks. is left out" in picture.caption
+
+
+@pytest.mark.parametrize(
+    ("names", "prefix"),
+    [
+        (["a.b.c", "a.b.d"], "a.b."),
+        (["a.b", "a.b.c"], "a."),
+        (["a.b"], "a."),
+        (["ab.c", "ac.c"], ""),
+        (["a", "a.b"], ""),
+        (["a.b", "a.b"], "a."),
+    ],
+)
+def test_a_prefix_ends_with_a_module(names, prefix):
+    assert common_prefix(names) == prefix
 
 
 @pytest.mark.parametrize(
