@@ -11,8 +11,8 @@ from torch._C import DisableTorchFunction
 from gradscope.capture.arithmetic import to_host
 from gradscope.capture.elements import NotMeasurable, own_elements
 from gradscope.capture.sketches import Sketcher
+from gradscope.recording.count_sketch import BUCKETS
 from gradscope.recording.kept_gradient import (
-    BUCKETS,
     PART_ELEMENTS,
     KeepMode,
     KeptForm,

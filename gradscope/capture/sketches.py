@@ -1,16 +1,15 @@
-"""Count sketches of gradients: short sums from which inner products can be estimated.
-
-Each element is added to one of `BUCKETS` buckets, or subtracted, as a hash of its index says. The
-product of two sketches is then, in expectation, the product of the gradients. Nothing is drawn at
-random: all sketches are made alike, and those of two runs can be compared.
-
-Source: Charikar, Chen, Farach-Colton, Finding Frequent Items in Data Streams, 2002.
-"""
+"""Count sketches of gradients, as `gradscope.recording.count_sketch` tells, by torch."""
 
 import torch
 from torch import Tensor
 
-from gradscope.recording.kept_gradient import BUCKETS
+from gradscope.recording.count_sketch import (
+    BUCKETS,
+    HASH_FIRST,
+    HASH_HIGH,
+    HASH_SECOND,
+    HASH_SIGN,
+)
 
 _BLOCK = 1 << 16
 """Elements that are hashed at a time on a CPU: so many indices stay in its cache."""
@@ -18,11 +17,8 @@ _DEVICE_BLOCK = 1 << 20
 _REMEMBERED = 1 << 20
 """The hashes of so many indices are remembered: those of nearly all elements of most models."""
 
-_FIRST, _SECOND, _HIGH = 0x7FEB352D, 0x846CA68B - (1 << 32), 0x9E3779B1 - (1 << 32)
-"""Multipliers of a hash of 32 bits without bias that could be measured, and one for what an index
-has beyond 31 bits. Source: Wellons, Prospecting for Hash Functions, 2018."""
-_SIGN_BIT = 21
-"""Far from the bits that name the bucket."""
+_SECOND, _HIGH = HASH_SECOND - (1 << 32), HASH_HIGH - (1 << 32)
+"""As numbers with a sign, which have the same bits: torch has few operations without."""
 
 
 class Sketcher:
@@ -76,8 +72,8 @@ class Sketcher:
         """Return the buckets and the signs of elements."""
         mixed = (indices & 0x7FFFFFFF).int() ^ ((indices >> 31).int() * _HIGH)
         # The shifts are those of numbers without a sign, which the type does not have.
-        mixed = (mixed ^ ((mixed >> 16) & 0xFFFF)) * _FIRST
+        mixed = (mixed ^ ((mixed >> 16) & 0xFFFF)) * HASH_FIRST
         mixed = (mixed ^ ((mixed >> 15) & 0x1FFFF)) * _SECOND
         mixed = mixed ^ ((mixed >> 16) & 0xFFFF)
-        signs = 1 - 2 * ((mixed >> _SIGN_BIT) & 1)
+        signs = 1 - 2 * ((mixed >> HASH_SIGN) & 1)
         return mixed & (BUCKETS - 1), signs.to(self._sums)

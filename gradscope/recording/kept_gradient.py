@@ -4,10 +4,11 @@ import math
 import sys
 from array import array
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal, TypeVar, get_args
 
 from gradscope.errors import GradscopeError
+from gradscope.recording.count_sketch import BUCKETS, sketch
 from gradscope.recording.inner_products import inner_products
 
 Numbers = TypeVar("Numbers", "array[float]", "array[int]")
@@ -32,9 +33,6 @@ def check_keep_mode(given: object) -> None:
             f"keep_gradients is {given!r}, expected one of {', '.join(get_args(KeepMode))}"
         )
 
-
-BUCKETS = 4_096
-"""Of a sketch: each element is added to one of them, or subtracted, as a hash of its index says."""
 
 PART_ELEMENTS = 1 << 22
 """So many elements are read at once: some gradients are larger than is good to hold."""
@@ -119,13 +117,18 @@ class KeptGradient:
             for place, row in enumerate(rows):
                 yield row * length, values[place * length : (place + 1) * length]
 
-    def can_be_compared(self, other: "KeptGradient") -> bool:
-        """Return whether numbers at the same places stand for the same elements."""
-        return (
-            self.shape == other.shape
-            and self._is_complex == other._is_complex
-            and (self.form == "sketch") == (other.form == "sketch")
-        )
+    def sketched(self) -> "KeptGradient":
+        """Return the sketch of a gradient; of a sketch itself."""
+        if self.form == "sketch":
+            return self
+        buckets = sketch(self.values())
+        kind = "d" if self.is_double else "f"
+        part = KeptPart(_native(array(kind, buckets)).tobytes())
+        return replace(self, form="sketch", parts=(part,))
+
+    def has_elements_of(self, other: "KeptGradient") -> bool:
+        """Return whether both consist of as many numbers, arranged alike."""
+        return self.shape == other.shape and self._is_complex == other._is_complex
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -199,13 +202,15 @@ class Agreement:
 
 
 def agreement(first: KeptGradient, second: KeptGradient) -> Agreement | None:
-    """Return how far two gradients agree; None where their shapes or forms are different.
+    """Return how far two gradients agree; None where their shapes are different.
 
-    Types may differ, as float32 and bfloat16, and so may exact and sparse; a sketch has an
-    agreement with another sketch alone.
+    Types may differ, as float32 and bfloat16, and so may forms: where one of them is a sketch, a
+    sketch is made of the other.
     """
-    if not first.can_be_compared(second):
+    if not first.has_elements_of(second):
         return None
+    if "sketch" in (first.form, second.form):
+        first, second = first.sketched(), second.sketched()
     parts = [
         inner_products(one, other)
         for one, other in zip(first.values(), second.values(), strict=True)
@@ -222,8 +227,8 @@ def agreement(first: KeptGradient, second: KeptGradient) -> Agreement | None:
 def cosine(first: KeptGradient, second: KeptGradient) -> float | None:
     """Return the cosine of the angle between two gradients.
 
-    None where their shapes or forms are different, or where one is all zeros; NaN where an element
-    is not finite.
+    None where their shapes are different, or where one is all zeros; NaN where an element is not
+    finite.
     """
     found = agreement(first, second)
     return None if found is None else found.cosine
@@ -232,7 +237,7 @@ def cosine(first: KeptGradient, second: KeptGradient) -> float | None:
 def relative_difference(first: KeptGradient, second: KeptGradient) -> float | None:
     """Return the norm of the difference of two gradients over the norm of the larger, 0 to 2.
 
-    None where their shapes or forms are different; NaN where an element is not finite.
+    None where their shapes are different; NaN where an element is not finite.
     """
     found = agreement(first, second)
     return None if found is None else found.relative_difference

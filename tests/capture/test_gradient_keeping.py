@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 from gradscope.capture import gradient_keeping, sketches
 from gradscope.capture.gradient_keeping import keep
 from gradscope.capture.sketches import Sketcher
-from gradscope.recording.kept_gradient import BUCKETS, agreement, cosine, relative_difference
+from gradscope.recording.count_sketch import BUCKETS
+from gradscope.recording.kept_gradient import agreement, cosine, relative_difference
 
 CPU = torch.device("cpu")
 
@@ -157,6 +158,25 @@ def test_sketches_of_sparse_gradients_are_those_of_the_dense_ones(monkeypatch):
     sparse, dense = kept(gradient, "sketch"), kept(gradient.to_dense(), "sketch")
     assert sparse.form == dense.form == "sketch"
     assert numbers(sparse) == numbers(dense)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float64, torch.complex64])
+def test_an_exact_gradient_is_compared_with_a_sketch_by_its_own(dtype):
+    generator = torch.Generator().manual_seed(0)
+    one = torch.randn(90, 100, generator=generator).to(dtype)
+    other = one + 0.3 * torch.randn(90, 100, generator=generator).to(dtype)
+    for exact, sketch in ((one, one), (one, other)):
+        both = agreement(kept(exact, "sketch"), kept(sketch, "sketch"))
+        mixed = agreement(kept(exact), kept(sketch, "sketch"))
+        assert mixed.is_estimate and agreement(kept(sketch, "sketch"), kept(exact)) is not None
+        assert mixed.cosine == pytest.approx(both.cosine, abs=1e-7)
+        assert mixed.relative_difference == pytest.approx(both.relative_difference, abs=1e-7)
+
+
+def test_a_sparse_gradient_is_compared_with_a_sketch():
+    rows, values = torch.tensor([[3, 70]]), torch.ones(2, 100)
+    gradient = torch.sparse_coo_tensor(rows, values, (90, 100), check_invariants=True)
+    assert cosine(kept(gradient), kept(gradient.to_dense(), "sketch")) == 1.0
 
 
 def test_a_sketch_shows_what_is_not_finite():

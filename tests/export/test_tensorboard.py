@@ -5,7 +5,7 @@ import math
 import struct
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 from tensorboard.compat.tensorflow_stub.pywrap_tensorflow import masked_crc32c
@@ -116,6 +116,7 @@ def test_steps_with_many_values_and_many_steps_are_all_there(curves):
     assert found["tag/299"] == [(step, step / 2, 299 + step) for step in range(0, 2_000, 2)]
 
 
+@settings(deadline=None)
 @given(st.lists(st.binary(min_size=4, max_size=50), min_size=1, max_size=5))
 def test_checksums_are_those_of_tensorboard(records):
     assert _checksums(records) == [masked_crc32c(record) for record in records]

@@ -10,7 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gradscope.export.table import ExportTable
@@ -169,6 +169,7 @@ CELLS = {
 MIXED = ExportTable(name="mixed", columns=tuple((kind, kind) for kind in CELLS), rows=iter)
 
 
+@settings(deadline=None)
 @given(rows=st.lists(st.tuples(*(st.none() | cells for cells in CELLS.values()))))
 def test_any_cell_comes_back(rows):
     stream = io.StringIO(newline="")

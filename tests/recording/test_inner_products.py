@@ -4,7 +4,7 @@ from array import array
 from fractions import Fraction
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gradscope.recording.inner_products import in_python, inner_products
@@ -15,6 +15,7 @@ WAYS = pytest.mark.parametrize("way", [in_python, inner_products])
 
 
 @WAYS
+@settings(deadline=None)
 @given(pairs=PAIRS, kind=st.sampled_from("fd"))
 def test_sums_are_those_of_whole_numbers(way, pairs, kind):
     found = way(*(array(kind, [pair[place] for pair in pairs]) for place in (0, 1)))

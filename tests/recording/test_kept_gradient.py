@@ -3,12 +3,12 @@ from array import array
 from fractions import Fraction
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gradscope.recording import kept_gradient
+from gradscope.recording.count_sketch import BUCKETS
 from gradscope.recording.kept_gradient import (
-    BUCKETS,
     KeptGradient,
     KeptPart,
     agreement,
@@ -57,6 +57,7 @@ PAIRS = st.integers(1, 30).flatmap(
 )
 
 
+@settings(deadline=None)
 @given(pair=PAIRS)
 def test_cosine_is_that_of_whole_numbers(pair):
     found = cosine(*map(kept, pair))
@@ -66,6 +67,7 @@ def test_cosine_is_that_of_whole_numbers(pair):
         assert found == pytest.approx(exact_cosine(*pair), abs=1e-12)
 
 
+@settings(deadline=None)
 @given(pair=PAIRS, parts=st.integers(1, 4))
 def test_relative_difference_is_that_of_the_norms(pair, parts):
     found = relative_difference(kept(pair[0], parts=parts), kept(pair[1], parts=parts))
@@ -76,6 +78,7 @@ def test_relative_difference_is_that_of_the_norms(pair, parts):
         assert 0 <= found <= 2 + 1e-9
 
 
+@settings(deadline=None)
 @given(values=st.lists(SINGLE, min_size=1, max_size=30))
 def test_equal_gradients_do_not_differ_at_all(values):
     assert relative_difference(kept(values), kept(values)) == 0.0
@@ -115,10 +118,9 @@ def test_an_element_that_is_not_finite_makes_nan(broken):
     [
         kept([1.0, 2.0, 3.0]),
         kept([1.0, 2.0], dims=(2, 1)),
-        kept([1.0, 2.0], form="sketch"),
         kept([1.0, 0.0, 2.0, 0.0], dims=(2,), dtype="complex64"),
     ],
-    ids=["length", "shape", "form", "complex"],
+    ids=["length", "shape", "complex"],
 )
 def test_what_is_not_alike_is_not_compared(other):
     one = kept([1.0, 2.0])
