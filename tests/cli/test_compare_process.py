@@ -73,8 +73,8 @@ def compare(gradscope_in, folder):
     return run
 
 
-def changes(value, place=1):
-    return {one["name"]: one["pairs"][place]["change"] for one in value["parameters"]}
+def changes(value):
+    return {one["name"]: one["pairs"][1]["change"] for one in value["parameters"]}
 
 
 def test_types_of_one_target(compare):
@@ -86,21 +86,6 @@ def test_types_of_one_target(compare):
     assert {one["what"] for one in value["differences"]} == {"dtype", "batch"}
     assert set(changes(value).values()) == {"within"}
     assert all(one["pairs"][1]["cosine"] > 0.99 for one in value["parameters"])
-
-
-def test_a_target_twice_is_equal_and_a_change_that_cuts_a_gradient_a_regression(compare):
-    cut = "model.py:build(cut=True)"
-    code, value = compare("model.py", "model.py:build()", cut, "--seed", "3",
-                          "--fail-on-regression", "--fail-level", "warning")  # fmt: skip
-    assert code == 1
-    assert set(changes(value).values()) == {"equal"}
-    assert changes(value, 2) == {
-        "first.weight": "lost", "first.bias": "lost", "last.weight": "equal", "last.bias": "equal",
-    }  # fmt: skip
-    worse = [(one["side"], one["kind"], one["subjects"]) for one in
-             value["verdict"]["regressions"]]  # fmt: skip
-    assert worse == [("C", "finding", ["GS201"]), ("C", "lost", ["first.weight", "first.bias"])]
-    assert value["differences"] == []
 
 
 def test_a_target_that_does_not_run_is_told(gradscope_in, folder):
