@@ -5,7 +5,8 @@ from dataclasses import dataclass
 
 from gradscope.report.graph.coordinates import horizontal, item_of
 from gradscope.report.graph.crossings import ordered
-from gradscope.report.graph.layers import Arc, Item, LayeredGraph, layered
+from gradscope.report.graph.items import Arc, Item
+from gradscope.report.graph.layers import LayeredGraph, layered
 
 LAYER_GAP = 30.0
 PORT_GAP = 8.0

@@ -5,7 +5,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import median
 
-from gradscope.report.graph.layers import Item, LayeredGraph, Segment
+from gradscope.report.graph.items import Item
+from gradscope.report.graph.layers import LayeredGraph, Segment
 
 ITEM_GAP = 22.0
 BEND_GAP = 14.0

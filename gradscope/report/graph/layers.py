@@ -1,34 +1,10 @@
 """Puts the items of a drawing into layers, so that links lead from a layer to ones below it."""
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from heapq import heapify, heappop, heappush
-from typing import Literal
 
-Rank = Literal["first", "inner", "last"]
-"""`first` and `last` are what links come in and go out by: above and below all others."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Item:
-    """A rectangle to be placed. Its axis is where its links come in and go out."""
-
-    left: float
-    """How far it reaches to the left of its axis."""
-    right: float
-    height: float
-    rank: Rank = "inner"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Arc:
-    """A link between two items."""
-
-    source: int
-    target: int
-    out: float = 0.0
-    """Where it leaves the source, from its axis to the right."""
-    into: float = 0.0
+from gradscope.report.graph.items import Arc, Item
+from gradscope.report.graph.ranks import ranks
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,9 +48,7 @@ class _Layering:
     segments: dict[tuple[int, int, float, float], Segment] = field(init=False, default_factory=dict)
 
     def build(self) -> LayeredGraph:
-        place = {item: place for place, item in enumerate(self._order())}
-        down = [arc for arc in self.arcs if place[arc.source] < place[arc.target]]
-        self._assign([(arc.source, arc.target) for arc in down], list(place))
+        self.layer = ranks(self.items, self.arcs)
         is_back = tuple(self.layer[arc.source] >= self.layer[arc.target] for arc in self.arcs)
         ways = tuple(
             tuple(self._way_back(number, arc) if back else self._way(arc))
@@ -86,61 +60,6 @@ class _Layering:
             ways=ways,
             is_back=is_back,
         )
-
-    def _order(self) -> list[int]:
-        """Return the items so that arcs lead on; of a circle, the first item comes first."""
-        below: list[list[int]] = [[] for _ in self.items]
-        above: list[list[int]] = [[] for _ in self.items]
-        for arc in self.arcs:
-            below[arc.source].append(arc.target)
-            above[arc.target].append(arc.source)
-        waiting = [len(sources) for sources in above]
-        ready = [item for item, count in enumerate(waiting) if not count]
-        heapify(ready)
-        left = dict.fromkeys(range(len(self.items)))
-        order: list[int] = []
-        while left:
-            item = heappop(ready) if ready else _in_circle(left, above)
-            if item not in left:
-                continue
-            del left[item]
-            order.append(item)
-            for target in below[item]:
-                waiting[target] -= 1
-                if not waiting[target] and target in left:
-                    heappush(ready, target)
-        return order
-
-    def _assign(self, ends: Sequence[tuple[int, int]], order: Sequence[int]) -> None:
-        """Give each item its layer: one below the lowest of those that lead to it.
-
-        What nothing leads to, as parameters, goes down to what it leads to, and so does what is
-        made of that alone.
-        """
-        below: list[list[int]] = [[] for _ in self.items]
-        above: list[list[int]] = [[] for _ in self.items]
-        for upper, lower in ends:
-            below[upper].append(lower)
-            above[lower].append(upper)
-        base = int(any(item.rank == "first" for item in self.items))
-        self.layer = [base if item.rank != "first" else 0 for item in self.items]
-        for item in order:
-            for lower in below[item]:
-                self.layer[lower] = max(self.layer[lower], self.layer[item] + 1)
-        for item in reversed(order):
-            is_first = all(not above[upper] and self._is_inner(upper) for upper in above[item])
-            if is_first and below[item] and self._is_inner(item):
-                self.layer[item] = min(self.layer[lower] for lower in below[item]) - 1
-        inner = [
-            layer for layer, item in zip(self.layer, self.items, strict=True) if item.rank != "last"
-        ]
-        last = max(inner, default=0) + 1
-        for number, placed in enumerate(self.items):
-            if placed.rank == "last":
-                self.layer[number] = last
-
-    def _is_inner(self, item: int) -> bool:
-        return self.items[item].rank == "inner"
 
     def _way(self, arc: Arc) -> Iterator[int]:
         yield arc.source
@@ -194,30 +113,3 @@ class _Layering:
                     found[layer[node]].append(node)
                     pending.extend(reversed(below.get(node, {})))
         return tuple(tuple(nodes) for nodes in found if nodes)
-
-
-def _in_circle(left: Collection[int], above: Sequence[Sequence[int]]) -> int:
-    """Return the first item of a circle to which only the circle itself leads.
-
-    Args:
-        left: The items to choose from; each has one of them above it.
-        above: What leads to each item.
-    """
-    item = min(left)
-    while True:
-        circle = _leading_to(item, left, above)
-        higher = [one for one in circle if item not in _leading_to(one, left, above)]
-        if not higher:
-            return min(circle)
-        item = min(higher)
-
-
-def _leading_to(item: int, left: Collection[int], above: Sequence[Sequence[int]]) -> set[int]:
-    """Return the items from which arcs lead to one, itself included where it is in a circle."""
-    found: set[int] = set()
-    pending = [item]
-    while pending:
-        new = [one for one in above[pending.pop()] if one in left and one not in found]
-        found.update(new)
-        pending += new
-    return found

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from gradscope.report.graph.drawing import Frame
-from gradscope.report.graph.layers import Item, Rank
+from gradscope.report.graph.items import Item, Rank
 from gradscope.report.graph.sizes import vertex_size
 from gradscope.report.graph.vertices import GraphPart, Link, Vertex
 
