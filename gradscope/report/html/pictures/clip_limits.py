@@ -37,7 +37,12 @@ def norm_picture(section: Section) -> Picture | None:
         return None
     layout: dict[str, Json] = {"barmode": "stack", "bargap": 0, "showlegend": bool(section.cut)}
     layout["legend"] = {"traceorder": "normal"}
-    layout["yaxis"] = {"title": {"text": "steps"}, "rangemode": "tozero"}
+    layout["yaxis"] = {
+        "title": {"text": "steps"},
+        "rangemode": "tozero",
+        # Beside the strip of zeros, where there is one.
+        "anchor": "x2" if len(bins) < len(section.bins) else "x",
+    }
     is_log = not _is_even(bins)
     title = norm_name(section)
     ends = _ends(section, bins)
@@ -207,6 +212,7 @@ def limit_picture(section: Section) -> Picture | None:
     rows = section.sweep
     ends = rows[0].limit / 2, rows[-1].limit * 2
     shapes, notes = _limits(section, ends, top=0.6, is_log=True)
+    has_steps = len(norms) <= _STEPS
     curve = LimitCurve.of(norms, _limits_along(norms, ends, [row.limit for row in rows]))
     layout: dict[str, Json] = {
         "showlegend": True,
@@ -222,7 +228,9 @@ def limit_picture(section: Section) -> Picture | None:
         kind="plot",
         title="What other limits would cut",
         caption=" ".join(text[0].upper() + text[1:] for text in told),
-        content={"figure": {"data": list(_curves(curve, rows)), "layout": layout}},
+        content={
+            "figure": {"data": list(_curves(curve, rows, has_steps=has_steps)), "layout": layout}
+        },
         is_wide=False,
         height=340,
     )
@@ -237,11 +245,11 @@ def _limits_along(
     return [limit for limit in limits if ends[0] <= limit <= ends[1]]
 
 
-def _curves(curve: LimitCurve, rows: Sequence[SweepRow]) -> Iterator[Trace]:
+def _curves(curve: LimitCurve, rows: Sequence[SweepRow], *, has_steps: bool) -> Iterator[Trace]:
     limits = numbers(curve.limits)
     shares, means = [row.share for row in rows], [row.mean for row in rows]
     for name, color, shape, values, marks in (
-        ("steps cut", "@series-3", "hv", curve.shares, shares),
+        ("steps cut", "@series-3", "hv" if has_steps else "linear", curve.shares, shares),
         ("norm left, in the mean", "@series-2", "linear", curve.means, means),
     ):
         yield {
