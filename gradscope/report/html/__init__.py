@@ -22,6 +22,7 @@ JavaScript draws it, and links it with the others.
   trace (null leaves one as it is); the first is chosen at the start.
 - `graph`: drawings of modules, by `assets/graph.js`.
 - `table`: columns of rows, by `assets/table.js`; see `tables`.
+- `timeline`: what led to each step of a run, by `assets/timeline.js`; see `pictures.timeline`.
 
 A painter is registered as `painter(kind, paint)`; `paint(canvas, content, sheet)` draws into the
 element `canvas` and returns an object with `show(selection)`, called after each change of what is

@@ -19,7 +19,7 @@ def same(one, other):
     return one == other or (one is not None and other is not None and math.isnan(one + other))
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(st.lists(NORMS, min_size=1, max_size=12))
 def test_columns_tell_how_a_gradient_went(norms):
     picture = run_parameter_table(report_of(loop([1.0] * len(norms), [(n, 1.0) for n in norms])))

@@ -148,11 +148,23 @@ class Timeline {
     const unusual = this.lanes[lane[this.at]]?.isTypical ? '' : ' · unusual';
     this.input.value = step[this.at];
     this.told.textContent = `${skipped[this.at] ? 'skipped before it' : lasted(seconds[this.at])}${unusual}`;
-    [...this.list.querySelectorAll('.lane')].forEach((row, place) => row.classList.toggle('chosen', place === lane[this.at]));
+    const rows = [...this.list.querySelectorAll('.lane')];
+    rows.forEach((row, place) => row.classList.toggle('chosen', place === lane[this.at]));
+    this.reveal(rows[lane[this.at]]);
     this.here.style.left = `${(100 * this.at) / this.total}%`;
     this.here.style.width = `${100 / this.total}%`;
     this.strips[lane[this.at]]?.after(this.here);
     this.drawEvents();
+  }
+
+  // Where there are many lanes, the list of them scrolls.
+  reveal(row) {
+    if (!row) return;
+    const top = row.offsetTop - this.list.offsetTop;
+    const { scrollTop, clientHeight } = this.list;
+    if (top < scrollTop || top + row.offsetHeight > scrollTop + clientHeight) {
+      this.list.scrollTop = top - clientHeight / 2;
+    }
   }
 
   drawEvents() {
@@ -176,7 +188,7 @@ class Timeline {
   eventRow(event, time, longest) {
     const { word, subject, line, names, notes } = this.calls;
     const call = this.events.call[event];
-    const bar = element('span', { className: 'bar' });
+    const bar = element('span', { className: 'lasting' });
     bar.style.width = `${longest ? (100 * (time ?? 0)) / longest : 0}%`;
     const first = this.numberStarts[event];
     const measured = names[call].flatMap((name, at) => {

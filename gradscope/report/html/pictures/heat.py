@@ -3,6 +3,7 @@
 import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Literal
 
 from gradscope.recording.norm_table import NOT_MEASURED, NormTable, norms_of
@@ -11,11 +12,14 @@ from gradscope.report.model import Report
 from gradscope.report.norms import total_norm
 from gradscope.report.run.columns import Columns
 from gradscope.report.run.peaks import column_peaks, larger
+from gradscope.report.run.training_run import TrainingRun
 
 ROWS = 300
 """Parameters, or modules, up to which each has a row of its own."""
 WIDTH = 500
 """Columns up to which each step has one of its own."""
+_TURNS = 0.25
+"""Share of steps with another optimizer than the step before, above which they take turns."""
 
 Cell = float | None
 """None where there was nothing to measure: no gradient, or weights of zero to compare with."""
@@ -91,13 +95,21 @@ def heats(report: Report, rows: Sequence[HeatRow], width: int = WIDTH) -> list[H
     if run is None:
         return []
     norms = norms_of(report.recording)
-    found = [_gradients(norms, rows, Columns.over(run, width))]
+    found = [_gradients(norms, rows, _columns(run, width))]
     # Weights and updates are measured in some steps alone: the others would be empty columns.
     steps = [step.step for step in run.steps if _has_updates(norms, step.step)]
     columns = Columns(steps, width)
     found.append(_heat("update", norms, rows, columns, _update))
     found.append(_heat("weight", norms, rows, columns, _weight))
     return [heat for heat in found if any(heat.cells)]
+
+
+def _columns(run: TrainingRun, width: int) -> Columns:
+    """Return a column for each step; for each turn, where optimizers take turns."""
+    changes = sum(one.optimizer != other.optimizer for one, other in pairwise(run.steps))
+    if changes > _TURNS * len(run.steps):
+        return Columns.over(run, width)
+    return Columns([step.step for step in run.steps], width)
 
 
 def _gradients(norms: NormTable, rows: Sequence[HeatRow], columns: Columns) -> Heat:

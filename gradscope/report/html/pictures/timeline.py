@@ -32,8 +32,8 @@ _ENDS = 20
 """Steps at the beginning and at the end."""
 _UNUSUAL = 40
 """Of each unusual lane, so many steps."""
-_LANE, _EVENT, _HEAD = 46, 27, 90
-"""Heights in pixels: of a lane, of an event, and of what is above these."""
+_LANE, _TALLEST, _EVENT, _HEAD = 46, 420, 27, 90
+"""Heights in pixels: of a lane, of all lanes at the most, of an event, and of what is above."""
 _SHOWN = 12
 """Events of a step, for which there is room."""
 
@@ -66,7 +66,7 @@ def timeline(report: Report, run: TrainingRun) -> Picture | None:
 
 def _height(found: Sequence[Window], lanes: int) -> int:
     most = max(len(window.events) for window in found)
-    return _HEAD + _LANE * lanes + _EVENT * min(most, _SHOWN)
+    return _HEAD + min(_LANE * lanes, _TALLEST) + _EVENT * min(most, _SHOWN)
 
 
 def _lane(lane: Lane, run: TrainingRun, report: Report) -> Json:

@@ -14,6 +14,7 @@ from tests.report.conftest import HOSTILE_NAMES
 from tests.report.html.figures import assert_valid, shown, trace
 from tests.report.html.pictures.loops import NORMS, finding, loop, report_of
 from tests.report_run.conftest import network
+from tests.rules.accumulation.runs import Run
 
 
 def single(value):
@@ -47,7 +48,7 @@ def cells(figure, name="gradient norm"):
 STEPS = st.lists(st.tuples(NORMS, NORMS), min_size=1, max_size=10)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(STEPS, st.integers(1, 2))
 def test_every_norm_is_drawn_where_it_belongs(norms, optimizers):
     recording = loop([1.0] * len(norms), norms, optimizers=optimizers)
@@ -98,6 +99,21 @@ def test_of_many_steps_the_largest_of_each_column_is_drawn():
     assert numbers["meta"]["columns"][0] == "the largest of steps 0 to 3"
     assert (numbers["x"][0], numbers["x"][1], numbers["x"][-1]) == (-0.5, 3.5, 1999.5)
     assert "up to 4 steps" in picture.caption
+
+
+def test_optimizers_one_after_another_have_a_column_a_step():
+    run = Run()
+    for place in range(4):
+        weights = run.model(f"model{place}", 1)
+        sgd = run.optimizer(weights, line=3 + place, name=f"opt{place}")
+        for _ in range(6):
+            run.backward(weights, line=10)
+            run.step(sgd, line=11)
+    report = report_of(run.recording())
+    (heat, *_) = heats(report, heat_rows(report))
+    assert heat.columns.count == 24
+    together = report_of(loop([1.0] * 24, optimizers=4))
+    assert heats(together, heat_rows(together))[0].columns.count == 6
 
 
 def test_updates_and_weights_are_drawn_where_they_were_measured():
