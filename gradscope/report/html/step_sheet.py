@@ -6,6 +6,7 @@ from gradscope.report.html.module_columns import module_columns
 from gradscope.report.html.picture import Picture, Sheet
 from gradscope.report.html.pictures.depth import depth
 from gradscope.report.html.pictures.insides import inside_picture
+from gradscope.report.html.pictures.magnitudes import magnitudes
 from gradscope.report.html.pictures.module_map import module_map
 from gradscope.report.html.tables import parameter_table, tensor_table
 from gradscope.report.html.words import words_of
@@ -28,6 +29,7 @@ def step_pictures(report: Report) -> Iterator[Picture]:
         depth(report),
         module_map(report),
         inside_picture(report),
+        magnitudes(report),
         parameter_table(report),
         tensor_table(report),
     )

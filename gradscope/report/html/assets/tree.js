@@ -1,5 +1,6 @@
 // Trees of modules in plots: what cells are lettered with, and what of a large tree is drawn.
 
+const MANY = 400;
 const TREES = new Set(['icicle', 'treemap', 'sunburst']);
 
 // A tree is lettered with the numbers that its colours stand for, and patterns are drawn on these.
@@ -8,11 +9,15 @@ function inscribed(trace, sheet) {
   const columns = resolved(own, links, sheet);
   const { values } = columns.find((column) => column.title === title);
   const states = columns.find((column) => column.kind === 'state')?.values;
-  const marker = trace.marker;
+  const { colors, line } = trace.marker;
+  // Between very many cells lines would hide their colours.
+  const isThick = trace.ids.length < MANY;
+  const borders = line.color.map((border, at) => (border === '@paper' && !isThick ? colors[at] : border));
+  const marker = { ...trace.marker, line: { ...line, color: borders } };
   return {
     ...trace,
     text: values.map((value, at) => (value === null ? states?.[at] ?? '' : figure(value))),
-    marker: { ...marker, pattern: { ...marker.pattern, bgcolor: marker.colors, fgcolor: trace.textfont.color } },
+    marker: { ...marker, pattern: { ...marker.pattern, bgcolor: colors, fgcolor: trace.textfont.color } },
   };
 }
 

@@ -144,7 +144,7 @@ def test_a_scale_has_its_ends_and_its_middle():
     assert (scale.low, scale.high) == (-8.0, 0.0)
     assert scale.colour(1e-8) == SEQUENTIAL[0]
     assert scale.colour(1.0) == SEQUENTIAL[-1]
-    assert scale.colour(1e-4) == SEQUENTIAL[4]
+    assert scale.colour(1e-12) == SEQUENTIAL[0]
     around = ColourScale.around_one([1e-3, 10.0])
     assert (around.low, around.high) == (-3.0, 3.0)
     assert around.colour(1.0) == "#f5f5f5"
