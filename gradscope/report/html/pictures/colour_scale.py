@@ -8,10 +8,11 @@ from gradscope.report.html.columns import Json
 from gradscope.report.html.pictures.lettering import number
 
 SEQUENTIAL = (
-    "#ffffd9", "#edf8b1", "#c7e9b4", "#7fcdbb", "#41b6c4",
-    "#1d91c0", "#225ea8", "#253494", "#081d58",
+    "#2f3f7e", "#33638d", "#2a788e", "#238a8d", "#1fa187",
+    "#3fbc73", "#74d055", "#b8de29", "#fde725",
 )  # fmt: skip
-"""From little to much: YlGnBu of ColorBrewer, without the colours of what is broken or missing."""
+"""From little to much: viridis from its blue on. Both ends stand out on white and on black, and
+none of it is a colour of what is broken, zero or missing."""
 DIVERGING = (
     "#8c510a", "#bf812d", "#dfc27d", "#f6e8c3", "#f5f5f5",
     "#c7eae5", "#80cdc1", "#35978f", "#01665e",
