@@ -282,7 +282,7 @@ def _caption(
     else:
         yield "A row is a parameter, in the order of the model."
     if prefix:
-        yield f"{shortened(printable(prefix), 60)} is left out of the names."
+        yield f"Each name begins with {shortened(printable(prefix), 60)}, which is left out."
     widest = found[0].columns.widest
     if widest > 1:
         yield (
