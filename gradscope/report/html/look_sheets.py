@@ -4,8 +4,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from gradscope.counting import counted
+from gradscope.report.html.page import sheet_size
 from gradscope.report.html.picture import Sheet
-from gradscope.report.html.room import ROOM, sheet_size, within
+from gradscope.report.html.room import ROOM, within
 from gradscope.report.html.run_sheet import run_sheet
 from gradscope.report.html.step_sheet import step_sheet
 from gradscope.report.html.summary_table import SummaryCell, SummaryTable
