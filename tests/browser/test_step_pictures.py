@@ -1,0 +1,118 @@
+"""The pictures of one step, and how they are linked."""
+
+import re
+
+import pytest
+from playwright.sync_api import expect
+
+from gradscope.report.html.page import render_page
+from gradscope.report.html.sheets import sheet_of
+from tests.browser.recordings import HOSTILE, hostile_report, sample_report
+
+
+@pytest.fixture(scope="module")
+def stack():
+    return sample_report("vanishing_stack.py")
+
+
+@pytest.fixture
+def show(open_page, tmp_path):
+    def show(report, **given):
+        path = tmp_path / "report.html"
+        path.write_text(render_page([sheet_of(report)], "a report"), encoding="utf-8")
+        return open_page(path, **given)
+
+    return show
+
+
+def picture(page, name):
+    """Return a picture after it was painted."""
+    found = page.locator(f"[data-picture={name}]")
+    found.scroll_into_view_if_needed()
+    expect(found.locator(".main-svg, .rows, svg").first).to_be_visible()
+    return found
+
+
+def point(found, trace, at):
+    """Return a mark of a trace."""
+    return found.locator(".scatterlayer .trace").nth(trace).locator("path.point").nth(at)
+
+
+def test_a_tensor_on_the_depth_selects_its_layer_everywhere(show, stack):
+    page = show(stack)
+    table = picture(page, "tensors")
+    modules = picture(page, "modules")
+    depth = picture(page, "depth")
+    at = next(place for place, row in enumerate(stack.tensors) if row.module == "layers.3")
+    point(depth, 0, at).click(force=True)
+    expect(page.locator(".crumbs")).to_have_text(re.compile("^SigmoidStack .* layers .* 3$"))
+    chosen = table.locator("tr.chosen")
+    expect(chosen).to_have_count(1)
+    expect(chosen.locator("td.name")).to_have_text("layers.3")
+    outlines = modules.locator("g.slice path.surface").evaluate_all(
+        "cells => cells.map(cell => cell.style.stroke)"
+    )
+    selected = page.evaluate("getComputedStyle(document.querySelector('.selected')).borderColor")
+    assert outlines.count(selected) == 1
+
+
+def test_a_cell_of_the_map_is_selected_and_cells_have_two_shapes(show, stack):
+    page = show(stack)
+    modules = picture(page, "modules")
+    cells = modules.locator(".iciclelayer g.slice")
+    whole = cells.count()
+    modules.locator("g.slice", has_text="layers").first.click()
+    expect(page.locator(".crumbs")).to_have_text(re.compile("^SigmoidStack .* layers$"))
+    modules.locator("label", has_text="treemap").click()
+    expect(modules.locator(".treemaplayer g.slice").first).to_be_visible()
+    assert whole == len(stack.modules)
+
+
+def test_marks_tell_exact_numbers_and_switches_show_others_by_keyboard(show, stack):
+    page = show(stack)
+    depth = picture(page, "depth")
+    first = stack.tensors[0]
+    point(depth, 0, 0).hover(force=True)
+    told = depth.locator(".hovertext")
+    expect(told).to_contain_text("Addmm in layers.0")
+    expect(told).to_contain_text(f"gradient norm  {first.grad.norm:.5g}"[:20])
+    title = depth.locator(".ytitle")
+    expect(title).to_have_text("gradient norm")
+    depth.locator("input[type=radio]").first.focus()
+    page.keyboard.press("ArrowRight")
+    expect(title).to_have_text("root mean square of the gradient")
+
+
+def test_hostile_names_are_shown_as_text(show):
+    page = show(hostile_report())
+    depth, modules = picture(page, "depth"), picture(page, "modules")
+    expect(modules.locator("g.slice", has_text="</script>").first).to_be_visible()
+    depth.scroll_into_view_if_needed()
+    point(depth, 0, 0).hover(force=True)
+    expect(depth.locator(".hovertext")).to_contain_text("</script><img src=x")
+    picture(page, "parameters")
+    assert page.evaluate("typeof harmed") == "undefined"
+    assert page.locator(".hostile").count() == 0
+    assert HOSTILE[:9] in page.locator("[data-picture=parameters]").inner_text()
+
+
+def test_rows_are_filtered_by_comparisons_and_names_are_copied(show, stack):
+    page = show(stack)
+    table = picture(page, "parameters")
+    limit = sorted(row.grad.norm for row in stack.parameters)[3]
+    table.locator("input[type=search]").fill(f"norm<={limit!r}")
+    expect(table.locator("tbody tr:not(.space)")).to_have_count(4)
+    table.locator("input[type=search]").fill("weight head")
+    expect(table.locator("tbody tr:not(.space)")).to_have_count(1)
+    expect(table.locator("tbody td.name")).to_have_text("head.weight")
+    table.locator("input[type=search]").fill("")
+    table.locator("tbody tr:not(.space)").nth(2).click()
+    table.locator(".rows").focus()
+    copied = table.locator(".rows").evaluate(
+        """view => {
+          const data = new DataTransfer();
+          view.dispatchEvent(new ClipboardEvent('copy', { clipboardData: data, bubbles: true }));
+          return data.getData('text/plain');
+        }"""
+    )
+    assert copied == stack.parameters[2].name
