@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from gradscope.recording.records import TensorRef
-from gradscope.recording.step_view import StepView, created, first_step
+from gradscope.recording.step_view import StepView, first_step
 from gradscope.report.folding import Span, span
 from gradscope.report.graph.cuts import cut_module, cuts_of
 from gradscope.report.graph.drawing import Drawing
@@ -123,7 +123,7 @@ class _Insides:
                 self.lists.add(row.index)
 
     def _add_nodes(self) -> None:
-        for node in sorted(self.view.nodes, key=lambda node: (created(node), -node.depth)):
+        for node in self.links.in_order():
             if node.kind != "view":
                 member: _Member = ("node", node.index)
                 for around, held in self._places(member):

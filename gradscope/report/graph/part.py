@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field, replace
 
 from gradscope.recording.records import NodeRecord
-from gradscope.recording.step_view import StepView, created, first_step
+from gradscope.recording.step_view import StepView, first_step
 from gradscope.report.folding import fold_modules
 from gradscope.report.graph.boxes import Boxes, Path, without_unused
 from gradscope.report.graph.cuts import cut_module, cuts_of
@@ -52,6 +52,7 @@ class _Part:
     options: GraphOptions
     chosen: tuple[ModuleRow, ...]
     view: StepView = field(init=False)
+    tensors: TensorLinks = field(init=False)
     maker: VertexMaker = field(init=False)
     boxes: Boxes = field(init=False)
     inside: set[int] = field(init=False)
@@ -67,6 +68,7 @@ class _Part:
 
     def __post_init__(self) -> None:
         self.view = first_step(self.report.recording)
+        self.tensors = TensorLinks(self.report, self.view)
         self.maker = VertexMaker(self.report, self.view)
         self.inside = {row.index for row in self.chosen}
         self.base = min((row.depth for row in self.chosen), default=0)
@@ -92,7 +94,7 @@ class _Part:
             if parameter.module in self.inside:
                 members.setdefault(self._parameter_key(parameter.index), [])
         links = PartLinks(
-            TensorLinks(self.report, self.view),
+            self.tensors,
             {node: Place(key, self._path(node)) for node, key in nodes.items()},
         )
         links.add_tensors()
@@ -134,7 +136,7 @@ class _Part:
     def _members(self) -> dict[Key, list[int]]:
         """Return the nodes of each vertex, in the order of the forward."""
         members: dict[Key, list[int]] = {}
-        for node in sorted(self.view.nodes, key=lambda node: (created(node), -node.depth)):
+        for node in self.tensors.in_order():
             key = self._key(node)
             if key is not None:
                 members.setdefault(key, []).append(node.index)

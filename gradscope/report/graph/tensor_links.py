@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 
 from gradscope.recording.records import NodeRecord, TensorRef
-from gradscope.recording.step_view import StepView
+from gradscope.recording.step_view import StepView, created
 from gradscope.report.model import Report
 from gradscope.report.norms import total_norm
 from gradscope.report.paths import shown_site
@@ -46,6 +46,17 @@ class TensorLinks:
             ref = TensorRef(node=edge.target, slot=edge.slot)
             self.forward.setdefault(edge.source, []).append(ref)
             self.consumers.setdefault(edge.target, []).append(edge.source)
+
+    def in_order(self) -> list[NodeRecord]:
+        """Return the nodes in the order of the forward, each leaf before what used it first."""
+        nodes = self.view.recording.nodes
+
+        def key(node: NodeRecord) -> tuple[int, bool, int]:
+            users = self.consumers.get(node.index, ()) if node.sequence is None else ()
+            first = min((created(nodes[user]) for user in users), default=created(node))
+            return (first, node.sequence is not None, -node.depth)
+
+        return sorted(self.view.nodes, key=key)
 
     def between(self, is_passed: Callable[[NodeRecord], bool]) -> Iterator[tuple[TensorRef, int]]:
         """Yield tensors and the nodes that they lead to.
