@@ -4,8 +4,11 @@ from collections.abc import Sequence
 
 from gradscope.report.html.look_sheets import run_sheets
 from gradscope.report.html.page import render_page
+from gradscope.report.html.room import ROOM, within
 from gradscope.report.html.sheets import sheet_of
 from gradscope.report.model import Report
+
+_ALONE = "a report of this recording alone shows them"
 
 
 def render_html(reports: Sequence[Report]) -> str:
@@ -17,5 +20,6 @@ def render_html(reports: Sequence[Report]) -> str:
     if run is not None and len(reports) == 1:
         sheets = run_sheets(reports[0], run)
     else:
-        sheets = [sheet_of(report) for report in reports]
+        whole = [sheet_of(report) for report in reports]
+        sheets = within(ROOM, whole, [0] * len(whole), _ALONE) if len(whole) > 1 else whole
     return render_page(sheets, f"{reports[0].target.name} · gradscope")
