@@ -121,6 +121,24 @@ def test_a_step_and_a_layer_of_a_clip_are_selected(show):
     expect(table.locator("tr.chosen td").first).to_have_text("model.weight2")
 
 
+def test_bars_stand_on_their_axis_however_many_decades_there_are(show):
+    run, weights, optimizer = trained(parameters=1)
+    for decade in range(-9, 5):
+        for turn in range(decade + 10):
+            run.zero(optimizer)
+            run.backward(weights, size=(2 + turn / 10) * 10.0**decade)
+            run.clip(weights, 1e9)
+            run.step(optimizer)
+    recording = run.recording()
+    page = show(render_clip_html([Report.from_recording(recording, judge(recording))]))
+    norms = page.locator("[data-picture=clip-norms]")
+    norms.scroll_into_view_if_needed()
+    bars = norms.locator(".barlayer .point path")
+    expect(bars.first).to_be_visible()
+    bottoms = bars.evaluate_all("all => all.map(one => one.getBBox()).map(b => b.y + b.height)")
+    assert len(bottoms) > 5 and max(bottoms) - min(bottoms) < 1
+
+
 def test_a_parameter_of_a_comparison_is_selected_in_all_pictures(show):
     page = show(render_comparison_html(compared(*sides())))
     look_at_all(page)

@@ -58,3 +58,11 @@ def test_edges_are_round_numbers():
     bins = histogram([0.013, 0.2, 0.9, 3.0])
     assert [one.low for one in bins] == [0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0]
     assert math.isclose(bins[-1].high, 5.0)
+
+
+@pytest.mark.parametrize("power", [1e-6, 1.0, 1e6])
+def test_a_number_just_below_a_power_of_ten_has_a_bin(power):
+    least = math.nextafter(power, 0)
+    bins = histogram([least, 100 * least])
+    assert bins[0].low <= least < bins[0].high
+    assert sum(one.count for one in bins) == 2

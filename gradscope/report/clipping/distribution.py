@@ -107,7 +107,8 @@ def _equal_edges(least: float, greatest: float) -> list[float]:
 
 def round_numbers(least: float, greatest: float, digits: Sequence[int]) -> list[float]:
     """Return the numbers of some first digits from at most `least` to more than `greatest`."""
-    low, high = math.floor(math.log10(least)), math.floor(math.log10(greatest)) + 1
+    # The logarithm of a number just below a power of ten is that of the power.
+    low, high = math.floor(math.log10(least)) - 1, math.floor(math.log10(greatest)) + 1
     numbers = [float(f"{digit}e{power}") for power in range(low, high + 1) for digit in digits]
     first = max(place for place, number in enumerate(numbers) if number <= least)
     last = min(place for place, number in enumerate(numbers) if number > greatest)

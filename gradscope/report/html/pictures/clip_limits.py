@@ -11,6 +11,7 @@ from gradscope.report.clipping.words import advice_text, exchange_text, norm_nam
 from gradscope.report.html.columns import Json, numbers
 from gradscope.report.html.picture import Picture
 from gradscope.report.html.pictures.axes import log_axis, share_axis
+from gradscope.report.html.pictures.bin_bars import bin_bars
 from gradscope.report.page import UNICODE
 from gradscope.rules.clipping.arithmetic import EPSILON
 from gradscope.rules.clipping.series import ClipPoint
@@ -35,7 +36,7 @@ def norm_picture(section: Section) -> Picture | None:
     bins = [one for one in section.bins if one.high]
     if not bins or len(section.points) < 2:
         return None
-    layout: dict[str, Json] = {"barmode": "stack", "bargap": 0, "showlegend": bool(section.cut)}
+    layout: dict[str, Json] = {"barmode": "overlay", "bargap": 0, "showlegend": bool(section.cut)}
     layout["legend"] = {"traceorder": "normal"}
     layout["yaxis"] = {
         "title": {"text": "steps"},
@@ -77,22 +78,11 @@ def _is_even(bins: Sequence[Bin]) -> bool:
 
 def _bars(section: Section, bins: Sequence[Bin]) -> Iterator[Trace]:
     found = counts(bins, section.points)
-    for name, color, heights in (
-        ("not cut", "@gradient", [kept for _, kept in found]),
-        ("cut", "@series-3", [cut for cut, _ in found]),
-    ):
-        if any(heights) or name == "not cut":
-            yield {
-                "type": "bar",
-                "name": name,
-                "x": numbers((one.low + one.high) / 2 for one in bins),
-                "width": numbers(one.high - one.low for one in bins),
-                "y": numbers(heights),
-                "text": [f"{one.low:g}…{one.high:g}" for one in bins],
-                "textposition": "none",
-                "marker": {"color": color, "line": {"color": "@paper", "width": 1}},
-                "hovertemplate": f"norm %{{text}}<br>%{{y}} {name}<extra></extra>",
-            }
+    kept, cut = [one for _, one in found], [one for one, _ in found]
+    ends = [(one.low, one.high) for one in bins]
+    yield bin_bars(ends, kept, [0] * len(bins), "not cut", "@gradient")
+    if any(cut):
+        yield bin_bars(ends, cut, kept, "cut", "@series-3")
 
 
 def _beside(section: Section, layout: dict[str, Json]) -> Iterator[Trace]:

@@ -1,15 +1,17 @@
 """How the ratios of gradient norms spread over the parameters."""
 
 import math
+from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
 from gradscope.comparison.side import Side
 from gradscope.counting import counted
-from gradscope.report.html.columns import Json, numbers
+from gradscope.report.html.columns import Json
 from gradscope.report.html.comparison_pairs import PairRow
 from gradscope.report.html.picture import Picture
 from gradscope.report.html.pictures.axes import log_axis, log_band, range_around
+from gradscope.report.html.pictures.bin_bars import bin_bars
 from gradscope.report.html.pictures.compared_marks import by_change, color_of, title_of
 
 _BINS = 41
@@ -32,7 +34,7 @@ def compared_spread(
     band = 1 / (1 + tolerance), 1 + tolerance
     drawn = [math.log10(edge) for edge in (edges[0], edges[-1])]
     layout: dict[str, Json] = {
-        "barmode": "stack",
+        "barmode": "overlay",
         "bargap": 0,
         "showlegend": True,
         "legend": {"traceorder": "normal"},
@@ -72,20 +74,14 @@ def _caption(rows: Sequence[PairRow], known: int) -> Iterator[str]:
 
 def _bars(rows: Sequence[PairRow], edges: Sequence[float]) -> Iterator[Trace]:
     bins = list(pairwise(edges))
+    below = [0] * len(bins)
     for change, found in by_change(rows):
-        ratios = [row.pair.ratio or 0.0 for row in found]
-        counts = [sum(low <= ratio < high for ratio in ratios) for low, high in bins]
-        yield {
-            "type": "bar",
-            "name": title_of(change),
-            "x": numbers((low + high) / 2 for low, high in bins),
-            "width": numbers(high - low for low, high in bins),
-            "y": numbers(counts),
-            "text": [f"{low:.4g}…{high:.4g}" for low, high in bins],
-            "textposition": "none",
-            "marker": {"color": color_of(change), "line": {"color": "@paper", "width": 0.5}},
-            "hovertemplate": "ratio %{text}<br>%{y} parameters<extra>%{fullData.name}</extra>",
-        }
+        counts = [0] * len(bins)
+        for row in found:
+            at = bisect_right(edges, row.pair.ratio or 0.0, hi=len(bins)) - 1
+            counts[at] += 1
+        yield bin_bars(bins, counts, below, title_of(change), color_of(change))
+        below = [one + count for one, count in zip(below, counts, strict=True)]
 
 
 def _band(ends: tuple[float, float]) -> Json:

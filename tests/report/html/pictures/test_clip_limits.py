@@ -47,6 +47,9 @@ def test_what_is_cut_is_told_apart():
     figure = shown(norm_picture(section_of([0.5, 0.6, 2.0, 4.0, 8.0])))
     assert sum(trace(figure, "not cut")["y"]) == 2
     assert sum(trace(figure, "cut")["y"]) == 3
+    # Plotly would stack small bars of a logarithmic axis on each other.
+    assert figure["layout"]["barmode"] == "overlay"
+    assert trace(figure, "cut")["base"] == trace(figure, "not cut")["y"]
     lines = [shape["x0"] for shape in figure["layout"]["shapes"]]
     assert 1.0 in lines
 

@@ -121,7 +121,12 @@ def test_bars_count_every_ratio_once(norms):
     if picture is None:
         assert len(set(known)) < 2
         return
-    assert sum(sum(trace["y"]) for trace in shown(picture)["data"]) == len(known)
+    data = shown(picture)["data"]
+    assert sum(sum(trace["y"]) for trace in data) == len(known)
+    below = [0] * len(data[0]["x"])
+    for trace in data:
+        assert trace["base"] == below
+        below = [one + count for one, count in zip(below, trace["y"], strict=True)]
     assert_valid(picture)
 
 
