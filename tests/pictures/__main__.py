@@ -28,6 +28,7 @@ LIMIT: Final = 300_000
 """Bytes that a picture may have."""
 
 SAMPLE: Final = "sample_models/vanishing_stack.py"
+CUT: Final = "sample_models/gradient_cut.py"
 COLUMNS: Final = 100
 COLOURS: Final = 256
 FONTS: Final = "ui-monospace, Menlo, Consolas, 'DejaVu Sans Mono', monospace"
@@ -114,6 +115,7 @@ def main() -> None:
     assert executable is not None, "there is no Chromium on this machine: install chromium"
     IMAGES.mkdir(parents=True, exist_ok=True)
     keep("terminal.svg", terminal(f"gradscope inspect {SAMPLE} --tensors none").encode())
+    keep("graph.svg", gradscope(ROOT, "graph", CUT, "--output-format", "svg").encode())
     with TemporaryDirectory(prefix="pictures-") as folder, sync_playwright() as playwright:
         place = Path(folder)
         gradscope(ROOT, "inspect", SAMPLE, "-o", str(place / "inspection.html"))
