@@ -20,8 +20,10 @@ JavaScript draws it, and links it with the others.
   Beside `figure`, `switches` are rows of buttons, each `{"label": …, "choices": [{"label": …,
   "data": [patch, …], "layout": patch}, …]}`: a choice lays its patches over the figure, trace by
   trace (null leaves one as it is); the first is chosen at the start.
-- `graph`: drawings of modules, by `assets/graph.js`.
-- `table`: columns of rows, by `assets/table.js`; see `tables`.
+- `graph`: drawings of modules, by `assets/graph.js`; see `graph.drawing_columns`. `start` is the
+  module that is open at first.
+- `table`: columns of rows, by `assets/table.js`; see `tables`. A column has `values`, or says by
+  `of` which of the sheet's columns of modules it shows, for the modules that the rows link to.
 - `timeline`: what led to each step of a run, by `assets/timeline.js`; see `pictures.timeline`.
 
 A painter is registered as `painter(kind, paint)`; `paint(canvas, content, sheet)` draws into the
