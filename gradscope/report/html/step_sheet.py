@@ -8,6 +8,7 @@ from gradscope.report.html.pictures.depth import depth
 from gradscope.report.html.pictures.insides import inside_picture
 from gradscope.report.html.pictures.magnitudes import magnitudes
 from gradscope.report.html.pictures.module_map import module_map
+from gradscope.report.html.pictures.other_steps import other_steps
 from gradscope.report.html.tables import parameter_table, tensor_table
 from gradscope.report.html.words import words_of
 from gradscope.report.model import Report
@@ -30,6 +31,7 @@ def step_pictures(report: Report) -> Iterator[Picture]:
         module_map(report),
         inside_picture(report),
         magnitudes(report),
+        other_steps(report),
         parameter_table(report),
         tensor_table(report),
     )
