@@ -141,19 +141,37 @@ class DeadEnds:
     def _dead_end(self, parameter: int) -> NodeRecord | None:
         """Return the operation nearest to the loss that hands zeros on towards a parameter."""
         start = self.case.parameter_nodes.get(parameter)
-        waiting, seen = [] if start is None else [start], {start}
-        ends = []
+        return None if start is None else self._nearest_end(start)
+
+    @cached_property
+    def _nearest(self) -> dict[int, NodeRecord | None]:
+        """The dead ends found so far, by the nodes that get zeros from them.
+
+        The parameters of a deep chain share most of their way to the loss.
+        """
+        return {}
+
+    def _nearest_end(self, start: int) -> NodeRecord | None:
+        waiting, opened = [start], set[int]()
         while waiting:
-            for user in self.case.users.get(waiting.pop(), ()):
-                if user in seen:
-                    continue
-                seen.add(user)
-                node = self.recording.nodes[user]
-                if node.kind != "view" and self._is_given_gradient(node):
-                    ends.append(node)
-                else:
-                    waiting.append(user)
-        return min(ends, key=lambda node: node.depth, default=None)
+            place = waiting.pop()
+            if place in self._nearest:
+                continue
+            users = self.case.users.get(place, ())
+            ends = [self.recording.nodes[user] for user in users if self._is_end(user)]
+            through = [user for user in users if not self._is_end(user)]
+            unknown = [user for user in through if user not in self._nearest]
+            if unknown and place not in opened:
+                opened.add(place)
+                waiting += [place, *unknown]
+                continue
+            ends += filter(None, (self._nearest.get(user) for user in through))
+            self._nearest[place] = min(ends, key=lambda node: node.depth, default=None)
+        return self._nearest[start]
+
+    def _is_end(self, place: int) -> bool:
+        node = self.recording.nodes[place]
+        return node.kind != "view" and self._is_given_gradient(node)
 
     def _is_given_gradient(self, node: NodeRecord) -> bool:
         stats = (self.case.tensor_stat(node.index, slot) for slot in range(len(node.outputs)))
