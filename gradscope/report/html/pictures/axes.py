@@ -30,7 +30,9 @@ def log_axis(title: str, values: Iterable[float]) -> Axis:
     written: Axis = {"tickformat": ".6~g"} if decades <= _WRITTEN else {"exponentformat": "power"}
     axis: Axis = {"type": "log", "title": {"text": title}, **written}
     # Left alone, plotly writes every digit of one to three decades, one over the other.
-    return {**axis, "nticks": int(_TICKS * decades)} if _ONE <= decades <= _TICKS else axis
+    if not _ONE <= decades <= _TICKS:
+        return axis
+    return {**axis, "nticks": max(_TICKS, int(_TICKS * decades))}
 
 
 def share_axis(title: str = "") -> Axis:
