@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, TextIO
 from gradscope.cli.console import ColorChoice, make_console
 from gradscope.cli.errors import LOGGER, show_note
 from gradscope.errors import GradscopeError
+from gradscope.whole_files import written_whole
 
 if TYPE_CHECKING:
     from gradscope.gate.options import PlannedTarget
@@ -92,6 +93,13 @@ def files_of_target(planned: "PlannedTarget") -> tuple[Path, ...]:
 
 def _destination(text: str) -> Destination:
     path = Path(text)
+    try:
+        path.stat()
+    except (FileNotFoundError, NotADirectoryError):
+        pass
+    except (OSError, ValueError) as error:  # a name too long, or with a null character
+        cause = error.strerror if isinstance(error, OSError) else str(error)
+        raise GradscopeError(f"cannot write {text!r}", cause=cause) from None
     if not path.parent.is_dir():
         raise GradscopeError(
             f"cannot write {text!r}",
@@ -133,7 +141,8 @@ def write_text(text: str, destination: Destination | None, stdout: TextIO) -> No
     """
     if destination is not None:
         try:
-            destination.path.write_text(text + "\n", encoding="utf-8")
+            with written_whole(destination.path) as path:
+                path.write_text(text + "\n", encoding="utf-8")
         except OSError as error:
             raise GradscopeError(
                 f"cannot write {destination.text!r}", cause=error.strerror

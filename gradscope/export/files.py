@@ -1,10 +1,11 @@
-"""Files that are whole or not there at all."""
+"""Files that an export writes, in folders that it makes."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
 from gradscope.errors import GradscopeError
+from gradscope.whole_files import written_whole
 
 
 def check_free(files: Sequence[Path], *, force: bool) -> None:
@@ -23,18 +24,15 @@ def check_free(files: Sequence[Path], *, force: bool) -> None:
 
 
 @contextmanager
-def written_whole(file: Path) -> Iterator[Path]:
+def written(file: Path) -> Iterator[Path]:
     """Yield a path to write to, which takes the place of the file when all is written.
 
     Raises:
         GradscopeError: It cannot be written.
     """
-    partial = file.with_name(f".{file.name}.part")
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
-        yield partial
-        partial.replace(file)
+        with written_whole(file) as path:
+            yield path
     except OSError as error:
         raise GradscopeError(f"cannot write '{file}'", cause=error.strerror) from None
-    finally:
-        partial.unlink(missing_ok=True)

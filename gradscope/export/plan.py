@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Literal, TextIO
 
 from gradscope.errors import GradscopeError
-from gradscope.export.files import check_free, written_whole
+from gradscope.export.files import check_free, written
 from gradscope.export.parquet import check_parquet, write_parquet
 from gradscope.export.scalars import scalars
 from gradscope.export.table import ExportTable
@@ -72,13 +72,13 @@ class ExportPlan:
             GradscopeError: A file cannot be written.
         """
         if self.form == "tensorboard":
-            with written_whole(self.files[0]) as path:
+            with written(self.files[0]) as path:
                 write_events(scalars(report), path)
         for table, file in self.tables:
             if file is None:
                 _TEXTS[self.form](table, table.rows(report), stdout)
                 continue
-            with written_whole(file) as path:
+            with written(file) as path:
                 self._write(table, report, path)
 
     def _write(self, table: ExportTable, report: Report, path: Path) -> None:

@@ -1,9 +1,7 @@
 """The file of a baseline: JSON, an entry a line, made to be committed, read and merged."""
 
 import json
-import os
 import re
-import shutil
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
@@ -11,6 +9,7 @@ from gradscope.errors import GradscopeError
 from gradscope.gate.baseline_entry import LEVELS, Entry
 from gradscope.recording.encoding import spell
 from gradscope.recording.finding import Severity
+from gradscope.whole_files import written_whole
 
 SCHEMA_VERSION = 1
 """Grows when an older gradscope could no longer read the file."""
@@ -164,17 +163,11 @@ def write_entries(path: Path, entries: Iterable[Entry]) -> None:
     Raises:
         GradscopeError: It cannot be written.
     """
-    target = path.resolve()  # the file behind a symbolic link, which stays one
-    partial = target.with_name(f".{target.name}.{os.getpid()}.part")
     try:
-        partial.write_text(baseline_text(entries), encoding="utf-8", newline="\n")
-        if target.exists():
-            shutil.copymode(target, partial)
-        partial.replace(target)
+        with written_whole(path) as file:
+            file.write_text(baseline_text(entries), encoding="utf-8", newline="\n")
     except OSError as error:
         raise GradscopeError(f"cannot write `{path}`", cause=error.strerror) from error
-    finally:
-        partial.unlink(missing_ok=True)
 
 
 def baseline_text(entries: Iterable[Entry]) -> str:

@@ -50,6 +50,12 @@ def test_link_to_an_input_is_never_written(folder):
         check_destinations("report.txt", None, force=False, inputs=read_by("model.py"))
 
 
+@pytest.mark.parametrize("name", ["x" * 300, "a\0b", "y" * 300 + "/a.html"])
+def test_names_that_no_file_can_have_are_told(folder, name):
+    with pytest.raises(GradscopeError, match="cannot write"):
+        check_destinations(name, None, force=False)
+
+
 def test_report_and_recording_need_two_files(folder):
     with pytest.raises(GradscopeError, match="-o and --save both name 'a'"):
         check_destinations("a", Path("./a"), force=True)
