@@ -3,11 +3,11 @@
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 from gradscope.report.html.columns import Json, places
 from gradscope.report.html.module_places import ModulePlaces
 from gradscope.report.html.picture import Picture
-from gradscope.report.html.pictures.colour_scale import SEQUENTIAL
 from gradscope.report.html.pictures.row_labels import row_labels
 from gradscope.report.model import Report
 from gradscope.report.rows import ParameterRow
@@ -16,8 +16,14 @@ MOST_ROWS = 200
 _ROW, _LOWEST, _HIGHEST, _AROUND = 14, 160, 520, 110
 """Heights in CSS pixels: of a row, of all rows at least and at most, and around them."""
 
-_EDGES = ((-24, "float16: least"), (-14, "float16: normal"), (16, "float16: most"))
-"""Powers of two at which half precision begins to lose, loses all, and overflows."""
+_Anchor = Literal["left", "right"]
+_EDGES: tuple[tuple[int, str, _Anchor], ...] = (
+    (-24, "0 in float16", "right"),
+    (-14, "full precision in float16", "left"),
+    (16, "infinite in float16", "left"),
+)
+"""Powers of two at which half precision loses all, begins to lose, and overflows; what is told of
+one side, and at which of its ends that stands at the edge."""
 _DECADES = 3
 """Powers of ten between the letters of the axis."""
 
@@ -82,9 +88,8 @@ def _heat(rows: Sequence[Octaves], report: Report) -> Json:
         "y": row_labels([one.row.name for one in rows]),
         "z": [[_share(one, octave) for octave in range(first, last + 1)] for one in rows],
         "zmin": 0,
-        "colorscale": [
-            [place / (len(SEQUENTIAL) - 1), colour] for place, colour in enumerate(SEQUENTIAL)
-        ],
+        # From the background on: what is hardly there should hardly be seen.
+        "colorscale": [[0, "@accent-soft"], [0.5, "@accent"], [1, "@ink"]],
         "colorbar": {
             "title": {"text": "share of the elements", "side": "right"},
             "tickformat": ".0%",
@@ -123,7 +128,7 @@ def _layout(rows: Sequence[Octaves]) -> dict[str, Json]:
     step = math.log2(10.0**_DECADES)
     powers = range(math.ceil(first / step), math.floor((last + 1) / step) + 1)
     labels = row_labels([one.row.name for one in rows])
-    edges = [(at, text) for at, text in _EDGES if first - 2 <= at <= last + 3]
+    edges = [edge for edge in _EDGES if first - 2 <= edge[0] <= last + 3]
     return {
         "margin": {"l": 60, "r": 16, "t": 30, "b": 44},
         "plot_bgcolor": "@panel",
@@ -153,27 +158,28 @@ def _layout(rows: Sequence[Octaves]) -> dict[str, Json]:
                 "y1": 1,
                 "line": {"color": "@warning", "width": 1.5, "dash": "dot"},
             }
-            for at, _ in edges
+            for at, _, _ in edges
         ],
         "annotations": [
             {
                 "x": at,
                 "yref": "paper",
                 "y": 1,
+                "xanchor": anchor,
                 "yanchor": "bottom",
                 "text": text,
                 "showarrow": False,
                 "font": {"color": "@warning", "size": 11},
             }
-            for at, text in edges
+            for at, text, anchor in edges
         ],
     }
 
 
 def _caption(rows: Sequence[Octaves], drawn: Sequence[Octaves]) -> Iterator[str]:
     yield (
-        "A row is a parameter, a column the magnitudes from one power of two to the next. In "
-        "float16, what is below its normal numbers loses digits, and what is below its least is 0."
+        "A row is a parameter; the colour says what share of its elements lies between one power "
+        "of two and the next. Between both lines float16 has fewer digits; left of them it has 0."
     )
     if len(drawn) < len(rows):
         yield f"Drawn are {len(drawn):,} of {len(rows):,} parameters, spread evenly."

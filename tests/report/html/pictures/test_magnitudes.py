@@ -37,12 +37,12 @@ def test_shares_lie_in_their_octaves(histograms):
         found = {x - 0.5: share for x, share in zip(heat["x"], row, strict=True) if share}
         drawn = {low + at: count / sum(counts) for at, count in enumerate(counts) if count}
         assert found.keys() == drawn.keys()
-        assert all(abs(found[octave] - share) <= 5e-5 for octave, share in drawn.items())
+        assert all(abs(found[octave] - share) <= 5.1e-5 for octave, share in drawn.items())
 
 
 def test_half_precision_is_marked_where_it_matters():
     near = shown(magnitudes(report_of([(-16, (1, 2, 3))])))
-    assert [one["text"] for one in near["layout"]["annotations"]] == ["float16: normal"]
+    assert [one["text"] for one in near["layout"]["annotations"]] == ["full precision in float16"]
     assert near["layout"]["shapes"][0]["x0"] == -14
     far = shown(magnitudes(report_of([(-4, (1, 2, 3))])))
     assert far["layout"]["annotations"] == []
