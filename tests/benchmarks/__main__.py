@@ -15,6 +15,7 @@ from pathlib import Path
 
 import torch
 
+sys.path.insert(0, str(Path(__file__).parents[2]))
 sys.path.insert(0, str(Path(__file__).parent))
 
 import peers
@@ -27,6 +28,7 @@ from models import (
     small_mlp_of_adam,
     unrolled_rnn,
 )
+from pages import pages
 
 import gradscope
 from gradscope.capture.assemble import Assembler
@@ -274,6 +276,7 @@ if __name__ == "__main__":
         "rules": rules,
         "inspection": inspection,
         "long": long_runs,
+        "pages": pages,
     }
     for name in sys.argv[1:] or tables:
         tables[name]()

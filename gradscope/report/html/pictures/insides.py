@@ -1,25 +1,51 @@
 """The inside of each module as a graph."""
 
+from collections.abc import Mapping
+
+from gradscope.report.graph.drawing import Drawing
 from gradscope.report.graph.drawing_columns import drawing_columns
-from gradscope.report.graph.module_drawings import module_drawings
+from gradscope.report.graph.module_drawings import WHOLE, module_drawings
 from gradscope.report.html.picture import Picture
 from gradscope.report.model import Report
+
+MOST_VERTICES = 12_000
+"""Of all drawings together: about a megabyte."""
 
 
 def inside_picture(report: Report) -> Picture | None:
     """Return the picture; None where the report is of no graph, as that of a training run."""
-    drawings = module_drawings(report)
-    if not drawings:
+    every = module_drawings(report)
+    if not every:
         return None
+    drawings = _outermost(every, report)
     tensors: dict[int, int] = {}
     for place, row in enumerate(report.tensors):
         tensors.setdefault(row.node, place)
+    left_out = len(every) - len(drawings)
     return Picture(
         name="inside",
         kind="graph",
         title="Inside of a module",
         caption="The forward runs from top to bottom; a link has the norm of the gradient that"
-        " backward brings back along it. A click on a module opens it.",
+        " backward brings back along it. A click on a module opens it."
+        + (f" The insides of {left_out:,} inner modules have no room here." if left_out else ""),
         content=drawing_columns(drawings, tensors),
         height=560,
     )
+
+
+def _outermost(drawings: Mapping[int, Drawing], report: Report) -> Mapping[int, Drawing]:
+    """Return the drawings of the outermost modules, as many as there is room for, in order."""
+    paths = {module.index: module.path for module in report.recording.modules}
+
+    def depth(module: int) -> int:
+        path = paths.get(module, "")
+        return 0 if module == WHOLE or not path else 1 + path.count(".")
+
+    kept, room = set(), MOST_VERTICES
+    for module in sorted(drawings, key=lambda module: (depth(module), module)):
+        room -= len(drawings[module].vertices)
+        if room < 0:
+            break
+        kept.add(module)
+    return {module: drawing for module, drawing in drawings.items() if module in kept}
