@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from gradscope.report.model import Report
     from gradscope.rules.settings import Settings
 
+_MOST_DRAWN = 3000
+
 GraphTargetArgument = Annotated[
     str,
     typer.Argument(
@@ -192,12 +194,18 @@ def _check_folding(form: GraphFormat, depth: int | None, max_nodes: int | None) 
     """Make sure that there is something to be folded.
 
     Raises:
-        GradscopeError: The text has a row a module and none a node, or the page opens each module.
+        GradscopeError: The text has a row a module and none a node, a picture can hold so many
+            only, or the page opens each module.
     """
     if max_nodes is not None and form == "text":
         raise GradscopeError(
             "`--max-nodes` caps a drawing, and `text` draws no nodes",
             help="--depth N folds modules, --output-format svg, dot, mermaid or json draws nodes",
+        )
+    if form == "svg" and max_nodes is not None and max_nodes > _MOST_DRAWN:
+        raise GradscopeError(
+            f"`svg` draws {_MOST_DRAWN:,} nodes at most: nobody reads more in one picture",
+            help="--module PATH draws a part, --output-format html opens modules one by one",
         )
     if form == "html" and (depth is not None or max_nodes is not None):
         raise GradscopeError(

@@ -125,6 +125,12 @@ def test_an_ending_of_no_format_is_one_clear_line(folder, gradscope):
     assert (folder / "g.png").read_text().startswith("<svg")
 
 
+def test_a_picture_of_too_many_nodes_is_refused(folder, gradscope):
+    most = ("graph", "kept.gradscope", "-o", "g.svg", "--max-nodes")
+    gradscope(folder, *most, "3000")
+    assert "3,000 nodes at most" in gradscope(folder, *most, "3001", code=2).stderr
+
+
 def test_what_a_page_cannot_do_is_refused(folder, gradscope):
     done = gradscope(folder, "graph", "kept.gradscope", "-o", "g.html", "--depth", "1", code=2)
     assert "opens modules one by one" in done.stderr
