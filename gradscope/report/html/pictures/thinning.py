@@ -2,9 +2,9 @@
 
 from collections.abc import Sequence
 
-MOST_MARKS = 4000
+MOST_MARKS = 2000
 """So many are drawn as they are."""
-_BINS = 1000
+_BINS = 500
 
 
 def thinned(places: Sequence[int], values: Sequence[Sequence[float]]) -> list[int]:
