@@ -10,6 +10,7 @@ from gradscope.report.html.room import ROOM, within
 from gradscope.report.html.run_sheet import run_sheet
 from gradscope.report.html.step_sheet import step_sheet
 from gradscope.report.html.summary_table import SummaryCell, SummaryTable
+from gradscope.report.html.words import FindingCard
 from gradscope.report.model import Report
 from gradscope.report.names import printable
 from gradscope.report.paths import shown_site
@@ -34,7 +35,11 @@ def run_sheets(report: Report, run: TrainingRun) -> list[Sheet]:
             room -= size
     shown = sorted(found)
     if shown:
-        words = replace(whole.words, summaries=(*whole.words.summaries, _table(report, run, shown)))
+        words = replace(
+            whole.words,
+            cards=tuple(_linked(card, run, shown) for card in whole.words.cards),
+            summaries=(*whole.words.summaries, _table(report, run, shown)),
+        )
         whole = replace(whole, words=words)
     return [whole, *(found[place] for place in shown)]
 
@@ -63,6 +68,12 @@ def _title(looks: Sequence[LookRow], place: int) -> str:
     of_step = [other for other in looks if other.step == row.step]
     subject = f" · {printable(row.subject)}" if len(of_step) > 1 and row.subject else ""
     return f"step {row.step:,}{subject}"
+
+
+def _linked(card: FindingCard, run: TrainingRun, shown: Sequence[int]) -> FindingCard:
+    """Return a finding with the way to the sheet of its step, if there is one."""
+    sheets = (at for at, place in enumerate(shown, start=1) if run.looks[place].step == card.step)
+    return replace(card, sheet=next(sheets, None))
 
 
 def _table(report: Report, run: TrainingRun, shown: Sequence[int]) -> SummaryTable:

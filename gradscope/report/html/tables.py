@@ -16,7 +16,7 @@ from gradscope.report.rows import ParameterRow
 WordKind = Literal["name", "text", "place", "state", "findings"]
 """`place` is a line of code, `state` what backward left in a parameter; `findings` are levels and
 codes in turn, as `error GS101 note GS112`."""
-NumberKind = Literal["number", "count", "share"]
+NumberKind = Literal["number", "count", "share", "cosine"]
 CellKind = WordKind | NumberKind
 
 

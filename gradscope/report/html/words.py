@@ -19,7 +19,8 @@ from gradscope.report.model import Report
 from gradscope.report.notes import SYNTHETIC_LOSS, training_text
 from gradscope.report.page import UNICODE
 from gradscope.report.paths import shown_path, shown_site
-from gradscope.report.run.words import length_text, looks_text, optimizer_text
+from gradscope.report.run.looks import steps_text
+from gradscope.report.run.words import length_text, optimizer_text
 from gradscope.report.snippets import Snippet, snippets
 
 
@@ -49,6 +50,8 @@ class FindingCard:
     """The module it is about, which its button selects."""
     step: int | None
     """The step of a run that shows it first."""
+    sheet: int | None = None
+    """The place among the page's sheets of the one that shows that step's tensors."""
     mark: str = ""
     """What a check adds to it, as under which seeds it was found."""
 
@@ -166,8 +169,8 @@ def _run_facts(report: Report) -> Iterator[Fact]:
         yield Fact(name="optimizer", text=optimizer_text(row, run))
     yield Fact(name="parameters", text=_parameters(report))
     yield Fact(name="run", text=_joined([length_text(run), *_machine(report)]))
-    if looks := looks_text(run):
-        yield Fact(name="tensors", text=f"seen {looks}")
+    if run.looks:
+        yield Fact(name="tensors", text=f"seen of {steps_text(row.step for row in run.looks)}")
 
 
 def _machine(report: Report) -> list[str]:

@@ -12,4 +12,11 @@ function figure(value) {
   return value.toExponential(2).replace('e+', 'e');
 }
 
+// Close to 1 it is the distance from there that tells.
+function cosine(value) {
+  const distance = 1 - Math.abs(value);
+  if (!(distance > 1e-8 && distance < 5e-3)) return figure(value);
+  return value.toFixed(Math.ceil(-Math.log10(distance)));
+}
+
 const count = (value) => (value === null ? '—' : value.toLocaleString('en-US'));

@@ -70,7 +70,7 @@ class Plan {
     this.place = new Map(content.drawings.module.slice(0, -1).map((module, at) => [module, at]));
     this.scale = new NormScale([...content.links.norm, ...content.vertices.norm]);
     this.module = undefined;
-    this.start = content.start ?? 0;
+    this.start = this.innermost(content.start ?? 0);
     this.build();
   }
 
@@ -207,6 +207,18 @@ class Plan {
       this.sheet.select({ module: null });
       if (this.place.has(null)) this.open(null);
     }
+  }
+
+  // A module that holds one other and nothing else shows little: that one is the better start.
+  innermost(module) {
+    if (!this.place.has(module)) return module;
+    const at = this.place.get(module);
+    const { drawings, vertices } = this.tables;
+    const [first, last] = [drawings.vertex[at], drawings.vertex[at + 1]];
+    const rows = Array.from({ length: last - first }, (_, place) => first + place)
+      .filter((row) => vertices.kind[row] !== 'outside');
+    const only = rows.length === 1 ? vertices.module[rows[0]] : null;
+    return only !== null && only !== module && this.place.has(only) ? this.innermost(only) : module;
   }
 
   holds(module, inner) {

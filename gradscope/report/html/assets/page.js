@@ -67,7 +67,7 @@ function open(place) {
 for (const sheet of sheets) {
   sheet.listeners.push(showCrumbs);
   sheet.article.querySelectorAll('.picture').forEach((section) => watcher.observe(section));
-  sheet.article.querySelectorAll('button.select').forEach((button) => button.addEventListener('click', () => {
+  sheet.article.querySelectorAll('button.select:not([data-sheet])').forEach((button) => button.addEventListener('click', () => {
     const { module, step } = button.dataset;
     const change = {};
     if (module !== undefined) change.module = Number(module);

@@ -24,7 +24,12 @@ function themedLayout(given, height) {
     tickcolor: colour('line'), automargin: true,
   };
   for (const key of Object.keys(layout)) {
-    if (/^[xy]axis\d*$/.test(key)) layout[key] = { ...axis, ...layout[key] };
+    if (!/^[xy]axis\d*$/.test(key)) continue;
+    const own = layout[key];
+    // Plotly letters powers a quarter larger than other numbers, and titles close to them.
+    const isPowers = own.type === 'log' && own.exponentformat === 'power';
+    layout[key] = { ...axis, ...(isPowers && { tickfont: { size: 10 } }), ...own };
+    if (own.title?.text) layout[key].title = { standoff: 8, ...own.title };
   }
   return {
     height,

@@ -7,6 +7,7 @@ const KINDS = {
   number: { format: figure, isNumber: true },
   count: { format: count, isNumber: true },
   share: { format: (value) => (value === null ? '—' : `${figure(value * 100)} %`), isNumber: true },
+  cosine: { format: cosine, isNumber: true },
   name: { format: (value) => value ?? '' },
   text: { format: (value) => value ?? '' },
   place: { format: (value) => value ?? '—' },

@@ -80,6 +80,12 @@ def measures(tolerance: float, least_cosine: float) -> tuple[Measure, ...]:
     )
 
 
+_TOLD = {
+    "cosine": "The cosine is that between both gradients: 1 where they point the same way.",
+    "difference": "The difference is that of both gradients, over the larger.",
+}
+
+
 def compared_ratios(
     rows: Sequence[PairRow], sides: tuple[Side, Side], tolerance: float, least_cosine: float
 ) -> Picture | None:
@@ -108,6 +114,7 @@ def _caption(rows: Sequence[PairRow], known: Sequence[Measure], tolerance: float
     norms = [one.title for one in known if one.title in ("gradient", "weights")]
     if norms:
         yield f"Norm of {' and '.join(norms)} over the base's, parameter by parameter."
+    yield from (_TOLD[one.title] for one in known if one.title in _TOLD)
     yield f"The band is the tolerance of {100 * tolerance:.3g} %."
     yield drawn_text(rows)
 

@@ -11,7 +11,7 @@ from gradscope.report.html.comparison_pairs import PairRow
 from gradscope.report.html.module_places import ModulePlaces
 from gradscope.report.html.picture import Picture
 from gradscope.report.html.pictures.compared_marks import TABLE
-from gradscope.report.html.tables import column
+from gradscope.report.html.tables import NumberKind, column
 
 _ROW = 26
 _HEIGHT = 480
@@ -48,16 +48,21 @@ def _columns(rows: Sequence[PairRow], sides: tuple[Side, Side]) -> Iterator[Json
     yield column("change", "text", texts(TITLES[row.pair.change] for row in rows))
     yield column(f"norm {base.letter}", "number", numbers(_norm(row.base) for row in rows))
     yield column(f"norm {other.letter}", "number", numbers(_norm(row.other) for row in rows))
-    told: tuple[tuple[str, Callable[[PairRow], float | None], str], ...] = (
-        ("ratio", lambda row: row.pair.ratio, "norm over that of the base"),
-        ("cosine", lambda row: row.pair.cosine, "between both gradients"),
-        ("difference", lambda row: row.pair.relative_difference, "of both gradients, relative"),
-        ("weights", lambda row: row.pair.weight_ratio, "norm over that of the base"),
+    told: tuple[tuple[str, NumberKind, Callable[[PairRow], float | None], str], ...] = (
+        ("ratio", "number", lambda row: row.pair.ratio, "gradient norm over that of the base"),
+        ("cosine", "cosine", lambda row: row.pair.cosine, "between both gradients"),
+        (
+            "difference",
+            "number",
+            lambda row: row.pair.relative_difference,
+            "of both gradients, relative",
+        ),
+        ("weights", "number", lambda row: row.pair.weight_ratio, "norm over that of the base"),
     )
-    for title, read, hint in told:
+    for title, kind, read, hint in told:
         values = [read(row) for row in rows]
         if any(value is not None for value in values):
-            yield column(title, "number", numbers(values), hint)
+            yield column(title, kind, numbers(values), hint)
     firsts = [row.pair.first_difference for row in rows]
     if any(first is not None for first in firsts):
         yield column("from step", "count", numbers(firsts), "the first in which norms differ")

@@ -230,11 +230,14 @@ def _span(marks: Sequence[Mark], measure: Measure) -> float:
 
 
 def _caption(tensors: Sequence[Mark], parameters: Sequence[Mark], line: SpineLine | None) -> str:
-    words = ["A circle is a tensor of the forward, a diamond a parameter at its first use."]
+    words = [
+        "A circle is a tensor of the forward, a diamond a parameter at its first use. Backward "
+        "runs from right to left: what falls to the left vanishes, what rises explodes."
+    ]
     if line is not None:
         words.append(
-            f"The line joins the outputs of {line.operation} that every path of the gradient "
-            "crosses: by these, vanishing and exploding gradients are judged."
+            f"The line joins the outputs of {line.operation} that every gradient passes: by these "
+            "it is judged."
         )
     marks = [mark for mark in (*tensors, *parameters) if mark.state == "number"]
     drawn = len(_drawn(tensors)) + len(_drawn(parameters))
