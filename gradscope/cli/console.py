@@ -1,6 +1,7 @@
 """Builds the one rich console of a stream, with colour or without."""
 
 import os
+import shutil
 from collections.abc import Mapping
 from typing import Literal, TextIO
 
@@ -38,7 +39,7 @@ def make_console(stream: TextIO, choice: ColorChoice) -> Console:
         markup=False,
         highlight=False,
         emoji=False,
-        width=None if is_terminal or os.environ.get("COLUMNS") else WIDTH_OFF_TERMINAL,
+        width=_width(is_terminal, os.environ.get("COLUMNS", "")),
     )
     if has_color and console.color_system is None:
         return Console(
@@ -52,3 +53,10 @@ def make_console(stream: TextIO, choice: ColorChoice) -> Console:
             width=console.width,
         )
     return console
+
+
+def _width(is_terminal: bool, columns: str) -> int | None:
+    """Return how wide a console is; None leaves it to rich, which looks at `COLUMNS` first."""
+    if columns.isdigit() and int(columns) == 0:  # as of terminals whose width nobody knows
+        return shutil.get_terminal_size().columns if is_terminal else WIDTH_OFF_TERMINAL
+    return None if is_terminal or columns else WIDTH_OFF_TERMINAL

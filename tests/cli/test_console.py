@@ -51,3 +51,16 @@ def test_width_off_a_terminal_is_fixed(monkeypatch):
     assert make_console(io.StringIO(), "never").width == 120
     monkeypatch.setenv("COLUMNS", "77")
     assert make_console(io.StringIO(), "never").width == 77
+
+
+@pytest.mark.parametrize(
+    ("columns", "expected"), [("", 120), ("0", 120), ("00", 120), ("1", 1), ("72", 72)]
+)
+def test_width_off_a_terminal(columns, expected, monkeypatch):
+    monkeypatch.setenv("COLUMNS", columns)
+    assert make_console(io.StringIO(), "never").width == expected
+
+
+def test_terminal_that_tells_no_width_has_one(monkeypatch):
+    monkeypatch.setenv("COLUMNS", "0")
+    assert make_console(Terminal(), "never").width > 0
