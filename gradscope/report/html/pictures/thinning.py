@@ -4,11 +4,15 @@ from collections.abc import Sequence
 
 MOST_MARKS = 2000
 """So many are drawn as they are."""
-_BINS = 500
+_BINS, _OTHERS = 400, 600
+_GOLDEN = (5**0.5 - 1) / 2
+"""Its multiples are spread evenly between whole numbers, and fall in with no period."""
 
 
 def thinned(places: Sequence[int], values: Sequence[Sequence[float]]) -> list[int]:
     """Return which marks to draw, ascending: all, or the least and the largest of each bin.
+
+    Some of the others are drawn too: extremes alone would make patterns that are not there.
 
     Args:
         places: Of each mark on its axis.
@@ -25,4 +29,5 @@ def thinned(places: Sequence[int], values: Sequence[Sequence[float]]) -> list[in
         for value in values:
             kept.add(min(marks, key=value.__getitem__))
             kept.add(max(marks, key=value.__getitem__))
+    kept.update(at for at in range(len(places)) if at * _GOLDEN % 1 < _OTHERS / len(places))
     return sorted(kept)
