@@ -243,6 +243,6 @@ def _caption(tensors: Sequence[Mark], parameters: Sequence[Mark], line: SpineLin
     drawn = len(_drawn(tensors)) + len(_drawn(parameters))
     if drawn < len(marks):
         words.append(
-            f"Drawn are {drawn:,} of {len(marks):,}: the least and the largest of each stretch."
+            f"Drawn are {drawn:,} of {len(marks):,}: the extremes of each stretch, and some others."
         )
     return " ".join(words)
