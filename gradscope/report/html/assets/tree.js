@@ -80,7 +80,8 @@ class Tree {
     if (!(trace.ids.length > trace.meta?.most)) return full;
     this.cells = new Cells(trace);
     this.links = trace.meta.links.module;
-    const open = this.opened ?? this.cells.top;
+    this.opened ??= Math.max(trace.ids.indexOf(trace.level), this.cells.top);
+    const open = this.opened;
     const inside = this.cells.within(open, trace.meta.most);
     this.drawn = new Set(inside);
     const kept = [...this.cells.above(open), ...inside];
@@ -94,7 +95,7 @@ class Tree {
     if (!this.links) return true;
     const at = this.links.indexOf(point.data.meta.links.module[point.pointNumber]);
     pick([point]);
-    const isOpen = at === (this.opened ?? this.cells.top);
+    const isOpen = at === this.opened;
     if (isOpen) this.opened = Math.max(this.cells.parents[at], 0);
     else if (this.cells.children[at].length) this.opened = at;
     draw();
