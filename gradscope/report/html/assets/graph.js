@@ -189,7 +189,7 @@ class Plan {
   fit(isStart = false) {
     const [across, down] = [this.svg.clientWidth || 800, this.svg.clientHeight || 420];
     const { width, height } = this.size;
-    const least = isStart ? 0.55 : 0;
+    const least = isStart ? 0.8 : 0;
     const scale = Math.max(least, Math.min(across / width, down / height, 1.4));
     const [w, h] = [across / scale, down / scale];
     const isTall = height > h;

@@ -14,8 +14,8 @@ from gradscope.report.html.pictures.compared_marks import by_change, drawn, draw
 from gradscope.report.html.pictures.lettering import lettered
 from gradscope.report.html.pictures.panels import Panel, stacked
 
-_PARTS = 24
-"""Parts of a model that are named below the axis."""
+_PARTS = 18
+"""Parts of a model that may be named below the axis."""
 _NAME = 20
 """Signs of such a name."""
 _NUMBERLESS = ("reshaped", "gained", "missing", "new", "lost", "frozen")
@@ -190,11 +190,15 @@ def _parts_axis(rows: Sequence[PairRow]) -> Axis:
         (part, [row.place for row in group])
         for part, group in groupby(rows, key=lambda row: _part(row.name, prefix))
     ]
-    step = -(-len(groups) // _PARTS)
-    named = groups[::step]
+    named: list[tuple[str, float]] = []
+    for part, inside in groups:
+        centre = (inside[0] + inside[-1]) / 2
+        # Names over each other are none.
+        if not named or centre - named[-1][1] >= len(rows) / _PARTS:
+            named.append((part, centre))
     return {
         "range": [rows[0].place - 0.5, rows[-1].place + 0.5],
-        "tickvals": [(group[0] + group[-1]) / 2 for _, group in named],
+        "tickvals": [centre for _, centre in named],
         "ticktext": [lettered(part, _NAME) for part, _ in named],
         "showgrid": False,
         "zeroline": False,

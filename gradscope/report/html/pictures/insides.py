@@ -27,7 +27,8 @@ def inside_picture(report: Report) -> Picture | None:
         kind="graph",
         title="Inside of a module",
         caption="The forward runs from top to bottom; a link has the norm of the gradient that"
-        " backward brings back along it. A click on a module opens it."
+        " backward brings back along it. A click on a module opens it; dragging moves"
+        " the drawing, the wheel with Ctrl zooms it."
         + (f" The insides of {left_out:,} inner modules have no room here." if left_out else ""),
         content=drawing_columns(drawings, tensors),
         height=560,

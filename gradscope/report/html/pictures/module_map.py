@@ -182,6 +182,7 @@ def _tree(
         "type": "icicle",
         "ids": [cell.key for cell in cells],
         "parents": texts(cell.parent for cell in cells),
+        "level": _opened(cells),
         "labels": texts(cell.name for cell in cells),
         "values": single_numbers(areas(cells, "root")),
         "branchvalues": "remainder",
@@ -209,6 +210,17 @@ def _tree(
             "most": MOST_DRAWN,
         },
     }
+
+
+def _opened(cells: Sequence[Cell]) -> str:
+    """Return what is open at first: the outermost that holds more than one other."""
+    held: dict[str, list[str]] = {}
+    for cell in cells:
+        held.setdefault(cell.parent, []).append(cell.key)
+    opened = cells[0].key
+    while len(inner := held.get(opened, [])) == 1 and inner[0] in held:
+        (opened,) = inner
+    return opened
 
 
 def _scale(coloured: _Coloured) -> dict[str, Json]:
