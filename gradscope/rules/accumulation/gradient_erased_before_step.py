@@ -1,5 +1,6 @@
 """GS302: gradients that are zeroed before a step could use them."""
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
@@ -112,7 +113,7 @@ class GradientErasedBeforeStep(Rule):
         for group in by_line(sightings, lambda window: losses[window.step.place].zero.site):
             first = losses[group.first.step.place]
             passes = len(first.erased) + len(first.kept)
-            is_divided = round(first.divisor) in (passes, len(first.erased)) and passes > 1
+            is_divided = passes > 1 and _is_about(first.divisor, (passes, len(first.erased)))
             is_nearly_all = len(group.windows) >= self.error_share * group.judged
             yield self.finding(
                 case,
@@ -143,3 +144,7 @@ class GradientErasedBeforeStep(Rule):
         if not sick or len(sick) < self.warning_share * len(series.windows):
             return []
         return [Sighting(series=series, windows=tuple(sick), judged=len(series.windows))]
+
+
+def _is_about(divisor: float, counts: Sequence[int]) -> bool:
+    return math.isfinite(divisor) and round(divisor) in counts

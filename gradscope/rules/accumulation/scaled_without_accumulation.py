@@ -1,5 +1,6 @@
 """GS313: losses that are divided for an accumulation that does not take place."""
 
+import math
 import re
 from collections import Counter
 from collections.abc import Iterator
@@ -105,8 +106,10 @@ class ScaledWithoutAccumulation(Rule):
 
 def _divisor(value: float | None) -> int:
     """Return the whole number of a division, 1 where it is none."""
-    whole = round(value or 1.0)
-    return whole if value is not None and abs(value - whole) < 1e-6 * whole else 1
+    if value is None or not math.isfinite(value):  # as of a loss multiplied by NaN, or by zero
+        return 1
+    whole = round(value)
+    return whole if abs(value - whole) < 1e-6 * whole else 1
 
 
 def _is_meant(case: Case, sighting: Sighting, divisor: int) -> bool:

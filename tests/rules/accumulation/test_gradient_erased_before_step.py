@@ -1,5 +1,7 @@
 """GS302, judged from loops as users write them."""
 
+import math
+
 import pytest
 
 from gradscope.rules.engine import judge
@@ -124,6 +126,12 @@ def test_zeroing_before_each_micro_batch_of_a_divided_loss_is_an_error(last):
     assert [place.line for place in found.related] == [11, 12]
     evidence = dict(found.evidence)
     assert (evidence["passes"], evidence["passes_erased"]) == (4, 3)
+
+
+@pytest.mark.parametrize("divided", [math.nan, math.inf])
+def test_a_divisor_that_is_no_number_is_none(divided):
+    (found,) = micro_batches(4, divided).findings("GS302")
+    assert found.severity == "warning"
 
 
 def test_the_same_of_an_undivided_loss_is_a_warning():

@@ -1,5 +1,7 @@
 """GS313, judged from loops as users write them."""
 
+import math
+
 import pytest
 
 from gradscope.rules.engine import judge
@@ -50,8 +52,16 @@ def test_zeroing_every_other_number_of_steps_says_nothing():
 
 @pytest.mark.parametrize(
     "chosen",
-    [{}, {"divided": 1}, {"divided": 2.5}, {"reduction": 0}, {"passes": 4}],
-    ids=["a weight", "not divided", "no whole number", "a sum", "accumulated"],
+    [
+        {},
+        {"divided": 1},
+        {"divided": 2.5},
+        {"divided": math.nan},
+        {"divided": math.inf},
+        {"reduction": 0},
+        {"passes": 4},
+    ],
+    ids=["a weight", "not divided", "no whole number", "NaN", "times 0", "a sum", "accumulated"],
 )
 def test_other_divisions_are_fine(chosen):
     source = "loss.backward()" if not chosen else "(loss / ACCUM_STEPS).backward()"
