@@ -1,6 +1,12 @@
 // Decodes columns, as `columns.py` writes them, wherever they stand in a sheet's data.
 
-const bytesOf = (text) => Uint8Array.from(atob(text), (sign) => sign.charCodeAt(0)).buffer;
+function bytesOf(text) {
+  const signs = atob(text);
+  const bytes = new Uint8Array(signs.length);
+  for (let at = 0; at < signs.length; at += 1) bytes[at] = signs.charCodeAt(at);
+  return bytes.buffer;
+}
+
 const INTEGERS = { 1: Int8Array, 2: Int16Array, 4: Int32Array };
 const UNSPELLED = { nan: NaN, inf: Infinity, '-inf': -Infinity };
 

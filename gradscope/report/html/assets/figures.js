@@ -19,4 +19,7 @@ function cosine(value) {
   return value.toFixed(Math.ceil(-Math.log10(distance)));
 }
 
-const count = (value) => (value === null ? '—' : value.toLocaleString('en-US'));
+// Made once: a number's own `toLocaleString` makes one at every call.
+const COUNTS = new Intl.NumberFormat('en-US');
+
+const count = (value) => (value === null ? '—' : COUNTS.format(value));

@@ -47,10 +47,14 @@ function showCrumbs() {
   bar.selected.hidden = !parts.length;
 }
 
+// Of thousands of layers those that fit what is typed.
 function showLayers() {
-  bar.layers.replaceChildren(...current.modules.path.slice(0, 5000).map(
-    (path, at) => element('option', { value: path || current.name(at) })));
+  const typed = bar.input.value.trim().toLowerCase();
+  const names = current.modules.path.map((path, at) => path || current.name(at));
+  const fitting = names.filter((name) => name.toLowerCase().includes(typed)).slice(0, LISTED);
+  bar.layers.replaceChildren(...fitting.map((name) => element('option', { value: name })));
 }
+const LISTED = 100;
 
 function open(place) {
   current = sheets[place];
@@ -61,7 +65,6 @@ function open(place) {
     if (tab) tab.tabIndex = at === place ? 0 : -1;
   });
   showCrumbs();
-  showLayers();
 }
 
 for (const sheet of sheets) {
@@ -97,6 +100,8 @@ document.querySelectorAll('button[data-sheet]').forEach((button) => {
 
 document.querySelector('.selected .clear').addEventListener('click', () => current.clear());
 document.querySelector('.find').addEventListener('submit', (event) => event.preventDefault());
+bar.input.addEventListener('focus', showLayers);
+bar.input.addEventListener('input', showLayers);
 bar.input.addEventListener('change', () => {
   const wanted = bar.input.value.trim();
   const { path } = current.modules;

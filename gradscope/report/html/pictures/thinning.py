@@ -2,9 +2,9 @@
 
 from collections.abc import Sequence
 
-MOST_MARKS = 2000
+MOST_MARKS = 1200
 """So many are drawn as they are."""
-_BINS, _OTHERS = 400, 600
+_BINS, _OTHERS = 150, 250
 _GOLDEN = (5**0.5 - 1) / 2
 """Its multiples are spread evenly between whole numbers, and fall in with no period."""
 
