@@ -141,9 +141,11 @@ def _write(
 ) -> None:
     """Write a report on a check to a file, or to stdout."""
     from gradscope.report.gate.render import render_check
+    from gradscope.report.gate.words import closing_text
 
     console = make_console(sys.stdout if destination is None else io.StringIO(), color)
-    write_text(render_check(result, form, console, is_brief=is_brief), destination, sys.stdout)
+    text = render_check(result, form, console, is_brief=is_brief)
+    write_text(text, destination, sys.stdout, outcome=closing_text(result))
 
 
 def _unfolded(given: Iterable[str]) -> Iterator[str]:

@@ -21,7 +21,7 @@ from gradscope.cli.compare_options import (
 )
 from gradscope.cli.compared_sides import PlannedSide, planned_sides
 from gradscope.cli.console import make_console
-from gradscope.cli.errors import show_error
+from gradscope.cli.errors import show_error, show_note
 from gradscope.cli.option_groups import with_groups
 from gradscope.cli.output import (
     check_destinations,
@@ -65,6 +65,7 @@ def compare(  # noqa: PLR0913 - the signature is the list of options
     from gradscope.comparison.comparison import compare as compared
     from gradscope.configuration import read_configuration
     from gradscope.report.comparison.render import render_comparison
+    from gradscope.report.comparison.verdict_words import verdict_text
 
     given, args = split_arguments(sides or [], sys.argv)
     configuration = read_configuration(rules.config)
@@ -86,7 +87,9 @@ def compare(  # noqa: PLR0913 - the signature is the list of options
     )
     console = make_console(sys.stdout if destination is None else io.StringIO(), color)
     text = render_comparison(comparison, wanted.form, console, top=top, is_brief=quiet)
-    write_text(text, destination, sys.stdout)
+    write_text(text, destination, sys.stdout, outcome=verdict_text(comparison))
+    if destination is not None:
+        _tell_regressions(comparison)
     wanted.open(destination)
     raise typer.Exit(_exit_code(comparison))
 
@@ -98,6 +101,16 @@ def _files_read(planned: Sequence[PlannedSide]) -> Iterator[Path]:
             yield side.source
         else:
             yield from files_of_target(side.source)
+
+
+def _tell_regressions(comparison: "Comparison") -> None:
+    """Tell on stderr, which a job's log shows, what fails."""
+    from gradscope.report.comparison.verdict_words import regression_text
+    from gradscope.report.page import UNICODE
+
+    for one in comparison.verdict.regressions if comparison.is_gate else ():
+        letter = comparison.sides[one.side].letter
+        show_note(f"{letter}: {regression_text(one, comparison, UNICODE)}")
 
 
 def _exit_code(comparison: "Comparison") -> ExitCode:

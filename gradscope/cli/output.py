@@ -130,11 +130,27 @@ def write_report(
     from gradscope.report.render import render
 
     console = make_console(stdout if destination is None else io.StringIO(), color)
-    write_text(render(report, output_format, view, console), destination, stdout)
+    text = render(report, output_format, view, console)
+    write_text(text, destination, stdout, outcome=outcome_of(report))
 
 
-def write_text(text: str, destination: Destination | None, stdout: TextIO) -> None:
+def outcome_of(report: "Report") -> str:
+    """Return what was found, for whoever sees no report; empty if nothing was judged."""
+    from gradscope.report.finding_words import found_text
+
+    return found_text(report) or ("no findings" if report.rules.ran else "")
+
+
+def write_text(
+    text: str, destination: Destination | None, stdout: TextIO, outcome: str = ""
+) -> None:
     """Write a text and a line break to the file, or to stdout where there is none.
+
+    Args:
+        text: To be written.
+        destination: The file.
+        stdout: Where it goes else.
+        outcome: Told on stderr where a file hides it.
 
     Raises:
         GradscopeError: The file cannot be written.
@@ -147,7 +163,7 @@ def write_text(text: str, destination: Destination | None, stdout: TextIO) -> No
             raise GradscopeError(
                 f"cannot write {destination.text!r}", cause=error.strerror
             ) from None
-        show_note(f"wrote {destination.text}")
+        show_note(f"wrote {destination.text}" + (f": {outcome}" if outcome else ""))
         return
     encoding = getattr(stdout, "encoding", None) or "utf-8"
     with pipe_may_close(stdout):

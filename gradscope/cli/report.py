@@ -9,7 +9,13 @@ import typer
 
 from gradscope.cli import options
 from gradscope.cli.option_groups import with_groups
-from gradscope.cli.output import check_destinations, set_verbosity, write_report, write_text
+from gradscope.cli.output import (
+    check_destinations,
+    outcome_of,
+    set_verbosity,
+    write_report,
+    write_text,
+)
 from gradscope.cli.rules import judged, settings_of
 from gradscope.cli.wanted_output import WantedOutput, wanted_output
 from gradscope.errors import GradscopeError
@@ -76,7 +82,8 @@ def report(  # noqa: PLR0913 - the signature is the list of options
     if wanted.form == "html":
         from gradscope.report.html.render import render_html
 
-        write_text(render_html(reports), destination, sys.stdout)
+        outcome = outcome_of(reports[0]) if len(reports) == 1 else ""
+        write_text(render_html(reports), destination, sys.stdout, outcome=outcome)
         wanted.open(destination)
         return
     for one in reports:

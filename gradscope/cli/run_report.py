@@ -23,7 +23,7 @@ from gradscope.recording.records import Recording
 from gradscope.recording.store import load_recording
 from gradscope.recording.writer import remove_logs
 from gradscope.report.gate.render import render_check
-from gradscope.report.gate.words import closing_text
+from gradscope.report.gate.words import closing_text, found_text
 from gradscope.report.model import Report
 from gradscope.report.render import render
 from gradscope.report.view import ViewOptions
@@ -150,7 +150,8 @@ def _write(planned: PlannedRun, result: CheckResult, closing: str, *, is_wanted:
     text = _rendered(planned, result, closing, console)
     if stream is sys.stderr:
         text = f"\n{text}"  # apart from what the script has printed
-    write_text(text, planned.report, stream)
+    outcome = closing or found_text(result.targets[0].findings)
+    write_text(text, planned.report, stream, outcome=outcome)
     planned.output.open(planned.report)
 
 

@@ -124,8 +124,19 @@ def test_report_goes_to_a_file(compare):
     sides = ["before.gradscope", "after.gradscope"]
     _, expected, _ = compare(*sides, "--output-format", "markdown")
     code, out, err = compare(*sides, "--output-format", "markdown", "-o", "report.md")
-    assert (code, out, err) == (0, "", "note: wrote report.md\n")
+    note = "note: wrote report.md: Beyond the tolerance in 1 respect.\n"
+    assert (code, out, err) == (0, "", note)
     assert Path("report.md").read_text() == expected
+
+
+@pytest.mark.usefixtures("two")
+def test_failing_gate_says_why_beside_its_file(compare):
+    sides = ["before.gradscope", "after.gradscope"]
+    code, _, err = compare(*sides, "--fail-on-regression", "-o", "page.html")
+    told, *why = err.splitlines()
+    assert (code, told) == (1, "note: wrote page.html: Failed: 1 regression.")
+    assert [line.split(":")[:2] for line in why] == [["note", " B"]]
+    assert "b.weight" in why[0]
 
 
 def test_step_chooses_one_of_a_run(compare):
