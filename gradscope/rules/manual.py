@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from textwrap import dedent
 
+from gradscope.errors import GradscopeError
 from gradscope.recording.finding import Severity
 from gradscope.rules.families import family_of
 from gradscope.rules.rule import Rule
@@ -72,9 +73,15 @@ def manual_of(rule: type[Rule]) -> Manual:
     """Return the manual of a rule.
 
     Raises:
+        GradscopeError: Python left the docstrings out.
         ValueError: A heading of its docstring is missing, unknown or out of order, or a threshold
             has no docstring.
     """
+    if sys.flags.optimize >= 2:
+        raise GradscopeError(
+            "the manuals of rules are docstrings, which python -OO leaves out",
+            help="unset PYTHONOPTIMIZE, or set it to 1",
+        )
     summary, _, rest = inspect.cleandoc(rule.__doc__ or "").partition("\n")
     return Manual(
         code=rule.code,

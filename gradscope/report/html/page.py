@@ -6,12 +6,19 @@ from collections.abc import Mapping, Sequence
 from hashlib import sha256
 from importlib.resources import files
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
-from markupsafe import Markup
-from plotly.offline import get_plotlyjs
-
+from gradscope.errors import GradscopeError
 from gradscope.report.html.columns import Json
 from gradscope.report.html.picture import Sheet
+
+try:
+    from jinja2 import Environment, PackageLoader, StrictUndefined
+    from markupsafe import Markup
+    from plotly.offline import get_plotlyjs
+except ModuleNotFoundError as error:
+    raise GradscopeError(
+        f"pages of HTML are made with {error.name}, which is not installed",
+        help="pip install plotly jinja2",
+    ) from None
 
 SCRIPTS = (
     "columns",

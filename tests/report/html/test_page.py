@@ -1,5 +1,7 @@
+import importlib
 import json
 import re
+import sys
 from base64 import b64encode
 from hashlib import sha256
 
@@ -8,6 +10,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from lxml import html
 
+from gradscope.errors import GradscopeError
 from gradscope.report.html.page import embedded_json, render_page
 from gradscope.report.html.picture import Picture, Sheet
 from gradscope.report.html.words import Fact, FindingCard, Words
@@ -113,3 +116,14 @@ def test_a_page_without_plots_is_small_and_one_with_them_holds_plotly():
 
 def test_the_same_page_every_time():
     assert render_page([sheet()], "x") == render_page([sheet()], "x")
+
+
+@pytest.mark.parametrize("missing", ["plotly", "jinja2", "markupsafe"])
+def test_a_missing_package_is_told(missing, monkeypatch):
+    monkeypatch.setitem(sys.modules, missing, None)
+    for name in [one for one in sys.modules if one.startswith(f"{missing}.")]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.delitem(sys.modules, "gradscope.report.html.page")
+    with pytest.raises(GradscopeError, match=missing) as caught:
+        importlib.import_module("gradscope.report.html.page")
+    assert caught.value.help == "pip install plotly jinja2"
