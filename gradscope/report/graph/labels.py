@@ -49,7 +49,8 @@ def box_title(box: Box) -> str:
 
 
 def _titled(name: str, class_name: str, copies: int) -> str:
-    title = f"{name} {class_name}".strip()
+    # A loss of no name has that of its class.
+    title = name if name == class_name else f"{name} {class_name}".strip()
     return title if copies == 1 else f"{title} {UNICODE.times}{copies}"
 
 

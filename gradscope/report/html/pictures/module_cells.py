@@ -51,7 +51,7 @@ def cells_of(report: Report) -> list[Cell]:
 
     Losses and the like, which hold no parameters and lie in no model, have none.
     """
-    rows, about = [row for row in report.modules if _is_shown(row)], _findings(report)
+    rows, about = _shown(report.modules), _findings(report)
     is_held = sum(row.parent is None for row in rows) > 1
     top = Cell(name="all models", key=_HOLDS_ALL, parent="", row=None, findings=())
     cells = [
@@ -67,8 +67,13 @@ def cells_of(report: Report) -> list[Cell]:
     return [top, *cells] if is_held else cells
 
 
-def _is_shown(row: ModuleRow) -> bool:
-    return row.in_model or row.parent is not None or bool(row.parameters)
+def _shown(rows: Sequence[ModuleRow]) -> list[ModuleRow]:
+    """Return the modules that have cells: of those on top the ones that hold something."""
+    holding = {row.parent for row in rows}
+    found = [
+        row for row in rows if row.parent is not None or row.parameters or row.index in holding
+    ]
+    return found or [row for row in rows if row.in_model]
 
 
 def areas(cells: Sequence[Cell], area: Area) -> list[float]:

@@ -104,8 +104,12 @@ def test_plotly_takes_the_figure(report):
 
 def test_several_models_lie_in_one_cell():
     recording = build()
-    other = module(len(recording.modules), "critic", "Critic", parent=None)
-    report = Report.from_recording(replace(recording, modules=(*recording.modules, other)))
+    count = len(recording.modules)
+    critic = module(count, "critic", "Critic", parent=None)
+    inner = module(count + 1, "critic.out", "Linear", parent=count)
+    loss = module(count + 2, "loss_fn", "MSELoss", parent=None)
+    modules = (*recording.modules, critic, inner, loss)
+    report = Report.from_recording(replace(recording, modules=modules))
     tree = tree_of(report)
     assert tree["labels"][0] == "all models"
     tops = [at for at, parent in enumerate(tree["parents"]) if parent == tree["ids"][0]]
