@@ -72,6 +72,8 @@ function linked(point) {
   return change;
 }
 
+const FEW_RINGS = 60;
+
 // Marks and shapes that show the selection on top of a figure.
 class Selection {
   constructor(figure, sheet) {
@@ -88,10 +90,15 @@ class Selection {
   }
 
   traces() {
-    return this.figure.data
+    const marked = this.figure.data
       .filter((trace) => trace.type === 'scatter' && trace.meta?.links && !trace.meta.under)
-      .map((trace) => {
-        const places = trace.x.map((_, place) => place).filter((place) => this.isMarked(trace, place));
+      .map((trace) => [trace, trace.x.map((_, place) => place).filter((place) => this.isMarked(trace, place))]);
+    const ringed = marked.reduce((sum, [, places]) => sum + places.length, 0);
+    const every = marked.reduce((sum, [trace]) => sum + trace.x.length, 0);
+    // Rings around nearly all of many marks hide them, and tell nothing.
+    if (ringed > FEW_RINGS && ringed > 0.9 * every) return [];
+    return marked
+      .map(([trace, places]) => {
         return {
           type: 'scatter', mode: 'markers', hoverinfo: 'skip', showlegend: false,
           x: places.map((place) => trace.x[place]), y: places.map((place) => trace.y[place]),
