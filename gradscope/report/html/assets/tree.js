@@ -1,6 +1,6 @@
 // Trees of modules in plots: what cells are lettered with, and what of a large tree is drawn.
 
-const MANY = 400;
+const BORDERED = 400;
 const TREES = new Set(['icicle', 'treemap', 'sunburst']);
 
 // A tree is lettered with the numbers that its colours stand for, and patterns are drawn on these.
@@ -11,7 +11,7 @@ function inscribed(trace, sheet) {
   const states = columns.find((column) => column.kind === 'state')?.values;
   const { colors, line } = trace.marker;
   // Between very many cells lines would hide their colours.
-  const isThick = trace.ids.length < MANY;
+  const isThick = trace.ids.length < BORDERED;
   const borders = line.color.map((border, at) => (border === '@paper' && !isThick ? colors[at] : border));
   const marker = { ...trace.marker, line: { ...line, color: borders } };
   return {
@@ -50,14 +50,17 @@ class Cells {
     return found;
   }
 
-  // A cell and what it holds, as many levels as there is room for.
+  // A cell and what it holds, as many levels as there is room for; of the first the largest.
   within(open, most) {
     const found = [open];
-    let level = [open];
-    while (level.length) {
-      level = level.flatMap((at) => this.children[at]);
-      if (found.length + level.length > most && found.length > 1) break;
+    let level = this.children[open];
+    if (level.length > most) {
+      const largest = [...level].sort((one, other) => this.totals[other] - this.totals[one] || one - other);
+      return [open, ...largest.slice(0, most).sort((one, other) => one - other)];
+    }
+    while (level.length && found.length + level.length <= most) {
       found.push(...level);
+      level = level.flatMap((at) => this.children[at]);
     }
     return found;
   }

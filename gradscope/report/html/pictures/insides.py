@@ -8,8 +8,8 @@ from gradscope.report.graph.module_drawings import WHOLE, module_drawings
 from gradscope.report.html.picture import Picture
 from gradscope.report.model import Report
 
-MOST_VERTICES = 12_000
-"""Of all drawings together: about a megabyte."""
+MOST_VERTICES, FEWEST_VERTICES = 12_000, 3_000
+"""Of all drawings together: about a megabyte, of which long tables take some."""
 
 
 def inside_picture(report: Report) -> Picture | None:
@@ -43,7 +43,8 @@ def _outermost(drawings: Mapping[int, Drawing], report: Report) -> Mapping[int, 
         path = paths.get(module, "")
         return 0 if module == WHOLE or not path else 1 + path.count(".")
 
-    kept, room = set(), MOST_VERTICES
+    rows = len(report.parameters) + len(report.tensors)
+    kept, room = set(), max(FEWEST_VERTICES, MOST_VERTICES - rows // 3)
     for module in sorted(drawings, key=lambda module: (depth(module), module)):
         room -= len(drawings[module].vertices)
         if room < 0:

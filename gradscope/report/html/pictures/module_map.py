@@ -1,5 +1,6 @@
 """The tree of modules as a map: areas of parameters, coloured by what is measured."""
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
@@ -93,6 +94,7 @@ def module_map(report: Report) -> Picture | None:
         caption=(
             "A module lies right of the one that holds it. A click opens it, a click on the left "
             "or in the bar above goes back. ⚠ marks what findings are about."
+            f"{_left_out(cells)}"
         ),
         content={
             "figure": {
@@ -141,6 +143,13 @@ class _Coloured:
         bar: Json = {"marker": self.scale.bar(self.colouring.title)}
         return {"label": self.colouring.label, "data": [tree, bar]}
 
+
+
+def _left_out(cells: Sequence[Cell]) -> str:
+    held = Counter(cell.parent for cell in cells)
+    if max(held.values()) <= MOST_DRAWN:
+        return ""
+    return f" Of what a module holds the {MOST_DRAWN:,} largest are drawn."
 
 def _coloured(
     colouring: Colouring, cells: Sequence[Cell], measures: Sequence[ModuleMeasures]
