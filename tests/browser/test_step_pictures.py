@@ -3,9 +3,13 @@
 import re
 
 import pytest
+import torch
 from playwright.sync_api import expect
+from torch import nn
 
+import gradscope
 from gradscope.report.html.page import render_page
+from gradscope.report.html.pictures.module_map import MOST_DRAWN
 from gradscope.report.html.sheets import sheet_of
 from tests.browser.recordings import HOSTILE, hostile_report, sample_report
 
@@ -116,3 +120,21 @@ def test_rows_are_filtered_by_comparisons_and_names_are_copied(show, stack):
         }"""
     )
     assert copied == stack.parameters[2].name
+
+
+def test_of_very_many_modules_side_by_side_the_largest_are_drawn(show):
+    sizes = [1] * MOST_DRAWN + [2] * 40
+    layers = nn.ModuleList(nn.Linear(size, size, bias=False) for size in sizes)
+    report = gradscope.inspect(
+        layers,
+        torch.ones(2, 2),
+        lambda model, x: sum(layer(x[:, : layer.in_features]).sum() for layer in model),
+        probe_steps=0,
+    )
+    page = show(report)
+    modules = picture(page, "modules")
+    expect(modules.locator(".caption")).to_contain_text("the 900 largest are drawn")
+    cells = modules.locator(".iciclelayer g.slice")
+    expect(cells).to_have_count(MOST_DRAWN + 1)
+    # The forty that have more parameters than all the others come last.
+    expect(cells.filter(has_text=re.compile("^939"))).to_have_count(1)
