@@ -7,8 +7,13 @@ import threading
 from types import ModuleType
 
 import pytest
+from hypothesis import settings
 
 from tests.forked import ForkedCommands
+
+# How long an example takes says more of the machine than of what is tested.
+settings.register_profile("untimed", deadline=None)
+settings.load_profile("untimed")
 
 pytest_plugins = "pytester"
 """For the tests of the plugin; it costs every run two milliseconds."""

@@ -127,12 +127,14 @@ def _panels(rows: Sequence[PairRow], measure: Measure) -> Iterator[Panel]:
     if broken:
         yield Panel(height=0.35, traces=_strip(broken), axis=strip_axis("NaN, inf"))
     shown = [row for row in known if measure.is_on_axis(measure.of(row) or 0.0)]
-    yield Panel(
-        height=measure.height,
-        traces=[_trace(found, measure) for _, found in by_change(shown)],
-        axis=_axis(measure, [value for value in values if measure.is_on_axis(value)]),
-        band=measure.band,
-    )
+    # An axis with nothing on it has no range, and plotly draws its lines nowhere.
+    if shown:
+        yield Panel(
+            height=measure.height,
+            traces=[_trace(found, measure) for _, found in by_change(shown)],
+            axis=_axis(measure, [value for value in values if measure.is_on_axis(value)]),
+            band=measure.band,
+        )
     zeros = [row for row in known if measure.is_log and measure.of(row) == 0]
     if zeros:
         yield Panel(height=0.35, traces=_strip(zeros), axis=strip_axis("0"))
