@@ -144,12 +144,12 @@ class _Coloured:
         return {"label": self.colouring.label, "data": [tree, bar]}
 
 
-
 def _left_out(cells: Sequence[Cell]) -> str:
     held = Counter(cell.parent for cell in cells)
     if max(held.values()) <= MOST_DRAWN:
         return ""
     return f" Of what a module holds the {MOST_DRAWN:,} largest are drawn."
+
 
 def _coloured(
     colouring: Colouring, cells: Sequence[Cell], measures: Sequence[ModuleMeasures]

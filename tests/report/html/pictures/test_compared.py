@@ -215,3 +215,15 @@ def test_a_pair_is_the_base_and_one_side():
     assert [one.name for one in pair.parameters] == ["a.weight", "only_c.weight"]
     assert all(one.side == 1 for one in pair.verdict.regressions)
     assert len(pair.verdict.regressions) == 1
+
+
+@settings(max_examples=50)
+@given(MODELS)
+def test_every_axis_of_ratios_has_something_on_it(norms):
+    picture = pictures(pair_with(norms))[1]
+    if picture is None:
+        return
+    figure = plain(picture.content["figure"])
+    drawn_on = {trace["yaxis"] for trace in figure["data"] if len(trace["x"])}
+    axes = {name.replace("axis", "") for name in figure["layout"] if name.startswith("yaxis")}
+    assert axes == drawn_on
