@@ -21,13 +21,24 @@ function paint(sheet, section) {
   }
 }
 
-// Pictures are painted when they come into view, so that the page is there at once.
+// Pictures are painted when they come into view, one after the other, so that the page is there at
+// once and the first picture does not wait for the second.
+const waiting = [];
+
+function paintNext() {
+  const section = waiting.shift();
+  if (section) paint(sheets.find((sheet) => sheet.article.contains(section)), section);
+  if (waiting.length) requestAnimationFrame(() => setTimeout(paintNext));
+}
+
 const watcher = new IntersectionObserver((entries) => {
+  const isIdle = !waiting.length;
   for (const entry of entries) {
     if (!entry.isIntersecting) continue;
     watcher.unobserve(entry.target);
-    paint(sheets.find((sheet) => sheet.article.contains(entry.target)), entry.target);
+    waiting.push(entry.target);
   }
+  if (isIdle) paintNext();
 }, { rootMargin: '200px' });
 
 function showCrumbs() {

@@ -16,6 +16,7 @@ from gradscope.report.html.pictures.heat import (
     heat_rows,
     heats,
 )
+from gradscope.report.html.pictures.heat_colours import colour_axis, logarithm
 from gradscope.report.html.pictures.lettering import shortened
 from gradscope.report.html.pictures.panels import Panel, stacked
 from gradscope.report.html.pictures.row_labels import common_prefix, row_labels
@@ -41,10 +42,6 @@ _LOW, _HIGH, _ROW = 220, 760, 15
 _STRIP = 20
 _AROUND = 120
 _UNIT = 150
-_HIGHEST = 308.25
-"""Ten to a higher power is no number."""
-_DECADES = 14
-"""The most that the colours are spread over."""
 _SCALE: Json = [[place / (len(SEQUENTIAL) - 1), stop] for place, stop in enumerate(SEQUENTIAL)]
 _MARKED = 40
 """Rows up to which a finding is marked on each."""
@@ -152,11 +149,11 @@ def _traces(heat: Heat, rows: Sequence[HeatRow], labels: Sequence[str]) -> Itera
     yield {
         **base,
         "name": name,
-        "z": [single_numbers(map(_logarithm, line)) for line in _lines(heat)],
+        "z": [single_numbers(map(logarithm, line)) for line in _lines(heat)],
         "meta": {**_meta(heat, rows), "isLogarithm": True},
         "colorscale": _SCALE,
         "hovertemplate": f"%{{y}}<br>%{{text}}<br>{name} %{{customdata:.3~g}}<extra></extra>",
-        **_colour_axis(heat, name),
+        **colour_axis([cell for line in heat.cells for cell in line.values()], name),
     }
     states = (*_STATES, _NO_GRADIENT) if heat.quantity == "gradient" else _STATES
     for state in states:
@@ -224,51 +221,6 @@ def _meta(heat: Heat, rows: Sequence[HeatRow]) -> Trace:
 def _lines(heat: Heat) -> Iterator[list[Cell]]:
     for line in heat.cells:
         yield [line.get(column) for column in range(heat.columns.count)]
-
-
-def _logarithm(cell: Cell) -> float | None:
-    return math.log10(cell) if cell is not None and 0 < cell < math.inf else None
-
-
-def _colour_axis(heat: Heat, name: str) -> Trace:
-    """Return the ends of the colours, and the bar that tells them."""
-    low, high = colour_ends([cell for line in heat.cells for cell in line.values()])
-    step = max(math.ceil((high - low) / 6), 1)
-    ticks = list(range(math.ceil(low), math.floor(high) + 1, step))
-    is_wide = len(ticks) > 1
-    values: list[float] = list(ticks) if is_wide else [low, high]
-    letters = [f"10<sup>{tick}</sup>" for tick in ticks]
-    return {
-        "zmin": low,
-        "zmax": high,
-        "colorbar": {
-            "title": {"text": name, "side": "right"},
-            "thickness": 12,
-            "outlinewidth": 0,
-            "tickvals": values,
-            "ticktext": letters if is_wide else [_letters(value) for value in values],
-        },
-    }
-
-
-def _letters(power: float) -> str:
-    return f"{10 ** min(power, _HIGHEST):.3g}"
-
-
-def colour_ends(cells: Sequence[Cell]) -> tuple[float, float]:
-    """Return the powers of ten at which colours end.
-
-    They reach from the smallest to the largest number, but where these are too far apart: around
-    the median then, so that an explosion leaves what was before it its colours.
-    """
-    powers = sorted(power for power in map(_logarithm, cells) if power is not None)
-    if not powers:
-        return 0.0, 1.0
-    low, high, middle = powers[0], powers[-1], powers[len(powers) // 2]
-    if high - low > _DECADES:
-        low = min(max(low, middle - _DECADES / 2), high - _DECADES)
-        high = low + _DECADES
-    return (low, high) if high > low else (low - 0.5, high + 0.5)
 
 
 def _caption(

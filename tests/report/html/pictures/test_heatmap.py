@@ -7,7 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gradscope.report.html.pictures.heat import heat_rows, heats
-from gradscope.report.html.pictures.heatmap import colour_ends, heatmap
+from gradscope.report.html.pictures.heat_colours import colour_ends
+from gradscope.report.html.pictures.heatmap import heatmap
 from gradscope.report.html.pictures.row_labels import common_prefix
 from gradscope.report.run.peaks import larger
 from tests.report.conftest import HOSTILE_NAMES
@@ -232,6 +233,20 @@ def test_a_prefix_ends_with_a_module(names, prefix):
 )
 def test_colours_reach_over_the_numbers(norms, ends):
     assert colour_ends(norms) == pytest.approx(ends)
+
+
+@pytest.mark.parametrize(
+    ("norms", "ends"),
+    [
+        ([1e-3, 1.0, 100.0], []),
+        ([1.0] * 9 + [1e30], ["≥ 1e+14"]),
+        ([1e-30] + [1.0] * 9 + [1e30], ["≤ 1e-07", "≥ 1e+07"]),
+    ],
+)
+def test_colours_that_stand_for_all_beyond_say_so(norms, ends):
+    figure = shown(heatmap(report_of(loop([1.0] * len(norms), [(norm, norm) for norm in norms]))))
+    texts = trace(figure, "gradient norm")["colorbar"]["ticktext"]
+    assert [text for text in texts if text[0] in "≤≥"] == ends
 
 
 def test_without_parameters_there_is_no_picture():
