@@ -13,6 +13,7 @@ from gradscope.cli.errors import show_note
 from gradscope.cli.option_groups import with_groups
 from gradscope.cli.output import pipe_may_close, set_verbosity
 from gradscope.cli.rules import judged, settings_of
+from gradscope.errors import GradscopeError
 
 if TYPE_CHECKING:
     from gradscope.export.plan import ExportPlan
@@ -20,6 +21,14 @@ if TYPE_CHECKING:
 RecordingArgument = Annotated[
     Path,
     typer.Argument(metavar="RECORDING", help="A file that --save has written.", show_default=False),
+]
+PathArgument = Annotated[
+    str | None,
+    typer.Argument(
+        metavar="FOLDER|FILE",
+        help="Where to write, as with -o: --to tensorboard logs.",
+        show_default=False,
+    ),
 ]
 FormOption = Annotated[
     Literal["tensorboard", "csv", "parquet", "jsonl"],
@@ -55,6 +64,7 @@ def export(
     recording: RecordingArgument,
     to: FormOption,
     rules: options.RulesGroup,
+    path: PathArgument = None,
     output: OutputOption = None,
     table: TableOption = None,
     force: ForceOption = False,
@@ -67,7 +77,11 @@ def export(
     from gradscope.recording.store import load_recording
     from gradscope.report.model import Report
 
-    plan = planned_export(to, output, table)
+    if path is not None and output is not None:
+        raise GradscopeError(
+            f"{path!r} and -o {output!r} both say where to write", help="leave one of them out"
+        )
+    plan = planned_export(to, path if output is None else output, table)
     plan.check(force=force, inputs=(recording,))
     settings = settings_of(rules)
     loaded = load_recording(recording)

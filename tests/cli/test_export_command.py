@@ -41,6 +41,12 @@ def test_tables_are_written_and_told(export, tmp_path):
     assert export("a.gradscope", "--to", "csv", "-o", "out", "-q", "--force") == (0, "", "")
 
 
+def test_a_folder_may_stand_behind_the_form(export, tmp_path):
+    code, _, told = export("a.gradscope", "--to", "tensorboard", "logs")
+    assert code == 0 and told.endswith("--logdir logs\n")
+    assert list((tmp_path / "logs").iterdir())
+
+
 def test_stdout_holds_a_table_and_nothing_else(export):
     code, out, told = export("a.gradscope", "--to", "csv", "--table", "parameters")
     (row,) = csv.DictReader(io.StringIO(out))
@@ -63,6 +69,7 @@ SELECTED = ("--select", "GS701")
         (("a.gradscope", "--to", "csv"), "no folder is named"),
         (("a.gradscope", "--to", "csv", "--table", "steps", "-o", "a.gradscope", "-f"), "is what"),
         (("a.gradscope", "--to", "xml", "-o", "out"), "'xml'"),
+        (("a.gradscope", "--to", "csv", "here", "-o", "there"), "both say where to write"),
     ],
 )
 def test_bad_input_is_told_in_a_line(arguments, told, export, tmp_path):
