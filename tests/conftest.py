@@ -57,6 +57,21 @@ def pytest_collection_finish():
     """Leave what was imported out of garbage collections, which many tests have run."""
     gc.collect()
     gc.freeze()
+    # A command freezes what it has loaded, and its process ends soon. In this one the garbage of
+    # the tests before would stay, compiled models among it, and be seen by those after.
+    gc.freeze = lambda: None
+
+
+@pytest.hookimpl(trylast=True)  # after the fixtures have let go
+def pytest_runtest_teardown(item, nextitem):
+    """Let go of compiled models after the last test of a file that makes some.
+
+    They live in circles, and a watch that begins looks for those that are alive.
+    """
+    is_last = nextitem is None or nextitem.path != item.path
+    if is_last and "torch.compile" in item.path.read_text(encoding="utf-8"):
+        sys.modules["torch"].compiler.reset()
+        gc.collect()
 
 
 def _classes(torch: ModuleType) -> tuple[type, ...]:

@@ -37,6 +37,8 @@ os.chdir(command["folder"])
 os.environ.clear()
 os.environ.update(command["environment"])
 sys.path[0] = command["folder"]
+# Commands come so fast that files written anew look the same to Python's cache of bytecode.
+sys.dont_write_bytecode = True
 if command["first"]:
     runpy.run_path(command["first"])
 sys.argv = ["gradscope", *command["arguments"]]

@@ -21,6 +21,8 @@ def report_of_file(
 ):
     """Inspect a file as the command does, and forget its module again."""
     before = set(sys.modules)
+    # A file that is written twice in a second may look the same to Python's cache of bytecode.
+    writes_none, sys.dont_write_bytecode = sys.dont_write_bytecode, True
     try:
         with watch_definitions() as definitions:
             target = load_target(str(path), TargetOptions(**chosen))
@@ -33,6 +35,7 @@ def report_of_file(
             settings=settings,
         )
     finally:
+        sys.dont_write_bytecode = writes_none
         for name in set(sys.modules) - before:
             if getattr(sys.modules[name], "__file__", None) == str(path):
                 del sys.modules[name]
