@@ -86,7 +86,7 @@ def with_few_colours(picture: bytes) -> bytes:
     """Return a PNG of a third of the size that looks the same."""
     made = BytesIO()
     image = Image.open(BytesIO(picture)).convert("RGB")
-    image.quantize(COLOURS, dither=Image.Dither.NONE).save(made, "PNG", optimize=True)
+    image.quantize(COLOURS, Image.Quantize.MAXCOVERAGE, dither=Image.Dither.NONE).save(made, "PNG", optimize=True)
     return made.getvalue()
 
 
