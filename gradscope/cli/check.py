@@ -95,13 +95,8 @@ def check(  # noqa: PLR0913 - the signature is the list of options
     overrides = {**loading.given(), **trial.given(), **gate.running()}
     # Limits for another target match nothing in this one.
     is_whole = not named or {*configuration.targets} <= {*named}
-    subjects = _subjects(configuration, named, {**overrides, **given_arguments(args)})
-    subjects = [
-        one
-        if isinstance(one, Path)
-        else kept_as_saved(one, trial.keep_gradients, is_saved=save is not None)
-        for one in subjects
-    ]
+    found = _subjects(configuration, named, {**overrides, **given_arguments(args)})
+    subjects = _kept(found, trial, is_saved=save is not None)
     planned = [subject for subject in subjects if not isinstance(subject, Path)]
     known = baseline.chosen(configuration.baseline)
     check_baseline(baseline, known)
@@ -176,6 +171,18 @@ def _subjects(
     planned = {target.name: target for target in plan_targets(configuration, targets, overrides)}
     names = dict.fromkeys(named or planned)
     return [planned[name] if name in planned else Path(name) for name in names]
+
+
+def _kept(
+    subjects: "Iterable[PlannedTarget | Path]", trial: options.TrialGroup, *, is_saved: bool
+) -> "list[PlannedTarget | Path]":
+    """Return what is checked, targets with the gradients that their recordings are to keep."""
+    return [
+        one
+        if isinstance(one, Path)
+        else kept_as_saved(one, trial.keep_gradients, is_saved=is_saved)
+        for one in subjects
+    ]
 
 
 def _files_read(subjects: "Sequence[PlannedTarget | Path]") -> Iterator[Path]:

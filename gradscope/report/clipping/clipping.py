@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from typing import Self
 
+from gradscope.errors import GradscopeError
 from gradscope.recording.evidence.clip_trial import ClipTrial
 from gradscope.recording.records import Recording
 from gradscope.report.clipping.of_run import run_sections
@@ -26,3 +27,20 @@ class Clipping:
             return cls(trial=trial, sections=(trial_section(recording, trial),))
         sections = run_sections(recording)
         return cls(trial=None, sections=sections) if sections else None
+
+    @classmethod
+    def expected_of(cls, recording: Recording) -> Self:
+        """Return that of a recording which is to tell of clipping.
+
+        Raises:
+            GradscopeError: It tells nothing of it.
+        """
+        clipping = cls.of(recording)
+        if clipping is None:
+            name = recording.target.name
+            raise GradscopeError(
+                f"the recording of {name} holds no clip, and no steps to measure any",
+                help="gradscope clip-report TARGET makes some; "
+                "gradscope run records those of a script",
+            )
+        return clipping

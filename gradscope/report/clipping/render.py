@@ -2,7 +2,6 @@
 
 from typing import TYPE_CHECKING
 
-from gradscope.errors import GradscopeError
 from gradscope.report.clipping.clipping import Clipping
 from gradscope.report.formats import OutputFormat
 from gradscope.report.model import Report
@@ -21,12 +20,7 @@ def render_clip_report(
     Raises:
         GradscopeError: The recording tells nothing of clipping.
     """
-    clipping = Clipping.of(report.recording)
-    if clipping is None:
-        raise GradscopeError(
-            f"the recording of {report.target.name} holds no clip, and no steps to measure any",
-            help="gradscope clip-report TARGET makes some; gradscope run records those of a script",
-        )
+    clipping = Clipping.expected_of(report.recording)
     match output_format:
         case "full":
             from gradscope.report.clipping.text import render_clipping

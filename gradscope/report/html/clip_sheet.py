@@ -3,7 +3,6 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from gradscope.errors import GradscopeError
 from gradscope.report.clipping.clipping import Clipping
 from gradscope.report.clipping.section import MethodRow, Section
 from gradscope.report.clipping.words import (
@@ -46,12 +45,7 @@ def clip_sheets(report: Report) -> Iterator[Sheet]:
     Raises:
         GradscopeError: The recording tells nothing of clipping.
     """
-    clipping = Clipping.of(report.recording)
-    if clipping is None:
-        raise GradscopeError(
-            f"the recording of {report.target.name} holds no clip, and no steps to measure any",
-            help="gradscope clip-report TARGET makes some; gradscope run records those of a script",
-        )
+    clipping = Clipping.expected_of(report.recording)
     for section in clipping.sections:
         others = [one for one in clipping.sections if one is not section]
         pictures = (
