@@ -72,6 +72,8 @@ class ScriptLooks:
 
     def __init__(self, training: Training, header: Header, schedule: Schedule) -> None:
         self._training, self._schedule = training, schedule
+        budget = training.pace.budget
+        schedule.affords = None if budget.is_unlimited else budget.affords_capture
         self._mode = LookMode(self.fail)
         self._records = LookRecords(training, header)
         self._stack = ExitStack()
@@ -132,6 +134,13 @@ class ScriptLooks:
         self._open_if_due()
 
     @_alone
+    def step_repeated(self, index: int) -> None:
+        """Take in that an optimizer has made a step that repeats another."""
+        self._schedule.stepped(index)
+        if self._schedule.is_due():
+            self._open_if_due()
+
+    @_alone
     def step_skipped(self) -> None:
         """Take in that a gradient scaler has left a step out."""
         if self._window is not None and self._schedule.skipped():
@@ -141,6 +150,11 @@ class ScriptLooks:
     def trouble(self) -> None:
         """Take in that something is to be seen: look at the next steps."""
         self._schedule.request()
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the running step is being captured."""
+        return self._window is not None
 
     @property
     def has_found(self) -> bool:

@@ -1,9 +1,12 @@
 """Which steps of a run are looked at closely."""
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 
 FIRST = 4
 """So many first steps of every optimizer are looked at."""
+
+_EVERY = 100
+"""Every so manieth step is looked at where nothing else is said."""
 
 _AWAITED = 40
 """An optimizer that has not stepped for so many steps of others is waited for no longer."""
@@ -24,12 +27,15 @@ class Schedule:
     in use has made as many steps as are wanted.
 
     Args:
-        every: After the first steps, every so manieth is looked at; 0 for none.
+        every: After the first steps, every Nth is looked at; 0 for none, None for as many as
+            `affords` allows, or every hundredth where that is not set.
         steps: Further ones.
     """
 
-    def __init__(self, every: int, steps: Collection[int] = ()) -> None:
+    def __init__(self, every: int | None, steps: Collection[int] = ()) -> None:
         self._every, self._steps = every, frozenset(steps)
+        self.affords: Callable[[], bool] | None = None
+        """Returns whether the next step can be looked at without costing too much."""
         self._made: dict[int, int] = {}
         """By optimizer: its steps."""
         self._last: dict[int, int] = {}
@@ -77,10 +83,16 @@ class Schedule:
             return True
         if any(made < FIRST and self._is_awaited(key) for key, made in self._made.items()):
             return True
-        if self._is_asked or (self._every and number % self._every == 0):
+        if self._is_asked or self._is_wanted(number):
             self._is_asked = False
             self._begin()
         return bool(self._due) and number < self._until
+
+    def _is_wanted(self, number: int) -> bool:
+        if self._every is None and self.affords is not None:
+            return self.affords()
+        every = _EVERY if self._every is None else self._every
+        return every > 0 and number % every == 0
 
     def _is_awaited(self, optimizer: int) -> bool:
         return self.number < self._since[optimizer] + _AWAITED

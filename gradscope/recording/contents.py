@@ -6,6 +6,7 @@ from typing import Any, Protocol
 from gradscope.recording.evidence_tables import evidence_tables
 from gradscope.recording.meta import Header
 from gradscope.recording.records import Look, ParameterStat, Recording
+from gradscope.recording.repeated_steps import REPEATED_STEPS, with_repeated
 from gradscope.recording.step_tables import (
     EVENTS,
     INPUT_STATS,
@@ -42,6 +43,7 @@ def all_tables() -> tuple[Table[Any], ...]:
         INPUT_STATS,
         CUTS,
         SKIPPED,
+        REPEATED_STEPS,
         *evidence_tables().values(),
     )
 
@@ -82,6 +84,7 @@ def recording_of(
     looks: tuple[Look, ...] = (),
 ) -> Recording:
     """Return the recording whose parts the tables hold, but for the parameters' statistics."""
+    steps, events = with_repeated(records(STEPS), records(EVENTS), records(REPEATED_STEPS))
     return Recording(
         version=header.version,
         command=header.command,
@@ -94,8 +97,8 @@ def recording_of(
         sites=records(SITES),
         nodes=records(NODES),
         edges=records(EDGES),
-        steps=records(STEPS),
-        events=records(EVENTS),
+        steps=steps,
+        events=events,
         parameter_stats=stats,
         tensor_stats=records(TENSOR_STATS),
         skipped=records(SKIPPED),

@@ -12,7 +12,7 @@ _NAN = "NaN"
 _SHAPE = re.compile(r"(\w+)\[([\d, ]*)\]")
 _UNKNOWN = "?"
 
-Cell = str | float | None
+Cell = str | float | bytes | None
 
 _remembered = lru_cache(maxsize=4_096)
 """For what is read from cells of which many hold the same text, as the looks of a run do."""
@@ -42,7 +42,7 @@ def read_float(cell: float | str) -> float:
     return math.nan if cell == _NAN else float(cell)
 
 
-def read_optional_float(cell: Cell) -> float | None:
+def read_optional_float(cell: str | float | None) -> float | None:
     """Return the number in a cell, None for NULL."""
     return None if cell is None else read_float(cell)
 

@@ -13,6 +13,7 @@ from gradscope.recording.evidence.run_ending import RunEnding
 from gradscope.recording.evidence.source import SourceRecord
 from gradscope.recording.evidence.statement import StatementRecord
 from gradscope.recording.evidence.trained_optimizer import TrainedOptimizer
+from gradscope.recording.evidence.watch_cost import WatchCost
 from gradscope.recording.evidence_tables import evidence_tables
 from gradscope.recording.kept_gradient import KeptGradient
 from gradscope.recording.meta import Header
@@ -25,6 +26,7 @@ from gradscope.recording.records import (
     Skipped,
     StepRecord,
 )
+from gradscope.recording.repeated_steps import REPEATED_STEPS, RepeatedSteps
 from gradscope.recording.step_tables import EVENTS, NORM_COLUMNS, PARAMETER_STATS, SKIPPED, STEPS
 from gradscope.recording.structure_tables import MODULES, PARAMETERS, SITES
 from gradscope.recording.table import Cells, Table
@@ -104,6 +106,15 @@ class RunRecorder:
                 self._writer.add_look(look)
             self._writer.add_kept(one.kept_gradients)
 
+    def repeat(self, steps: RepeatedSteps) -> None:
+        """Add steps that repeat others.
+
+        Raises:
+            GradscopeError: The file cannot be written any more.
+        """
+        with self._writer.transaction():
+            self._writer.add(REPEATED_STEPS, [steps])
+
     def describe(self, *, model: str, batch: str, optimizer: str | None) -> None:
         """Say what is trained, once it is known."""
         target = dataclasses.replace(
@@ -111,25 +122,25 @@ class RunRecorder:
         )
         self._write(dataclasses.replace(self._header, target=target))
 
-    def close(self, ending: RunEnding | None = None) -> None:
-        """Finish the file, and say how the run ended, if that is known."""
-        self._end(dataclasses.replace(self._header, finished=True), ending)
+    def close(self, ending: RunEnding | None = None, cost: WatchCost | None = None) -> None:
+        """Finish the file, and say how the run ended and what watching it cost, if known."""
+        self._end(dataclasses.replace(self._header, finished=True), ending, cost)
 
-    def abandon(self, ending: RunEnding | None = None) -> None:
+    def abandon(self, ending: RunEnding | None = None, cost: WatchCost | None = None) -> None:
         """Close the file as that of a run whose end it does not hold, and say why, if known."""
-        self._end(self._header, ending)
+        self._end(self._header, ending, cost)
 
-    def _end(self, header: Header, ending: RunEnding | None) -> None:
+    def _end(self, header: Header, ending: RunEnding | None, cost: WatchCost | None) -> None:
         try:
-            self._write(header, ending)
+            self._write(header, *(one for one in (ending, cost) if one is not None))
         except GradscopeError:
             pass  # the disk is full: the recording stays one of an unfinished run
         finally:
             self._writer.close()
 
-    def _write(self, header: Header, ending: RunEnding | None = None) -> None:
+    def _write(self, header: Header, *evidence: RunEnding | WatchCost) -> None:
         with self._writer.transaction():
             self._writer.describe(header)
-            if ending is not None:
-                self._writer.add(evidence_tables()[RunEnding], [ending])
+            for record in evidence:
+                self._writer.add(evidence_tables()[type(record)], [record])
         self._header = header

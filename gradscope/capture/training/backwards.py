@@ -58,6 +58,8 @@ class Backwards:
                 return original(t_outputs, *args, **kwargs)
             if _is_within_backward():
                 return original(t_outputs, *args, **kwargs)
+            if self._repeats(t_outputs, args, kwargs, sys._getframe(1)):
+                return self._run_repeated(original, t_outputs, args, kwargs)
             options = _options(*args, **kwargs)
             note = guard.run(self._before, t_outputs, options, sys._getframe(1))
             try:
@@ -74,6 +76,57 @@ class Backwards:
             return result
 
         return run_backward
+
+    def _repeats(
+        self, outputs: object, args: tuple[Any, ...], kwargs: dict[str, Any], frame: FrameType
+    ) -> bool:
+        """Return whether a backward is what the running step is expected to do."""
+        scene = self._scene
+        if not scene.pace.is_repeating():
+            return False
+        retains, creates = (bool(one) for one in args[1:3]) if len(args) > 2 else (True, True)
+        is_backward = bool(args[5] if len(args) > 5 else kwargs.get("accumulate_grad"))
+        detail = 2 * (retains and is_backward) + creates
+        kind = "backward" if is_backward else "grad"
+        scene.end_step_by_hand(kind, detail, frame)
+        if is_backward:
+            found = scene.pace.repeats_backward(detail, outputs, frame)
+        else:
+            found = scene.pace.patterns.repeats(kind, detail, frame) is not None
+        if not found:
+            scene.record_in_full()
+        return found
+
+    def _run_repeated(
+        self, original: Function, outputs: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> Any:  # noqa: ANN401
+        """Run a backward of which nothing is recorded unless it raises an exception."""
+        guard = self._scene.guard
+        guard.enter_change()
+        try:
+            return original(outputs, *args, **kwargs)
+        except BaseException as error:
+            options = _options(*args, **kwargs)
+            guard.run(self._failed_unseen, options, sys._getframe(2), error)
+            raise
+        finally:
+            guard.leave_change()
+
+    def _failed_unseen(self, options: "_Options", frame: FrameType, error: BaseException) -> None:
+        self._scene.pace.patterns.forget_last()
+        self._scene.record_in_full()
+        place = self._scene.places.of(frame)
+        kind = "backward" if options.accumulates else "grad"
+        self._failed(_Note(kind, place, {}, subject_of(place.call())), error)
+
+    def catch_up(self) -> None:
+        """Take in the backward passes of steps that were compared alone."""
+        patterns = self._scene.pace.patterns
+        for event, number in patterns.numbers():
+            line = event.place.user or event.place.inner
+            self._passes[line] = max(number, self._passes.get(line, 0))
+        self._last_step = patterns.last_number
+        self._roots.clear()
 
     def wrap_saving(self, original: Function) -> Function:
         """Return `saved_tensors_hooks.__enter__` under watch.

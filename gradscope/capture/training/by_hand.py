@@ -42,7 +42,6 @@ class ByHand:
     Args:
         scene: What is known of the script.
         writer: Takes each step.
-        every: Gradients are measured in every so manieth step.
         keeping: Which of them are to be kept, of which these cannot be.
         ended: Is called after each step that was written.
     """
@@ -52,11 +51,10 @@ class ByHand:
         scene: Scene,
         writer: StepWriter,
         *,
-        every: int,
         keeping: Keeping,
         ended: Callable[[], None],
     ) -> None:
-        self._scene, self._writer, self._every, self._ended = scene, writer, every, ended
+        self._scene, self._writer, self._ended = scene, writer, ended
         self._is_to_keep = keeping.mode != "none"
         self._measured: list[Measured] = []
         self._graphs = 0
@@ -164,7 +162,10 @@ class ByHand:
         if self._place is None:
             self._place = _place_of_update(self._scene.places.users(frame))
         self._scene.journal.note("step", self._place, numbers)
-        is_due = self._writer.steps % self._every == 0
+        first = measured[0].entry.parameter()
+        if first is not None:
+            self._scene.pace.watch_weight(first)
+        is_due = self._scene.pace.measures
         self._has_written = True
         name = COMPILED if self._is_compiled else OPTIMIZER
         if self._is_to_keep:

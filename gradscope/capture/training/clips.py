@@ -11,6 +11,7 @@ from torch import Tensor
 from torch.nn.utils import clip_grad
 
 from gradscope.capture.training.journal import known
+from gradscope.capture.training.pace import is_broken
 from gradscope.capture.training.ledger import EMPTY, SPENT, UNSPENT, Entry
 from gradscope.capture.training.patches import Function, Patches
 from gradscope.capture.training.places import Place
@@ -78,6 +79,8 @@ class Clips:
                 return original(parameters, max_norm, total_norm, *args, **kwargs)
             if not isinstance(parameters, Tensor):
                 parameters = list(parameters)
+            if self._repeats_clip("clip-norm", total_norm, sys._getframe(1)):
+                return original(parameters, max_norm, total_norm, *args, **kwargs)
             clip = guard.run(self._before_norm, parameters, max_norm, total_norm, sys._getframe(1))
             result = original(parameters, max_norm, total_norm, *args, **kwargs)
             if clip is not None:
@@ -99,6 +102,8 @@ class Clips:
                 return original(parameters, clip_value, *args, **kwargs)
             if not isinstance(parameters, Tensor):
                 parameters = list(parameters)
+            if self._scene.repeats("clip-value", None, sys._getframe(1)):
+                return original(parameters, clip_value, *args, **kwargs)
             clip = guard.run(self._before_value, parameters, clip_value, sys._getframe(1))
             result = original(parameters, clip_value, *args, **kwargs)
             if clip is not None:
@@ -106,6 +111,14 @@ class Clips:
             return result
 
         return clip_grad_value_
+
+    def _repeats_clip(self, kind: str, norm: Tensor, frame: FrameType) -> bool:
+        """Return whether a clip by a finite norm is what the running step is expected to do."""
+        scene = self._scene
+        if scene.pace.is_repeating() and is_broken(norm):
+            scene.pace.measures = True
+            scene.record_in_full()
+        return scene.repeats(kind, None, frame)
 
     def _before_norm(
         self,

@@ -22,6 +22,10 @@ class CloseLooks(Protocol):
     def has_found(self) -> bool:
         """Whether there is a look that nobody has taken."""
 
+    @property
+    def is_open(self) -> bool:
+        """Whether the running step is being captured."""
+
     def start(self) -> None:
         """Begin: the first step may be looked at."""
 
@@ -60,6 +64,9 @@ class CloseLooks(Protocol):
             parameters: That it has changed; read only while something is looked at.
             place: Where its step was called.
         """
+
+    def step_repeated(self, index: int) -> None:
+        """Take in that an optimizer has made a step that repeats another."""
 
     def step_skipped(self) -> None:
         """Take in that a gradient scaler has left a step out."""

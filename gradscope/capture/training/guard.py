@@ -4,6 +4,7 @@ import os
 import threading
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
+from time import perf_counter
 from typing import ParamSpec, TypeVar
 
 import torch
@@ -36,6 +37,8 @@ class Guard:
         """By thread: how many calls it runs, one within the other, that change gradients."""
         self._depth = 0
         """Parts that run, one within the other."""
+        self.spend: Callable[[float], None] = lambda _: None
+        """Is given the seconds that each part took."""
         self._due: list[Callable[[], None]] = []
         self.active = True
         """False once watching has ended, and in processes that were forked off."""
@@ -50,10 +53,13 @@ class Guard:
         """Return what a part returns, None where watching has ended."""
         with self._lock:
             self._depth += 1
+            began = perf_counter()
             try:
                 result = self._run(part, *args, **kwargs)
             finally:
                 self._depth -= 1
+                if not self._depth:
+                    self.spend(perf_counter() - began)
             due: list[Callable[[], None]] = []
             if self._due and not self._depth:
                 due, self._due = self._due, due

@@ -2,6 +2,7 @@
 
 import linecache
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from types import CodeType
 
@@ -63,6 +64,12 @@ class Journal:
         self._began = time.perf_counter()
         self.events: list[Event] = []
         self.sites = Sites()
+        self.observer: Callable[[Event], None] | None = None
+        """Is given each event."""
+
+    def seconds_at(self, moment: float) -> float:
+        """Return the seconds from the beginning to a moment of `time.perf_counter`."""
+        return moment - self._began
 
     def note(
         self,
@@ -77,6 +84,8 @@ class Journal:
         seconds = time.perf_counter() - self._began
         event = Event(kind, seconds, place, numbers, optimizer, subject)
         self.events.append(event)
+        if self.observer is not None:
+            self.observer(event)
         return event
 
     def take(self, step: int) -> tuple[EventRecord, ...]:

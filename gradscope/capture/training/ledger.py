@@ -43,6 +43,16 @@ class Entry:
     """What the script calls it, where it is part of no model."""
 
 
+@dataclass(frozen=True, slots=True)
+class States:
+    """The states of all gradients at a moment."""
+
+    entries: tuple[Entry, ...]
+    states: tuple[int, ...]
+    passes: tuple[int, ...]
+    flags: tuple[tuple[bool, bool, bool, bool], ...]
+
+
 @dataclass(slots=True, kw_only=True)
 class Outside:
     """What was done to gradients and parameters without a call that is watched."""
@@ -255,6 +265,30 @@ class Ledger:
         for entry in entries:
             if entry.state == UNSPENT:
                 entry.state, entry.clipped, entry.is_written = SPENT, False, False
+
+    def states(self) -> States:
+        """Return the states of all gradients."""
+        entries = self.entries
+        return States(
+            tuple(entries),
+            tuple([entry.state for entry in entries]),
+            tuple([entry.passes for entry in entries]),
+            tuple([(e.clipped, e.is_touched, e.is_scaled, e.is_written) for e in entries]),
+        )
+
+    def restore(self, known: States) -> None:
+        """Put the states to those of a moment when the same calls had been made.
+
+        Gradients and weights are taken to be as those calls have left them.
+        """
+        rows = zip(known.entries, known.states, known.passes, known.flags, strict=True)
+        for entry, entry.state, entry.passes, flags in rows:
+            entry.clipped, entry.is_touched, entry.is_scaled, entry.is_written = flags
+        self._look()
+        self._weights = self._look_at_weights()
+        for entry, gradient in zip(self.entries, self._ids, strict=True):
+            if gradient == _NONE:
+                _clear(entry)
 
     def accept(self) -> None:
         """Take in that gradients were written to by a call that is watched."""

@@ -26,7 +26,10 @@ class Loaders:
 
     def _wrap(self, original: Function) -> Function:
         def __iter__(loader: DataLoader[Any]) -> Any:  # noqa: ANN401, N807
-            self._scene.guard.glance(self._note, loader, sys._getframe(1))
+            scene, frame = self._scene, sys._getframe(1)
+            # Where another thread makes the steps, it need not know.
+            if not (scene.pace.is_elsewhere() or scene.repeats("epoch", None, frame)):
+                scene.guard.glance(self._note, loader, frame)
             return original(loader)
 
         return __iter__

@@ -82,20 +82,21 @@ class Models:
     def start(self) -> None:
         """Begin to see calls."""
         self._is_over = False
-        self._resume()
+        self.resume()
 
     def stop(self) -> None:
         """See no more calls."""
         self._is_over = True
-        self._pause()
+        self.pause()
 
-    def _pause(self) -> None:
+    def pause(self) -> None:
         """See no calls before the next backward: each costs every module a microsecond."""
         if self._handle is not None:
             self._handle.remove()
             self._handle = None
 
-    def _resume(self) -> None:
+    def resume(self) -> None:
+        """See calls again."""
         if self._handle is None and not self._is_over:
             self._handle = register_module_forward_pre_hook(self._enter)
 
@@ -103,7 +104,7 @@ class Models:
         """Return the calls since the last backward, which this one uses."""
         forwards, self._forwards = self._forwards, Forwards()
         self._passes += 1
-        self._resume()
+        self.resume()
         return forwards
 
     def see_compiled(self, compiled: object, frame: FrameType) -> None:
@@ -209,7 +210,7 @@ class Models:
                 forwards.batch = f"{shape_of(first).dtype}{list(first.shape)}"
         forwards.modes[root.name] = None if module.training else self._mode(root, frame)
         if module.training and self._passes >= _ALL_SEEN and self._passes % _ALL_SEEN_EVERY:
-            self._pause()
+            self.pause()
 
     def _mode(self, root: Root, frame: FrameType) -> Mode:
         in_eval = [

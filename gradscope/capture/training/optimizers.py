@@ -86,6 +86,11 @@ class Optimizers:
         self._update(known, optimizer)
         return known
 
+    def index_of(self, optimizer: Optimizer) -> int:
+        """Return the index of an optimizer that is known, -2 for others."""
+        index = self._indices.get(id(optimizer), -2)
+        return index if index >= 0 and self.known[index].optimizer() is optimizer else -2
+
     def _find(self, optimizer: Optimizer) -> Known | None:
         index = self._indices.get(id(optimizer))
         if index is not None and self.known[index].optimizer() is optimizer:

@@ -84,6 +84,10 @@ class Places:
             frame = frame.f_back
         return frames
 
+    def is_passed_over(self, code: CodeType) -> bool:
+        """Return whether code is torch's, gradscope's or Python's own."""
+        return self._kind(code) == _PASSED_OVER
+
     def _kind(self, code: CodeType) -> int:
         kind = self._kinds.get(code.co_filename)
         if kind is None:

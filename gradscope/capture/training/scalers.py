@@ -59,10 +59,15 @@ class Scalers:
         def unscale_(scaler: GradScaler, optimizer: Optimizer) -> Any:  # noqa: ANN401
             if self._is_off(scaler):
                 return original(scaler, optimizer)
-            frame = sys._getframe(1)
-            self._scene.guard.run(self._before_unscale, frame)
+            frame, scene = sys._getframe(1), self._scene
+            is_inner = self._stepping > 0
+            if scene.pace.is_repeating() and (
+                is_inner or scene.repeats("unscale", optimizer, frame)
+            ):
+                return original(scaler, optimizer)
+            scene.guard.run(self._before_unscale, frame)
             result = original(scaler, optimizer)
-            self._scene.guard.run(self._after_unscale, scaler, optimizer, frame)
+            scene.guard.run(self._after_unscale, scaler, optimizer, frame)
             return result
 
         return unscale_
@@ -85,22 +90,22 @@ class Scalers:
         def step(scaler: GradScaler, optimizer: Optimizer, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
             if self._is_off(scaler):
                 return original(scaler, optimizer, *args, **kwargs)
-            frame = sys._getframe(1)
-            self._scene.guard.run(self._before_step, optimizer, frame)
+            frame, scene = sys._getframe(1), self._scene
+            self._stepping += 1
+            self._steps.stepped.discard(id(optimizer))
+            if not scene.pace.is_repeating():
+                scene.guard.run(scene.sync, frame)
             try:
                 result = original(scaler, optimizer, *args, **kwargs)
             finally:
                 self._stepping -= 1
-            self._scene.guard.run(self._after_step, scaler, optimizer, frame)
+            if id(optimizer) not in self._steps.stepped:
+                scene.record_in_full()  # a step that is skipped is no repetition
+            if not scene.repeats("scaler-step", optimizer, frame):
+                scene.guard.run(self._after_step, scaler, optimizer, frame)
             return result
 
         return step
-
-    def _before_step(self, optimizer: Optimizer, frame: FrameType) -> None:
-        scene = self._scene
-        scene.sync(frame)
-        self._stepping += 1
-        self._steps.stepped.discard(id(optimizer))
 
     def _after_step(self, scaler: GradScaler, optimizer: Optimizer, frame: FrameType) -> None:
         scene = self._scene
@@ -120,6 +125,8 @@ class Scalers:
     def _wrap_update(self, original: Function) -> Function:
         def update(scaler: GradScaler, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
             if self._is_off(scaler):
+                return original(scaler, *args, **kwargs)
+            if self._scene.repeats("scaler-update", None, sys._getframe(1)):
                 return original(scaler, *args, **kwargs)
             before = self._scene.guard.run(number, scaler._scale)
             result = original(scaler, *args, **kwargs)

@@ -1,8 +1,12 @@
 """What the parts of a watch share: what is known of the script by now, and where it is noted."""
 
 import threading
+from collections.abc import Callable
 from types import FrameType
 from typing import TYPE_CHECKING
+
+from torch import Tensor
+from torch.optim import Optimizer
 
 from gradscope.capture.training.guard import Guard
 from gradscope.capture.training.journal import Journal, Number
@@ -15,6 +19,8 @@ from gradscope.capture.training.scopes import Scopes
 if TYPE_CHECKING:
     from gradscope.capture.training.by_hand import ByHand
     from gradscope.capture.training.close_looks import CloseLooks
+    from gradscope.capture.training.pace import Pace
+    from gradscope.capture.training.step_patterns import Position
 
 OUTSIDE = "outside"
 """The subject of gradients that were zeroed by no call that is watched."""
@@ -47,6 +53,13 @@ class Scene:
         """Writes the steps that the script makes without an optimizer."""
         self.looks: CloseLooks | None = None
         """Sees some backward passes closely; None where nobody does."""
+        self.pace: Pace
+        """Decides how much of each step is recorded."""
+        self.step_repeated: Callable[[Position, int | None, object], None]
+        """Takes in that the running step has repeated another to its end: with the optimizer's
+        index, None where the script changes its weights itself, and its learning rate."""
+        self.resumed: Callable[[], None]
+        """Prepares to record in full, after steps that were compared alone."""
 
     @property
     def stepping(self) -> list[set[int]]:
@@ -55,6 +68,36 @@ class Scene:
         The entries (by `id`) to which a backward came meanwhile.
         """
         return self._own.stepping
+
+    def repeats(self, kind: str, optimizer: Optimizer | None, frame: FrameType) -> bool:
+        """Return whether a call is what the running step is expected to do.
+
+        Else the step is recorded in full from here on.
+        """
+        patterns = self.pace.patterns
+        if patterns.position is None:
+            return False
+        detail = -1 if optimizer is None else self.optimizers.index_of(optimizer)
+        self.end_step_by_hand(kind, detail, frame)
+        if patterns.repeats(kind, detail, frame) is not None:
+            return True
+        self.record_in_full()
+        return False
+
+    def end_step_by_hand(self, kind: str, detail: int, frame: FrameType) -> None:
+        """Take in, before a call, that the script has changed its weights since the last one."""
+        position = self.pace.patterns.position
+        if position is not None and position.by_hand is not None and self.pace.has_moved():
+            self.step_repeated(position.by_hand, None, None)
+
+    def record_in_full(self) -> None:
+        """Record the running step in full from here on."""
+        if self.pace.is_repeating():
+            self.guard.run(self._unfold)
+
+    def _unfold(self) -> None:
+        self.pace.unfold()
+        self.resumed()
 
     def take_in(self) -> None:
         """Give models and parameters that are new their names and places in the recording."""

@@ -37,13 +37,17 @@ class Schedulers:
             is_first = getattr(scheduler, "_is_initial", False)
             if not guard.active or self._depth or is_first:
                 return original(scheduler, *args, **kwargs)
-            before = guard.run(_rate, scheduler)
+            is_repeated = self._scene.repeats(
+                "scheduler", _optimizer(scheduler), sys._getframe(1)
+            )
+            before = None if is_repeated else guard.run(_rate, scheduler)
             self._depth += 1
             try:
                 result = original(scheduler, *args, **kwargs)
             finally:
                 self._depth -= 1
-            guard.run(self._note, scheduler, before, sys._getframe(1))
+            if not is_repeated:
+                guard.run(self._note, scheduler, before, sys._getframe(1))
             return result
 
         return step

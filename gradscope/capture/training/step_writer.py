@@ -70,10 +70,13 @@ class StepWriter:
 
     def write(self, finished: Finished) -> None:
         """Write a step with everything that has happened since the one before."""
+        self._scene.pace.flush()
         self._scene.take_in()
         modules, parameters = self._scene.models.records.take_new()
         is_new = bool(modules) or self.steps == 0
+        happened = self._scene.journal.events
         events = self._scene.journal.take(self.steps)
+        self._scene.pace.recorded(self.steps, happened)
         optimizers = self._optimizers()
         sites = self._scene.journal.sites.take()
         looks = self._scene.looks
@@ -121,11 +124,15 @@ class StepWriter:
         """Write what led to no step, and close the recording."""
         if self._scene.journal.events or self._skipped or self._scene.has_look:
             self.write(Finished(None, []))
-        self._recorder.close(ending)
+        self._scene.pace.flush()
+        self._recorder.close(ending, self._scene.pace.cost())
 
     def abandon(self, reason: str) -> None:
         """Close the recording as one of a run that went on."""
-        self._recorder.abandon(RunEnding(kind="lost", message=reason))
+        self._scene.pace.flush()
+        self._recorder.abandon(
+            RunEnding(kind="lost", message=reason), self._scene.pace.cost()
+        )
 
     def _optimizers(self) -> tuple[tuple[int, TrainedOptimizer], ...]:
         site = self._scene.journal.sites.index

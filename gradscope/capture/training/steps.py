@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from types import FrameType
 from typing import Any
+from weakref import ref
 
 import torch
 from torch import Tensor
@@ -27,12 +28,13 @@ from gradscope.capture.training.optimizers import Known, describe, learning_rate
 from gradscope.capture.training.places import Place
 from gradscope.capture.training.rounding import Sample, rounded, samples_of
 from gradscope.capture.training.scene import Scene
+from gradscope.capture.training.step_patterns import Position
 from gradscope.capture.training.step_writer import Finished, Measured, StepWriter
 from gradscope.capture.training.troubles import Troubles
 
 _UPDATES_FIRST, _UPDATES_EVERY = 3, 10
-"""Weights and updates are measured in so many steps of an optimizer at first, and in every so
-manieth later."""
+"""Weights and updates are measured in so many measured steps of an optimizer at first, and in every
+so manieth later."""
 
 _COPIED = 50_000_000
 """Elements: an optimizer with more of them is too large to copy for the measure of an update."""
@@ -68,8 +70,7 @@ class Steps:
     Args:
         scene: What is known of the script.
         writer: Takes each step that is over.
-        every: Gradients are measured in every so manieth step.
-        keeping: Which of them are kept.
+        keeping: Which gradients are kept.
         ended: Is called after each step that was written.
     """
 
@@ -78,17 +79,20 @@ class Steps:
         scene: Scene,
         writer: StepWriter,
         *,
-        every: int,
         keeping: Keeping,
         ended: Callable[[], None],
     ) -> None:
-        self._scene, self._writer, self._every, self._ended = scene, writer, every, ended
+        self._scene, self._writer, self._ended = scene, writer, ended
         self._keeping = keeping
         self._own = _OfThread()
         self._handles: list[RemovableHandle] = []
         self._troubles = Troubles()
         self._made: dict[int, int] = {}
         """By optimizer: how many steps it has made."""
+        self._measured: dict[int, int] = {}
+        """By optimizer: in how many of them its gradients were measured."""
+        self._repeated: tuple[ref[Optimizer], Position, int] | None = None
+        """The step that runs and repeats another, and its optimizer's index."""
         self.stepped: set[int] = set()
         """The optimizers (by `id`) that have stepped since somebody last asked."""
 
@@ -110,15 +114,36 @@ class Steps:
             self._handles.pop().remove()
 
     def _enter(self, optimizer: Optimizer, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        if not torch.compiler.is_compiling():
-            has_closure = any(callable(one) for one in (*args[1:2], kwargs.get("closure")))
-            self._scene.guard.run(self._before, optimizer, has_closure, sys._getframe(1))
+        if torch.compiler.is_compiling():
+            return
+        has_closure = any(callable(one) for one in (*args[1:2], kwargs.get("closure")))
+        frame = sys._getframe(1)
+        if not (self._scene.pace.is_repeating() and self._repeats(optimizer, has_closure, frame)):
+            self._scene.guard.run(self._before, optimizer, has_closure, frame)
+
+    def _repeats(self, optimizer: Optimizer, has_closure: bool, frame: FrameType) -> bool:
+        """Return whether a step is what the running step is expected to end with."""
+        scene = self._scene
+        index = scene.optimizers.index_of(optimizer)
+        end = None if has_closure else scene.pace.repeats_step(index, frame)
+        if end is None:
+            scene.record_in_full()
+            return False
+        self._repeated = ref(optimizer), end, index
+        return True
 
     def _leave(self, optimizer: Optimizer, args: object, kwargs: object) -> None:
         guard = self._scene.guard
         if torch.compiler.is_compiling() or not guard.active:
             return
-        guard.run(self._finish, optimizer)
+        repeated = self._repeated
+        if repeated is None:
+            guard.run(self._finish, optimizer)
+        elif repeated[0]() is optimizer:
+            self._repeated = None
+            self._made[repeated[2]] = self._made.get(repeated[2], 0) + 1
+            self.stepped.add(id(optimizer))
+            self._scene.step_repeated(repeated[1], repeated[2], learning_rate(optimizer))
 
     def _before(self, optimizer: Optimizer, has_closure: bool, frame: FrameType) -> None:
         scene = self._scene
@@ -127,13 +152,15 @@ class Steps:
         scene.ledger.steps_are_unseen = False
         one = scene.optimizers.of(optimizer)
         scene.optimizers.name_by_step(one, place)
+        if has_closure or self._own.open or torch._C._current_graph_task_id() != -1:
+            scene.pace.patterns.spoil()
         self._own.open.append(_Open(one, place, has_closure, {}, None, None))
         scene.stepping.append(set())
         if not has_closure:
             self._look(self._own.open[-1], {id(e) for e in one.entries if e.state == UNSPENT})
             if scene.looks is not None:
                 scene.looks.step_begins()
-        if self._is_due(one) and self._writer.steps % self._every == 0:
+        if self._is_due(one) and scene.pace.measures:
             self._own.open[-1].samples = samples_of(one.entries)
             self._own.open[-1].before = _copies(one) if _is_copyable(one) else None
 
@@ -156,7 +183,7 @@ class Steps:
         }
         if self._keeping.is_due(self._made.get(step.known.index, 0)):
             step.kept = self._keeping.kept(entries, _own_scale(step.known))
-        if self._writer.steps % self._every == 0:
+        if self._scene.pace.measures:
             step.measured = _measure(
                 step.known,
                 scale=_own_scale(step.known),
@@ -166,6 +193,7 @@ class Steps:
             if found or not present:  # else none of them can be read
                 step.numbers["norm"] = math.hypot(*found)
             step.numbers["nonfinite"] = float(sum(not math.isfinite(norm) for norm in found))
+            self._scene.pace.watch_gradient(step.known.index, step.measured)
 
     def _finish(self, optimizer: Optimizer) -> None:
         if self._after(optimizer):
@@ -190,6 +218,8 @@ class Steps:
             scene.taken_meanwhile += int(float(step.numbers["fresh"]))
         scene.ledger.spend(step.known.entries)
         self._made[step.known.index] = self._made.get(step.known.index, 0) + 1
+        if step.measured is not None:
+            self._measured[step.known.index] = self._measured.get(step.known.index, 0) + 1
         self.stepped.add(id(optimizer))
         self._write(step, optimizer)
         self._tell_looks(step)
@@ -197,9 +227,12 @@ class Steps:
 
     def _tell_looks(self, step: _Open) -> None:
         looks = self._scene.looks
+        has_trouble = self._troubles.has_new(step.known.index, step.numbers, step.measured)
+        if has_trouble:
+            self._scene.pace.force()
         if looks is None:
             return
-        if self._troubles.has_new(step.known.index, step.numbers, step.measured):
+        if has_trouble:
             looks.trouble()
         entries = step.known.entries
         parameters = (p for entry in entries if (p := entry.parameter()) is not None)
@@ -224,8 +257,8 @@ class Steps:
 
     def _is_due(self, one: Known) -> bool:
         """Return whether weights and updates are measured in an optimizer's next step."""
-        made = self._made.get(one.index, 0)
-        return made < _UPDATES_FIRST or made % _UPDATES_EVERY == 0
+        measured = self._measured.get(one.index, 0)
+        return measured < _UPDATES_FIRST or measured % _UPDATES_EVERY == 0
 
 
 def _gradient(entry: Entry) -> Tensor | None:

@@ -14,6 +14,7 @@ from torch.optim import Optimizer
 
 from gradscope import __version__
 from gradscope.capture.training.backwards import Backwards
+from gradscope.capture.training.budget import Budget
 from gradscope.capture.training.by_hand import ByHand
 from gradscope.capture.training.clips import Clips
 from gradscope.capture.training.close_looks import MakeLooks
@@ -21,10 +22,12 @@ from gradscope.capture.training.given import Given, compiled_models
 from gradscope.capture.training.guard import Guard
 from gradscope.capture.training.keeping import Keeping
 from gradscope.capture.training.loaders import Loaders
+from gradscope.capture.training.pace import Pace
 from gradscope.capture.training.patches import Function, Patches
 from gradscope.capture.training.scalers import Scalers
 from gradscope.capture.training.scene import Scene
 from gradscope.capture.training.schedulers import Schedulers
+from gradscope.capture.training.step_patterns import Position
 from gradscope.capture.training.step_writer import StepWriter
 from gradscope.capture.training.steps import Steps
 from gradscope.capture.training.zeroing import Zeroing
@@ -42,8 +45,9 @@ class TrainingWatch:
     Args:
         recorder_path: The recording's file, made anew.
         command: What was run, for the record.
-        every: Gradients are measured in every so manieth step.
-        keeping: Which of them are kept.
+        every: Measure the gradients of every Nth step; None for as many as the budget allows.
+        budget: The share of the training's own time that watching may take; None for no limit.
+        keeping: Which gradients are kept.
         max_steps: The recording ends after so many steps; the script goes on.
         on_step: Is called with the number of steps that were recorded, after each; what it raises
             comes out of the optimizer's step.
@@ -60,7 +64,8 @@ class TrainingWatch:
         recorder_path: Path,
         command: str,
         *,
-        every: int = 1,
+        every: int | None = None,
+        budget: float | None = None,
         keeping: Keeping | None = None,
         max_steps: int | None = None,
         on_step: Callable[[int], None] | None = None,
@@ -72,7 +77,8 @@ class TrainingWatch:
         self._path, self._command, self._name = recorder_path, command, name
         self._given = given or Given()
         self._keeping = keeping or Keeping()
-        self._every, self._max_steps, self._on_step = every, max_steps, on_step
+        self._every, self._budget = every, Budget(budget)
+        self._max_steps, self._on_step = max_steps, on_step
         self._process = os.getpid()
         self._running: _Running | None = None
         self.steps = 0
@@ -87,7 +93,9 @@ class TrainingWatch:
         self.check_alone()
         header = _header(self._command, self._name or _script())
         recorder = RunRecorder(self._path, header)
-        self._running = _Running(recorder, self._every, self._keeping, self._after_step)
+        self._running = _Running(
+            recorder, self._every, self._budget, self._keeping, self._after_step
+        )
         self._running.start(self._given, self._make_looks, header)
         TrainingWatch._current = self
 
@@ -106,6 +114,11 @@ class TrainingWatch:
         """Take in the exception that has ended the training, with its traceback."""
         if self._running is not None and os.getpid() == self._process:
             self._running.see_end(error)
+
+    def flush(self) -> None:
+        """Write what is held of the steps so far."""
+        if self._running is not None and os.getpid() == self._process:
+            self._running.flush()
 
     @classmethod
     def check_alone(cls) -> None:
@@ -142,18 +155,27 @@ class _Running:
     def __init__(
         self,
         recorder: RunRecorder,
-        every: int,
+        every: int | None,
+        budget: Budget,
         keeping: Keeping,
         after_step: Callable[[], None],
     ) -> None:
         self._guard = Guard(self._fail)
+        self._guard.spend = budget.spend
         self._scene = scene = Scene(self._guard)
         self._writer = StepWriter(scene, recorder)
+        self._pace = scene.pace = Pace(
+            scene.ledger, scene.journal, scene.places, budget, every=every, write=recorder.repeat
+        )
+        scene.step_repeated, scene.resumed = self._step_repeated, self._resumed
+        scene.journal.observer = None if budget.is_unlimited else self._pace.noted
+        # What is kept is told by the gradients themselves, which nobody looks at in such steps.
+        self._may_repeat = keeping.mode == "none"
         self._backwards = Backwards(scene)
         self._after_step = after_step
-        self._steps = Steps(scene, self._writer, every=every, keeping=keeping, ended=self._ended)
+        self._steps = Steps(scene, self._writer, keeping=keeping, ended=self._ended)
         self._by_hand = scene.by_hand = ByHand(
-            scene, self._writer, every=every, keeping=keeping, ended=self._ended
+            scene, self._writer, keeping=keeping, ended=self._ended
         )
         self._patches = Patches()
 
@@ -191,6 +213,7 @@ class _Running:
 
     def stop(self, ending: RunEnding | None) -> None:
         """Put everything back and finish the recording."""
+        self._scene.record_in_full()
         self._guard.run(self._by_hand.finish)
         self._guard.run(self._writer.finish, ending)
         self._guard.active = False
@@ -203,9 +226,40 @@ class _Running:
         if self._scene.looks is not None:
             self._scene.looks.stop()
 
+    def flush(self) -> None:
+        """Write what is held of the steps so far."""
+        self._guard.run(self._pace.flush)
+
     def _ended(self) -> None:
         self._backwards.next_window()
+        self._begin_step()
         self._guard.later(self._after_step)
+
+    def _begin_step(self) -> None:
+        looks = self._scene.looks
+        is_captured = looks is not None and looks.is_open
+        if self._pace.next_step(is_captured=is_captured, may_repeat=self._may_repeat):
+            self._scene.models.pause()
+        else:
+            self._pace.catch_up(self._resumed)
+
+    def _resumed(self) -> None:
+        """Record in full again."""
+        self._scene.models.resume()
+        self._backwards.catch_up()
+
+    def _step_repeated(self, end: Position, optimizer: int | None, rate: object) -> None:
+        """Take in that the running step has repeated another to its end."""
+        self._guard.run(self._write_repeated, end, optimizer, rate)
+        self._after_step()
+
+    def _write_repeated(self, end: Position, optimizer: int | None, rate: object) -> None:
+        self._pace.repeated(end, rate)
+        self._writer.steps += 1
+        self._backwards.scaled.clear()
+        if self._scene.looks is not None and optimizer is not None:
+            self._scene.looks.step_repeated(optimizer)
+        self._begin_step()
 
     def _wrap_making(self, original: Function) -> Function:
         def __init__(optimizer: Optimizer, *args: Any, **kwargs: Any) -> None:  # noqa: ANN401, N807
@@ -215,6 +269,7 @@ class _Running:
         return __init__
 
     def _see_made(self, optimizer: Optimizer, frame: FrameType) -> None:
+        self._scene.record_in_full()
         self._scene.optimizers.made(optimizer, frame)
         if self._scene.looks is not None:
             self._scene.looks.optimizer_made(self._scene.optimizers.known[-1].index)
@@ -227,6 +282,7 @@ class _Running:
         return compile
 
     def _see_compiled(self, compiled: object, frame: FrameType) -> None:
+        self._scene.record_in_full()
         # A hook on modules would be compiled into what runs, and could break it up.
         self._scene.models.see_compiled(compiled, frame)
         self._scene.ledger.steps_are_unseen = not self._steps.has_seen

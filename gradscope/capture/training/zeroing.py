@@ -52,6 +52,9 @@ class Zeroing:
         def zero_grad(owner: Owner, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
             if torch.compiler.is_compiling() or not guard.active:
                 return original(owner, *args, **kwargs)
+            optimizer = owner if isinstance(owner, Optimizer) else None
+            if self._scene.repeats("zero", optimizer, sys._getframe(1)):
+                return original(owner, *args, **kwargs)
             held = guard.run(begin, owner, sys._getframe(1))
             try:
                 result = original(owner, *args, **kwargs)

@@ -39,6 +39,7 @@ from gradscope.recording.evidence.symmetry import SymmetryRecord
 from gradscope.recording.evidence.trained_optimizer import TrainedOptimizer
 from gradscope.recording.evidence.twin import TwinRecord
 from gradscope.recording.evidence.unit import UnitRecord
+from gradscope.recording.evidence.watch_cost import WatchCost
 
 EVIDENCE: tuple[type, ...] = (
     AccumulatedGradient,
@@ -77,5 +78,6 @@ EVIDENCE: tuple[type, ...] = (
     TrainedOptimizer,
     TwinRecord,
     UnitRecord,
+    WatchCost,
 )
 """Every kind, in the order of their tables in a file."""

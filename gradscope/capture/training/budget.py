@@ -1,0 +1,112 @@
+"""What watching may cost: the share of a training's own time, and what of it is left."""
+
+from collections import deque
+from collections.abc import Callable
+from statistics import median
+from time import perf_counter
+from typing import Literal
+
+WindowKind = Literal["repeated", "events", "measured", "captured"]
+"""How much of a step is recorded: that it was as another, its events, norms too, tensors too."""
+
+FIRST = 100
+"""The norms of this many first steps are always measured."""
+
+REPEATED_EVENT = 1.5e-6
+"""Seconds that an event costs of a step that repeats another: its call, and a comparison."""
+
+_RECENT = 9
+_MOST_SAVED = 0.25
+"""Seconds of allowance that may be saved up, or twice what one measurement costs."""
+
+
+class Budget:
+    """Keeps the books of what watching costs, and says what the next step may cost.
+
+    The time of a step that is captured cannot be taken apart: every call of torch's is seen. What
+    it costs is what it takes longer than other steps, less what gradscope spends in those.
+
+    Args:
+        share: Of the training's own time; None for no limit.
+        clock: Gives the time in seconds.
+    """
+
+    def __init__(self, share: float | None, clock: Callable[[], float] = perf_counter) -> None:
+        self.share, self._clock = share, clock
+        self.spent = self.elapsed = 0.0
+        """Seconds: gradscope's own, and of all since the first step was over."""
+        self._own = 0.0
+        """Of the step that runs."""
+        self._last: float | None = None
+        self._bare: deque[float] = deque(maxlen=_RECENT)
+        """Seconds that recent steps took without gradscope."""
+        self._costs: dict[WindowKind, deque[float]] = {}
+        self._norms = self._captures = 0.0
+        """What may be spent on each; negative where the first steps took it in advance."""
+
+    @property
+    def is_unlimited(self) -> bool:
+        """Whether there is no limit."""
+        return self.share is None
+
+    @property
+    def spent_share(self) -> float | None:
+        """The share of the training's own time that was spent; None before anything is known."""
+        bare = self.elapsed - self.spent
+        return self.spent / bare if bare > 0 else None
+
+    def spend(self, seconds: float) -> None:
+        """Take in time of gradscope's own in the step that runs."""
+        self._own += seconds
+
+    def step_ended(self, kind: WindowKind) -> None:
+        """Take in that a step is over."""
+        now = self._clock()
+        own, self._own = self._own, 0.0
+        last, self._last = self._last, now
+        if last is None:  # what came before the first step is no training
+            return
+        took = now - last
+        if kind == "captured" and self._bare:
+            own = max(own, took - median(self._bare))
+        own = min(own, took)
+        if kind != "captured":
+            self._bare.append(took - own)
+        self.elapsed += took
+        self.spent += own
+        self._costs.setdefault(kind, deque(maxlen=_RECENT)).append(own)
+        if self.share is not None:
+            self._account(kind, own, self.share * (took - own))
+
+    def _account(self, kind: WindowKind, own: float, income: float) -> None:
+        if kind == "captured":
+            self._captures -= own
+        elif kind == "measured":
+            self._norms -= own
+        else:
+            income -= own
+        norms = min(self._norms + income / 2, self._most("measured"))
+        # What norms have no use for goes to captures, and the other way round.
+        rest = income - (norms - self._norms)
+        captures = min(self._captures + rest, self._most("captured"))
+        rest -= captures - self._captures
+        self._norms = min(norms + max(rest, 0.0), self._most("measured"))
+        self._captures = captures
+
+    def _most(self, kind: WindowKind) -> float:
+        return max(_MOST_SAVED, 2 * (self._cost(kind) or 0.0))
+
+    def _cost(self, kind: WindowKind) -> float | None:
+        known = self._costs.get(kind)
+        return median(known) if known else None
+
+    def affords_norms(self) -> bool:
+        """Return whether the norms of the next step can be paid for."""
+        return self.share is None or self._norms >= (self._cost("measured") or 0.0)
+
+    def affords_capture(self) -> bool:
+        """Return whether the next step can be captured."""
+        if self.share is None:
+            return True
+        # Before any other step nobody knows what one costs.
+        return bool(self._bare) and self._captures >= (self._cost("captured") or 0.0)

@@ -1,0 +1,305 @@
+"""Decides how much of each step is recorded, within what watching may cost."""
+
+import math
+import time
+from array import array
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from types import FrameType
+from weakref import ref
+
+import torch
+from torch import Tensor
+from torch._C import _len_torch_dispatch_stack, _len_torch_function_stack
+
+from gradscope.capture.training.budget import FIRST, REPEATED_EVENT, Budget, WindowKind
+from gradscope.capture.training.journal import Event, Journal
+from gradscope.capture.training.ledger import Ledger
+from gradscope.capture.training.places import Places
+from gradscope.capture.training.step_patterns import Position, StepPatterns
+from gradscope.capture.training.step_writer import Measured
+from gradscope.recording.evidence.watch_cost import WatchCost
+from gradscope.recording.repeated_steps import RepeatedSteps
+
+_FORCED = 5
+"""After trouble, the norms of this many steps are measured."""
+
+_TOGETHER = 0.02
+"""Seconds for which repeated steps are held before they are written."""
+
+_MOST_SOURCES = 65_536
+
+_SMALL = 4_096
+"""Elements of a gradient that is looked at in each step."""
+
+
+class Pace:
+    """Decides how much of each step is recorded: whether its calls are compared alone, and else
+    whether gradients are measured.
+
+    Args:
+        budget: What watching may cost.
+        every: Measure every Nth step; None for as many as the budget allows.
+        write: Takes steps that repeat others.
+    """
+
+    def __init__(
+        self,
+        ledger: Ledger,
+        journal: Journal,
+        places: Places,
+        budget: Budget,
+        *,
+        every: int | None,
+        write: Callable[[RepeatedSteps], None],
+    ) -> None:
+        self._journal, self._every, self._write = journal, every, write
+        self.budget = budget
+        self.patterns = StepPatterns(ledger, journal, places)
+        self.steps = 0
+        """Number of steps by now, of every kind."""
+        self.counts: dict[WindowKind, int] = {}
+        self.measures = True
+        """Whether the gradients of the running step are measured."""
+        self._kind: WindowKind = "measured"
+        self._forced = 0
+        self._began = self._flushed = time.perf_counter()
+        self._first = 0
+        self._sources: dict[int, int] = {}
+        """Places in the block that is held, by the step that is repeated."""
+        self._choices, self._losses, self._rates = array("H"), array("d"), array("d")
+        self._sentinels: dict[int, ref[Tensor]] = {}
+        """By optimizer: a parameter whose gradient tells whether all are finite."""
+        self._moving: _Moving | None = None
+
+    @property
+    def repeats_steps(self) -> bool:
+        """Whether steps may be recorded as repetitions of others."""
+        return not self.budget.is_unlimited
+
+    def is_repeating(self) -> bool:
+        """Return whether the running step repeats another so far."""
+        return self.patterns.position is not None
+
+    def is_elsewhere(self) -> bool:
+        """Return whether another thread than this one makes a step that repeats another."""
+        return self.is_repeating() and not self.patterns.is_here()
+
+    def force(self) -> None:
+        """Measure the next steps, whatever it costs."""
+        self._forced = _FORCED
+
+    def noted(self, event: Event) -> None:
+        """Take in an event of a step that is recorded in full."""
+        if self.repeats_steps:
+            self.patterns.noted(event)
+
+    def recorded(self, step: int, events: list[Event]) -> None:
+        """Take in a step that was recorded in full."""
+        if self.repeats_steps:
+            self.patterns.recorded(step, events)
+
+    def next_step(self, *, is_captured: bool, may_repeat: bool = True) -> bool:
+        """Take in that a step is over and the next begins; return whether it may repeat another.
+
+        Args:
+            is_captured: Whether the next step is captured.
+            may_repeat: Whether anything speaks against it.
+        """
+        kind = self._kind
+        self.counts[kind] = self.counts.get(kind, 0) + 1
+        self.budget.step_ended(kind)
+        self.steps += 1
+        self.measures = self._is_measured() or is_captured
+        self._forced = max(0, self._forced - 1)
+        begins = self.repeats_steps and self.patterns.begin(
+            may_repeat=may_repeat and not self.measures
+        )
+        self._kind = "repeated" if begins else _kind(is_captured, self.measures)
+        return begins
+
+    def _is_measured(self) -> bool:
+        if self._every is not None:
+            return self.steps % self._every == 0
+        return self.steps < FIRST or self._forced > 0 or self.budget.affords_norms()
+
+    def catch_up(self, resumed: Callable[[], None]) -> None:
+        """Prepare for a step that is recorded in full, where those before were compared alone."""
+        if self.patterns.catch_up():
+            resumed()
+
+    def unfold(self) -> None:
+        """Record the running step in full from here on."""
+        self.patterns.unfold()
+        self._kind = _kind(is_captured=False, measures=self.measures)
+
+    def repeats_backward(self, detail: int, outputs: object, frame: FrameType) -> bool:
+        """Return whether a backward is what the running step is expected to do, from a finite loss.
+
+        Args:
+            detail: Whether it keeps its graph, and makes one.
+            outputs: Where it starts.
+            frame: Of its caller.
+        """
+        here = self.patterns.position
+        position = self.patterns.repeats("backward", detail, frame)
+        if position is None or not position.has_loss:
+            return position is not None
+        loss = _loss(outputs)
+        if loss is None:
+            self.patterns.position, self.measures = here, True
+            return False
+        self.patterns.losses.append(loss)
+        return True
+
+    def repeats_step(self, index: int, frame: FrameType) -> Position | None:
+        """Return the end of the sequence where an optimizer's step is what is expected."""
+        here = self.patterns.position
+        position = self.patterns.repeats("step", index, frame)
+        if position is not None and position.step is not None and self._is_finite(index):
+            return position
+        self.patterns.position = here
+        # Where a gradient is not finite, all are measured.
+        self.measures |= position is not None
+        return None
+
+    def watch_gradient(self, index: int, measured: Iterable[Measured]) -> None:
+        """Choose the gradient that is looked at in each step of an optimizer that repeats another.
+
+        What is not finite in a backward goes on to the first layers, which come first.
+        """
+        chosen = (one.entry.parameter for one in measured if one.gradient and one.numel <= _SMALL)
+        found = next((one for one in chosen if (p := one()) is not None and p.is_cpu), None)
+        if found is None:
+            self._sentinels.pop(index, None)
+        else:
+            self._sentinels[index] = found
+
+    def watch_weight(self, parameter: Tensor) -> None:
+        """Look at a parameter to tell when the script itself has changed its weights."""
+        before, now = self._moving, _Moving(ref(parameter), parameter._version, _total(parameter))
+        same = before is not None and before.parameter() is parameter
+        now.is_silent = same and before is not None and before.version == now.version
+        self._moving = now
+
+    def has_moved(self) -> bool:
+        """Return whether the script has changed its weights since this was last asked."""
+        moving = self._moving
+        parameter = None if moving is None else moving.parameter()
+        if moving is None or parameter is None:
+            return False
+        if not moving.is_silent:
+            before, moving.version = moving.version, parameter._version
+            return before != moving.version
+        total, moving.total = moving.total, _total(parameter)
+        return total != moving.total
+
+    def _is_finite(self, index: int) -> bool:
+        reference = self._sentinels.get(index)
+        if reference is None:
+            return True
+        parameter = reference()
+        gradient = None if parameter is None else parameter.grad
+        if gradient is None or type(gradient) is not Tensor or gradient.requires_grad:
+            return False
+        if _len_torch_function_stack() or _len_torch_dispatch_stack():
+            return True
+        return math.isfinite(gradient.sum().item())
+
+    def repeated(self, end: Position, rate: object) -> None:
+        """Take in that the running step has repeated another to its end."""
+        if end.step is None:
+            return
+        patterns = self.patterns
+        source = self._sources.setdefault(end.step, len(self._sources))
+        if not self._choices:
+            self._first = self.steps
+        self._choices.append(source)
+        self._losses.extend(patterns.losses)
+        self._rates.append(float(rate) if isinstance(rate, float | int) else math.nan)
+        patterns.ended(end)
+        self.budget.spend(REPEATED_EVENT * 4)
+        if time.perf_counter() - self._flushed > _TOGETHER or len(self._sources) == _MOST_SOURCES:
+            self.flush()
+
+    def flush(self) -> None:
+        """Write the repeated steps that are held."""
+        now = time.perf_counter()
+        if self._choices:
+            began = now
+            self._write(
+                RepeatedSteps(
+                    first=self._first,
+                    sources=tuple(self._sources),
+                    choices=self._choices.tobytes(),
+                    losses=self._losses.tobytes(),
+                    rates=self._rates.tobytes(),
+                    began=self._journal.seconds_at(self._flushed),
+                    ended=self._journal.seconds_at(now),
+                )
+            )
+            self._sources = {}
+            self._choices, self._losses, self._rates = array("H"), array("d"), array("d")
+            self.budget.spend(time.perf_counter() - began)
+        self._flushed = now
+
+    def cost(self) -> WatchCost:
+        """Return what watching has cost, and how much of it was recorded."""
+        count = self.counts.get
+        return WatchCost(
+            budget=self.budget.share,
+            share=self.budget.spent_share,
+            seconds=self.budget.spent,
+            steps=self.steps,
+            measured=count("measured", 0) + count("captured", 0),
+            captured=count("captured", 0),
+            repeated=count("repeated", 0),
+        )
+
+
+@dataclass(slots=True)
+class _Moving:
+    """A parameter that the script itself changes in each step."""
+
+    parameter: ref[Tensor]
+    version: int
+    total: float
+    """The sum of its elements."""
+    is_silent: bool = False
+    """Whether its version does not tell, as with `p.data -= …`."""
+
+
+def _total(parameter: Tensor) -> float:
+    with torch._C.DisableTorchFunction(), torch.no_grad():
+        return float(parameter.sum())
+
+
+def _kind(is_captured: bool, measures: bool) -> WindowKind:
+    if is_captured:
+        return "captured"
+    return "measured" if measures else "events"
+
+
+def is_broken(number: object) -> bool:
+    """Return whether a number in main memory is not finite."""
+    if isinstance(number, float):
+        return not math.isfinite(number)
+    if type(number) is not Tensor or not number.is_cpu or number.numel() != 1:
+        return False
+    with torch._C.DisableTorchFunction():
+        return not math.isfinite(number.item())
+
+
+def _loss(outputs: object) -> float | None:
+    """Return a loss in main memory, NaN where it lies elsewhere; None where it is not finite."""
+    loss = outputs[0] if isinstance(outputs, tuple | list) and len(outputs) == 1 else None
+    if type(loss) is not Tensor:
+        return None
+    if not loss.is_cpu:
+        return math.nan
+    if _len_torch_function_stack() or _len_torch_dispatch_stack():
+        with torch._C.DisableTorchFunction():
+            value = loss.item()
+    else:
+        value = loss.item()
+    return value if isinstance(value, float) and math.isfinite(value) else None

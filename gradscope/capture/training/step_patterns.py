@@ -1,0 +1,291 @@
+"""Recognises steps that do what an earlier step did, call by call, at the cost of a comparison.
+
+A training does the same in nearly every step: zero, backward, step. Of each sequence of such calls
+that was recorded in full, it is known how it goes on; a step that goes along one of them to its end
+needs no events of its own. Once a call is another than expected, the step is recorded in full from
+there on: what it did before is known from the sequence, and so is what state gradients are in.
+"""
+
+import math
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from types import CodeType, FrameType
+
+from gradscope.capture.lines import sequence_number
+from gradscope.capture.training.journal import Event, Journal
+from gradscope.capture.training.ledger import Ledger, States
+from gradscope.capture.training.places import Places
+from gradscope.recording.repeated_steps import is_repeated, is_shared
+
+_MOST_NODES = 2_000
+"""Of all sequences: a script that does something else in every step is recorded in full."""
+
+_CALLS = frozenset(
+    {
+        "backward",
+        "clip-norm",
+        "clip-value",
+        "epoch",
+        "grad",
+        "scaler-step",
+        "scaler-update",
+        "scheduler",
+        "step",
+        "unscale",
+        "zero",
+    }
+)
+"""Kinds of events that are calls of the script's; others come along with one."""
+
+_BEFORE_ALL, _AFTER_ODD = -1, -2
+"""In place of a sequence: before the first step, and after one that may not be repeated."""
+
+_Key = tuple[str, int, int, int]
+"""Kind, code (`id`) and instruction of the call, and what tells calls there apart."""
+
+
+@dataclass(slots=True, eq=False)
+class Position:
+    """A place in a sequence of calls: what came before it, and what may come next."""
+
+    events: tuple[Event, ...] = ()
+    """Of the call that leads here, and what came along with it."""
+    before: "Position | None" = None
+    next: dict[_Key, "Position"] = field(default_factory=dict)
+    states: States | None = None
+    """Of the gradients."""
+    has_loss: bool = False
+    """Whether the call is a backward from a number that can be read."""
+    number: int = 0
+    """autograd's number when the call was last made."""
+    step: int | None = None
+    """The step recorded last whose sequence ends here; None where none does."""
+    pattern: int = -1
+    """Of a sequence's end: which one it is."""
+    by_hand: "Position | None" = None
+    """The end of the sequence, where the script itself changes its weights after this call."""
+
+
+class StepPatterns:
+    """The sequences of calls that are known, and where in them the running step is."""
+
+    def __init__(self, ledger: Ledger, journal: Journal, places: Places) -> None:
+        self._ledger, self._journal, self._places = ledger, journal, places
+        self._roots: dict[int, Position] = {_BEFORE_ALL: Position()}
+        """By the sequence of the step before, which decides in what state gradients are."""
+        self._patterns: dict[tuple[_Key, ...], int] = {}
+        self._end: Position | None = None
+        """Where the last step has ended."""
+        self._last = _BEFORE_ALL
+        """The sequence of the last step."""
+        self._thread = threading.get_ident()
+        self._passed: dict[int, tuple[CodeType, bool]] = {}
+        """By `id` of code: whether a call that it makes is its caller's."""
+        self._codes: dict[int, CodeType] = {}
+        """Those of keys, which as long as they are held keep their `id`."""
+        self._nodes = 0
+        self._snapshots: list[States] = []
+        """Of the step that is recorded in full: the states after each of its events."""
+        self._is_odd = False
+        """Whether the step that is recorded did something that may not be repeated unseen."""
+        self._is_synced = True
+        """Whether the states of gradients are known as they are now."""
+        self.last_number = 0
+        """autograd's number at the end of the last step that repeated another."""
+        self._backwards: list[Position] = []
+        self.position: Position | None = None
+        """Where the running step is; None while it is recorded in full."""
+        self.losses: list[float] = []
+        """Of the running step."""
+
+    def repeats(self, kind: str, detail: int, frame: FrameType | None) -> Position | None:
+        """Return where the step is after a call; None where it is to be recorded in full.
+
+        Args:
+            kind: Of the event.
+            detail: What tells calls of the kind apart: the optimizer, say.
+            frame: Of the caller.
+        """
+        here = self.position
+        if here is None or threading.get_ident() != self._thread:
+            return None
+        while frame is not None and self._is_passed(frame.f_code):
+            frame = frame.f_back
+        key = (
+            (kind, 0, 0, detail)
+            if frame is None
+            else (kind, id(frame.f_code), frame.f_lasti, detail)
+        )
+        following = here.next.get(key)
+        if following is not None:
+            self.position = following
+            following.number = sequence_number()
+        return following
+
+    def is_here(self) -> bool:
+        """Return whether this is the thread that makes the steps."""
+        return threading.get_ident() == self._thread
+
+    def _is_passed(self, code: CodeType) -> bool:
+        known = self._passed.get(id(code))
+        if known is None:
+            known = self._passed[id(code)] = (code, self._places.is_passed_over(code))
+        return known[1]
+
+    def forget_last(self) -> None:
+        """Take back the last call, which has raised an exception."""
+        here = self.position
+        if here is not None:
+            self.position = here.before
+            if here.has_loss and self.losses:
+                self.losses.pop()
+
+    def begin(self, *, may_repeat: bool) -> bool:
+        """Begin a step; return whether it may repeat one that is known."""
+        root = self._roots.get(self._last)
+        self._thread = threading.get_ident()
+        self._snapshots, self._is_odd = [], False
+        if self.losses:
+            self.losses = []
+        self.position = root if may_repeat and root is not None and root.next else None
+        return self.position is not None
+
+    def noted(self, event: Event) -> None:
+        """Take in an event of a step that is recorded in full."""
+        if len(self._snapshots) < _MOST_NODES:
+            self._snapshots.append(self._ledger.states())
+
+    def spoil(self) -> None:
+        """Take in that the step does something that may not be repeated unseen."""
+        self._is_odd = True
+
+    def recorded(self, step: int, events: list[Event]) -> None:
+        """Take in a step that was recorded in full, by its events."""
+        self._is_synced = True
+        if self._is_odd or len(events) != len(self._snapshots) or self._nodes > _MOST_NODES:
+            self._last = _AFTER_ODD
+            return
+        here = self._roots.setdefault(self._last, Position())
+        held: list[Event] = []
+        keys: list[_Key] = []
+        for event, states in zip(events, self._snapshots, strict=True):
+            held.append(event)
+            if event.kind in _CALLS and not _is_unseen(event):
+                keys.append(self._key_of(event))
+                here = self._following(here, keys[-1], tuple(held), states)
+                held = []
+        if held:
+            if held[-1].kind != "step":
+                self._last = _AFTER_ODD
+                return
+            here.by_hand = here.by_hand or Position(before=here)
+            here = here.by_hand
+            here.events, here.states = tuple(held), self._snapshots[-1]
+        here.step = step
+        here.pattern = self._patterns.setdefault(tuple(keys), len(self._patterns))
+        self._last, self._end = here.pattern, here
+
+    def _key_of(self, event: Event) -> _Key:
+        code = event.place.code
+        if code is not None:
+            self._codes[id(code)] = code
+        return event.kind, id(code) if code else 0, event.place.instruction, detail_of(event)
+
+    def _following(
+        self, here: Position, key: _Key, events: tuple[Event, ...], states: States
+    ) -> Position:
+        following = here.next.get(key)
+        if following is None:
+            following = here.next[key] = Position(before=here)
+            self._nodes += 1
+            if key[0] == "backward":
+                self._backwards.append(following)
+        following.events, following.states = events, states
+        following.has_loss = "loss" in events[-1].numbers
+        return following
+
+    def ended(self, end: Position) -> None:
+        """Take in that the running step has gone along a sequence to its end."""
+        self._last, self._end, self._is_synced = end.pattern, end, False
+        self.last_number = sequence_number()
+
+    def catch_up(self) -> bool:
+        """Give gradients the states that repeated steps have left; return whether there were any.
+
+        For a step that is recorded in full from its beginning.
+        """
+        if self._is_synced:
+            return False
+        if self._end is not None and self._end.states is not None:
+            self._ledger.restore(self._end.states)
+        self._is_synced = True
+        return True
+
+    def unfold(self) -> None:
+        """Record the running step in full from here on.
+
+        The events of its calls so far are noted, and gradients get the states that they left.
+        """
+        here, self.position = self.position, None
+        if here is None:
+            return
+        path = _path(here)
+        losses = iter(self.losses)
+        for position in path:
+            for event in position.events:
+                if is_repeated(event.kind):
+                    self._note_again(position, event, losses)
+        if not path:
+            self.catch_up()
+        elif here.states is not None:
+            self._ledger.restore(here.states)
+        self._is_synced = True
+
+    def _note_again(self, position: Position, event: Event, losses: Iterator[float]) -> None:
+        numbers = {
+            name: value for name, value in event.numbers.items() if is_shared(event.kind, name)
+        }
+        loss = next(losses) if _is_read(position, event) else math.nan
+        if not math.isnan(loss):
+            numbers["loss"] = loss
+        place, optimizer = event.place, event.optimizer
+        self._journal.note(
+            event.kind, place, numbers, optimizer=optimizer, subject=event.subject
+        )
+        if position.states is not None and self._snapshots:
+            self._snapshots[-1] = position.states
+
+    def numbers(self) -> Iterator[tuple[Event, int]]:
+        """Yield the backward calls that are known, with autograd's number at the last of each."""
+        for position in self._backwards:
+            yield position.events[-1], position.number
+
+
+def _path(here: Position) -> list[Position]:
+    """Return the calls of a sequence up to a position, in their order."""
+    path: list[Position] = []
+    step: Position | None = here
+    while step is not None and step.before is not None:
+        path.append(step)
+        step = step.before
+    path.reverse()
+    return path
+
+
+def _is_read(position: Position, event: Event) -> bool:
+    """Return whether an event has a loss that is read in each step."""
+    return position.has_loss and event.kind == "backward"
+
+
+def _is_unseen(event: Event) -> bool:
+    """Return whether an event is of something that the script did by no call that is watched."""
+    return event.place.code is None and event.kind in ("zero", "step") and event.optimizer is None
+
+
+def detail_of(event: Event) -> int:
+    """Return what tells calls of an event's kind apart, at the same place."""
+    if event.kind in ("backward", "grad"):
+        numbers = event.numbers
+        return 2 * int(bool(numbers.get("retain"))) + int(bool(numbers.get("create")))
+    return -1 if event.optimizer is None else event.optimizer

@@ -1,0 +1,202 @@
+"""Steps of a run that did what others had done, call by call, and were recorded as such."""
+
+from array import array
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from math import isnan, nan
+
+from gradscope.recording.encoding import read_indices, write_indices
+from gradscope.recording.records import EventRecord, StepRecord
+from gradscope.recording.table import Row, Table
+
+_MEASURED: Mapping[str, frozenset[str]] = {
+    "backward": frozenset({"loss", "nodes", "older", "root", "rows", "tokens"}),
+    "clip-norm": frozenset({"norm"}),
+    "clip-value": frozenset({"norm", "norm_after", "cosine"}),
+    "scaler-update": frozenset({"scale_before", "scale_after"}),
+    "scheduler": frozenset({"lr_before", "lr_after"}),
+    "step": frozenset({"norm", "nonfinite", "lr"}),
+    "unscale": frozenset({"scale"}),
+}
+"""Numbers of events, by kind, that are measured: steps that repeat another need not share them."""
+
+_OBSERVED = frozenset({"carried", "mode"})
+"""Kinds of events that are observed only in steps that are recorded in full."""
+
+
+def is_shared(kind: str, number: str) -> bool:
+    """Return whether a step that repeats another has the same number in an event of a kind."""
+    return number not in _MEASURED.get(kind, frozenset())
+
+
+def is_repeated(kind: str) -> bool:
+    """Return whether a step that repeats another has its events of a kind, too."""
+    return kind not in _OBSERVED
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RepeatedSteps:
+    """Consecutive steps, each with the same calls in the same order as an earlier step."""
+
+    first: int
+    """The first step's index."""
+    sources: tuple[int, ...]
+    """Indices of the steps that were repeated, each once."""
+    choices: bytes
+    """By step: which of the sources it repeats, as an index in two bytes."""
+    losses: bytes
+    """In order: of every backward whose source has a loss, in float64; NaN where not read."""
+    rates: bytes
+    """By step: the learning rate of the first group, in float64; NaN where not known."""
+    began: float
+    """Seconds since the recording began, at the end of the step before the first."""
+    ended: float
+
+    @property
+    def count(self) -> int:
+        """Number of steps."""
+        return len(self.choices) // 2
+
+
+def _read(row: Row) -> RepeatedSteps:
+    _, first, sources, choices, losses, rates, began, ended = row
+    return RepeatedSteps(
+        first=first,
+        sources=read_indices(sources),
+        choices=choices,
+        losses=losses,
+        rates=rates,
+        began=began,
+        ended=ended,
+    )
+
+
+REPEATED_STEPS: Table[RepeatedSteps] = Table(
+    name="repeated_steps",
+    columns=(
+        "first INTEGER",
+        "sources TEXT",
+        "choices BLOB",
+        "losses BLOB",
+        "rates BLOB",
+        "began REAL",
+        "ended REAL",
+    ),
+    write=lambda one: (
+        one.first,
+        write_indices(one.sources),
+        one.choices,
+        one.losses,
+        one.rates,
+        one.began,
+        one.ended,
+    ),
+    read=_read,
+    is_late=True,
+)
+
+
+@dataclass(slots=True)
+class _Source:
+    """A step that others repeat."""
+
+    step: StepRecord
+    events: list[EventRecord]
+    began: float
+    """When its first event happened, in seconds since the recording began."""
+
+
+class Sources:
+    """The steps that others may repeat, with their events."""
+
+    def __init__(self, steps: Iterable[StepRecord], events: Iterable[EventRecord]) -> None:
+        self._steps = {step.index: step for step in steps}
+        self._events: dict[int, list[EventRecord]] = {}
+        for event in events:
+            self._events.setdefault(event.step, []).append(event)
+
+    def of(self, index: int) -> _Source:
+        """Return a step as others repeat it."""
+        events = [event for event in self._events.get(index, ()) if is_repeated(event.kind)]
+        shared = [
+            replace(event, numbers=tuple(n for n in event.numbers if _is_kept(event.kind, n[0])))
+            for event in events
+        ]
+        began = events[0].seconds if events else 0.0
+        return _Source(self._steps[index], shared, began)
+
+
+def _is_kept(kind: str, number: str) -> bool:
+    # A loss marks that those of the repeating steps were read.
+    return is_shared(kind, number) or (kind == "backward" and number == "loss")
+
+
+def unfolded(
+    one: RepeatedSteps, sources: Sources
+) -> Iterator[tuple[StepRecord, list[EventRecord]]]:
+    """Yield repeated steps with their events; numbers that were not measured are left out."""
+    known = [sources.of(index) for index in one.sources]
+    choices, losses = array("H", one.choices), iter(array("d", one.losses))
+    duration = (one.ended - one.began) / max(len(choices), 1)
+    for order, (choice, rate) in enumerate(zip(choices, array("d", one.rates), strict=True)):
+        source = known[choice]
+        index, began = one.first + order, one.began + order * duration
+        events = list(_events(source, index, began, duration, losses, rate))
+        yield _step(source.step, index, events), events
+
+
+def _events(
+    source: _Source,
+    index: int,
+    began: float,
+    duration: float,
+    losses: Iterator[float],
+    rate: float,
+) -> Iterator[EventRecord]:
+    for order, event in enumerate(source.events):
+        numbers = event.numbers
+        if event.kind == "backward" and any(name == "loss" for name, _ in numbers):
+            loss = next(losses, nan)
+            rest = tuple(number for number in numbers if number[0] != "loss")
+            numbers = rest if isnan(loss) else (*rest, ("loss", loss))
+        elif event.kind == "step" and not isnan(rate):
+            numbers = (*numbers, ("lr", rate))
+        # Between the calls of a step that is repeated nobody looks at the clock.
+        seconds = began + duration * (order + 1) / len(source.events)
+        yield EventRecord(
+            step=index,
+            order=order,
+            kind=event.kind,
+            seconds=seconds,
+            site=event.site,
+            numbers=numbers,
+            optimizer=event.optimizer,
+            subject=event.subject,
+        )
+
+
+def _step(source: StepRecord, index: int, events: Sequence[EventRecord]) -> StepRecord:
+    losses = [dict(event.numbers).get("loss") for event in events if event.kind == "backward"]
+    return replace(source, index=index, loss=losses[-1] if losses else None)
+
+
+def with_repeated(
+    steps: tuple[StepRecord, ...],
+    events: tuple[EventRecord, ...],
+    repeated: Sequence[RepeatedSteps],
+) -> tuple[tuple[StepRecord, ...], tuple[EventRecord, ...]]:
+    """Return all steps and events of a run, those of repeated steps in their places."""
+    if not repeated:
+        return steps, events
+    sources = Sources(steps, events)
+    by_step = {step.index: step for step in steps}
+    of_step: dict[int, list[EventRecord]] = {}
+    for event in events:
+        of_step.setdefault(event.step, []).append(event)
+    for one in repeated:
+        for step, own in unfolded(one, sources):
+            by_step[step.index], of_step[step.index] = step, own
+    return (
+        tuple(by_step[index] for index in sorted(by_step)),
+        tuple(event for index in sorted(of_step) for event in of_step[index]),
+    )
