@@ -15,6 +15,7 @@ from typing import Self
 from torch import nn
 from torch.optim import Optimizer
 
+from gradscope.capture.training.budget import DEFAULT, check_share
 from gradscope.capture.training.given import Given, given_by
 from gradscope.capture.training.keeping import Keeping
 from gradscope.capture.training.watch import TrainingWatch
@@ -41,8 +42,9 @@ def watch(  # noqa: PLR0913 - as many things can be chosen
     *,
     save: str | PathLike[str] | None = None,
     force: bool = False,
-    every: int = 1,
-    tensor_every: int = 100,
+    budget: float | None = DEFAULT,
+    every: int | None = None,
+    tensor_every: int | None = None,
     keep_gradients: KeepMode = "none",
     keep_gradients_every: int = 100,
     select: str | Iterable[str] = (),
@@ -69,9 +71,13 @@ def watch(  # noqa: PLR0913 - as many things can be chosen
             finished step, whatever becomes of the process. Without it, `watch.report().save(path)`
             writes one later.
         force: Write over a file that exists.
-        every: Gradients are measured in every so manieth step.
-        tensor_every: Every tensor is looked at in the first steps, and in every so manieth; 0 for
-            the first alone.
+        budget: The share of the training's own time that watching may take, 0.05 for 5 %. Beyond
+            the first steps, as many are measured as it pays for; the order of calls is seen in all.
+            None for no limit: gradients are measured in every step, and every tensor in every
+            hundredth.
+        every: Measure the gradients of every Nth step, whatever the budget.
+        tensor_every: Look at every tensor of the first steps and of every Nth, whatever the budget;
+            0 for the first alone.
         keep_gradients: Keep the gradients themselves, so that `gradscope compare` can compare them:
             `exact`, every element, or `sketch`, 4,096 numbers of each large parameter.
         keep_gradients_every: Those of the first step of each optimizer, and of every so manieth.
@@ -88,7 +94,9 @@ def watch(  # noqa: PLR0913 - as many things can be chosen
         ("tensor_every", tensor_every, 0),
         ("keep_gradients_every", keep_gradients_every, 1),
     ):
-        _check_number(number, value, least)
+        if value is not None:
+            _check_number(number, value, least)
+    check_share(budget)
     check_keep_mode(keep_gradients)
     settings = Settings(select=parsed_selectors(select), ignore=parsed_selectors(ignore))
     check_settings(settings)
@@ -102,6 +110,7 @@ def watch(  # noqa: PLR0913 - as many things can be chosen
         _name_of(frame),
         file,
         force=force,
+        budget=budget,
         every=every,
         tensor_every=tensor_every,
         keeping=Keeping(mode=keep_gradients, every=keep_gradients_every),
@@ -143,8 +152,9 @@ class Watch:
         file: Path | None,
         *,
         force: bool,
-        every: int,
-        tensor_every: int,
+        budget: float | None,
+        every: int | None,
+        tensor_every: int | None,
         keeping: Keeping,
         settings: Settings,
     ) -> None:
@@ -156,6 +166,7 @@ class Watch:
             "watch",
             name=name,
             given=given,
+            budget=budget,
             every=every,
             keeping=keeping,
             make_looks=script_looks(Schedule(tensor_every)),
@@ -214,6 +225,7 @@ class Watch:
         """
         now = (self._state, self.steps)
         if self._last is None or self._last[0] != now:
+            self._training.flush()
             recording = self._recording()
             report = Report.from_recording(recording, judge(recording, self._settings))
             self._last = (now, report)

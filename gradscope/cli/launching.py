@@ -55,6 +55,7 @@ class WatchedRun:
         return TrainingWatch(
             self.recording,
             planned.command,
+            budget=watch.share,
             every=watch.every,
             keeping=Keeping(mode=watch.keep_gradients, every=watch.keep_gradients_every),
             make_looks=script_looks(Schedule(watch.tensor_every, watch.tensors_at or ())),

@@ -1,6 +1,7 @@
 """The options that `gradscope run` alone has, in groups."""
 
 import dataclasses
+import math
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated
@@ -67,26 +68,36 @@ LiveOption = Annotated[
 class WatchGroup:
     """How much of the training is recorded, and how much of it runs."""
 
+    budget: Annotated[
+        str,
+        typer.Option(
+            "--budget",
+            metavar="SHARE",
+            help="Slow the training down by at most this share, such as 5%; none for no limit.",
+            rich_help_panel=_WATCH,
+        ),
+    ] = "5%"
     every: Annotated[
-        int,
+        int | None,
         typer.Option(
             "--every",
             min=1,
             metavar="N",
-            help="Measure the gradients of every N-th step; the order of events is always seen.",
+            help="Measure gradients in every Nth step. Default: as often as the budget allows.",
             rich_help_panel=_WATCH,
         ),
-    ] = 1
+    ] = None
     tensor_every: Annotated[
-        int,
+        int | None,
         typer.Option(
             "--tensor-every",
             min=0,
             metavar="N",
-            help="Look at every tensor of the first steps and every N-th; 0 for the first alone.",
+            help="Capture every tensor in every Nth step, 0 for the first steps only. "
+            "Default: as often as the budget allows.",
             rich_help_panel=_WATCH,
         ),
-    ] = 100
+    ] = None
     tensors_at: Annotated[
         list[int] | None,
         typer.Option(
@@ -137,12 +148,34 @@ class WatchGroup:
         ),
     ] = None
 
+    @property
+    def share(self) -> float | None:
+        """The budget as a share; None for no limit.
+
+        Raises:
+            GradscopeError: It is neither a share nor `none`.
+        """
+        text = self.budget.strip().lower()
+        if text == "none":
+            return None
+        try:
+            share = float(text.removesuffix("%")) / (100 if text.endswith("%") else 1)
+        except ValueError:
+            share = 0.0
+        if not 0 < share < math.inf:
+            raise GradscopeError(
+                f"--budget is {self.budget!r}, expected a share such as 5%, or none"
+            )
+        return share
+
     def check(self) -> None:
         """Make sure that the options go together.
 
         Raises:
-            GradscopeError: The recording ends before the step after which the script is to end.
+            GradscopeError: The recording ends before the step after which the script is to end, or
+                the budget is no share.
         """
+        _ = self.share
         if self.stop_after and self.max_steps and self.stop_after > self.max_steps:
             raise GradscopeError(
                 f"--max-steps {self.max_steps} ends the watching before"

@@ -12,7 +12,7 @@ _NAN = "NaN"
 _SHAPE = re.compile(r"(\w+)\[([\d, ]*)\]")
 _UNKNOWN = "?"
 
-Cell = str | float | bytes | None
+Cell = str | float | None
 
 _remembered = lru_cache(maxsize=4_096)
 """For what is read from cells of which many hold the same text, as the looks of a run do."""

@@ -9,7 +9,7 @@ from typing import Any, Generic, TypeVar
 from gradscope.recording.encoding import Cell
 
 Record = TypeVar("Record")
-Cells = tuple[Cell, ...]
+Cells = tuple[Cell | bytes, ...]
 Row = tuple[Any, ...]
 """A row as sqlite3 gives it: its place first, then the columns."""
 

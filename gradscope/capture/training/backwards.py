@@ -95,6 +95,8 @@ class Backwards:
             found = scene.pace.patterns.repeats(kind, detail, frame) is not None
         if not found:
             scene.record_in_full()
+        elif is_backward:
+            scene.pace.unscale_loss(self._scale)
         return found
 
     def _run_repeated(

@@ -1,13 +1,19 @@
 """What watching may cost: the share of a training's own time, and what of it is left."""
 
+import math
 from collections import deque
 from collections.abc import Callable
 from statistics import median
 from time import perf_counter
 from typing import Literal
 
+from gradscope.errors import GradscopeError
+
 WindowKind = Literal["repeated", "events", "measured", "captured"]
 """How much of a step is recorded: that it was as another, its events, norms too, tensors too."""
+
+DEFAULT = 0.05
+"""The share of a training's own time that watching may take, where nothing else is said."""
 
 FIRST = 100
 """The norms of this many first steps are always measured."""
@@ -18,6 +24,19 @@ REPEATED_EVENT = 1.5e-6
 _RECENT = 9
 _MOST_SAVED = 0.25
 """Seconds of allowance that may be saved up, or twice what one measurement costs."""
+
+
+def check_share(share: object) -> None:
+    """Make sure that a budget is a share.
+
+    Raises:
+        GradscopeError: It is not.
+    """
+    is_number = isinstance(share, int | float) and not isinstance(share, bool)
+    if share is not None and not (is_number and 0 < share < math.inf):  # type: ignore[operator]
+        raise GradscopeError(
+            f"budget is {share!r}, expected a share such as 0.05, or None for no limit"
+        )
 
 
 class Budget:

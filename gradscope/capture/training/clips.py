@@ -11,8 +11,8 @@ from torch import Tensor
 from torch.nn.utils import clip_grad
 
 from gradscope.capture.training.journal import known
-from gradscope.capture.training.pace import is_broken
 from gradscope.capture.training.ledger import EMPTY, SPENT, UNSPENT, Entry
+from gradscope.capture.training.pace import is_broken
 from gradscope.capture.training.patches import Function, Patches
 from gradscope.capture.training.places import Place
 from gradscope.capture.training.scene import Scene

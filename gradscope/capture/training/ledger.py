@@ -282,7 +282,8 @@ class Ledger:
         Gradients and weights are taken to be as those calls have left them.
         """
         rows = zip(known.entries, known.states, known.passes, known.flags, strict=True)
-        for entry, entry.state, entry.passes, flags in rows:
+        for entry, state, passes, flags in rows:
+            entry.state, entry.passes = state, passes
             entry.clipped, entry.is_touched, entry.is_scaled, entry.is_written = flags
         self._look()
         self._weights = self._look_at_weights()

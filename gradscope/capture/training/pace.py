@@ -13,7 +13,7 @@ from torch import Tensor
 from torch._C import _len_torch_dispatch_stack, _len_torch_function_stack
 
 from gradscope.capture.training.budget import FIRST, REPEATED_EVENT, Budget, WindowKind
-from gradscope.capture.training.journal import Event, Journal
+from gradscope.capture.training.journal import Event, Journal, Number
 from gradscope.capture.training.ledger import Ledger
 from gradscope.capture.training.places import Places
 from gradscope.capture.training.step_patterns import Position, StepPatterns
@@ -63,6 +63,8 @@ class Pace:
         """Whether the gradients of the running step are measured."""
         self._kind: WindowKind = "measured"
         self._forced = 0
+        self._may_join = False
+        """Whether the running step may turn out to repeat another."""
         self._began = self._flushed = time.perf_counter()
         self._first = 0
         self._sources: dict[int, int] = {}
@@ -91,7 +93,12 @@ class Pace:
 
     def noted(self, event: Event) -> None:
         """Take in an event of a step that is recorded in full."""
-        if self.repeats_steps:
+        if not self.repeats_steps:
+            return
+        if self._may_join and event.kind == "backward" and self.patterns.join(self._journal.events):
+            self._may_join, self._kind = False, "repeated"
+            self._journal.events.clear()
+        else:
             self.patterns.noted(event)
 
     def recorded(self, step: int, events: list[Event]) -> None:
@@ -99,12 +106,14 @@ class Pace:
         if self.repeats_steps:
             self.patterns.recorded(step, events)
 
-    def next_step(self, *, is_captured: bool, may_repeat: bool = True) -> bool:
+    def next_step(self, *, is_captured: bool, may_repeat: bool, within_call: bool) -> bool:
         """Take in that a step is over and the next begins; return whether it may repeat another.
 
         Args:
             is_captured: Whether the next step is captured.
-            may_repeat: Whether anything speaks against it.
+            may_repeat: False where anything speaks against it.
+            within_call: Whether it begins with a call that is being recorded in full, of which it
+                is seen only afterwards whether it repeats another.
         """
         kind = self._kind
         self.counts[kind] = self.counts.get(kind, 0) + 1
@@ -112,9 +121,9 @@ class Pace:
         self.steps += 1
         self.measures = self._is_measured() or is_captured
         self._forced = max(0, self._forced - 1)
-        begins = self.repeats_steps and self.patterns.begin(
-            may_repeat=may_repeat and not self.measures
-        )
+        may_repeat &= self.repeats_steps and not self.measures
+        self._may_join = may_repeat and within_call
+        begins = self.patterns.begin(may_repeat=may_repeat and not within_call)
         self._kind = "repeated" if begins else _kind(is_captured, self.measures)
         return begins
 
@@ -151,6 +160,14 @@ class Pace:
             return False
         self.patterns.losses.append(loss)
         return True
+
+    def unscale_loss(self, scale: Callable[[], Number]) -> None:
+        """Divide the last loss by the scale of a gradient scaler, where one has multiplied it."""
+        position, losses = self.patterns.position, self.patterns.losses
+        if position is None or not position.has_loss or math.isnan(losses[-1]):
+            return
+        if position.events[-1].numbers.get("scaled"):
+            losses[-1] /= float(scale())
 
     def repeats_step(self, index: int, frame: FrameType) -> Position | None:
         """Return the end of the sequence where an optimizer's step is what is expected."""

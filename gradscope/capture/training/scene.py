@@ -5,7 +5,6 @@ from collections.abc import Callable
 from types import FrameType
 from typing import TYPE_CHECKING
 
-from torch import Tensor
 from torch.optim import Optimizer
 
 from gradscope.capture.training.guard import Guard

@@ -37,9 +37,7 @@ class Schedulers:
             is_first = getattr(scheduler, "_is_initial", False)
             if not guard.active or self._depth or is_first:
                 return original(scheduler, *args, **kwargs)
-            is_repeated = self._scene.repeats(
-                "scheduler", _optimizer(scheduler), sys._getframe(1)
-            )
+            is_repeated = self._scene.repeats("scheduler", _optimizer(scheduler), sys._getframe(1))
             before = None if is_repeated else guard.run(_rate, scheduler)
             self._depth += 1
             try:

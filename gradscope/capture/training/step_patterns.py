@@ -151,6 +151,18 @@ class StepPatterns:
         self.position = root if may_repeat and root is not None and root.next else None
         return self.position is not None
 
+    def join(self, events: list[Event]) -> bool:
+        """Go on as a step that repeats another, if one began with these calls; return whether."""
+        here = self._roots.get(self._last)
+        for event in events:
+            if event.kind in _CALLS and not _is_unseen(event) and here is not None:
+                here = here.next.get(self._key_of(event))
+        if here is None:
+            return False
+        self.losses = [float(event.numbers["loss"]) for event in events if "loss" in event.numbers]
+        self.position = here
+        return True
+
     def noted(self, event: Event) -> None:
         """Take in an event of a step that is recorded in full."""
         if len(self._snapshots) < _MOST_NODES:
@@ -250,9 +262,7 @@ class StepPatterns:
         if not math.isnan(loss):
             numbers["loss"] = loss
         place, optimizer = event.place, event.optimizer
-        self._journal.note(
-            event.kind, place, numbers, optimizer=optimizer, subject=event.subject
-        )
+        self._journal.note(event.kind, place, numbers, optimizer=optimizer, subject=event.subject)
         if position.states is not None and self._snapshots:
             self._snapshots[-1] = position.states
 

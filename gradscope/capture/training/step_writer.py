@@ -130,9 +130,7 @@ class StepWriter:
     def abandon(self, reason: str) -> None:
         """Close the recording as one of a run that went on."""
         self._scene.pace.flush()
-        self._recorder.abandon(
-            RunEnding(kind="lost", message=reason), self._scene.pace.cost()
-        )
+        self._recorder.abandon(RunEnding(kind="lost", message=reason), self._scene.pace.cost())
 
     def _optimizers(self) -> tuple[tuple[int, TrainedOptimizer], ...]:
         site = self._scene.journal.sites.index

@@ -175,7 +175,7 @@ class _Running:
         self._after_step = after_step
         self._steps = Steps(scene, self._writer, keeping=keeping, ended=self._ended)
         self._by_hand = scene.by_hand = ByHand(
-            scene, self._writer, keeping=keeping, ended=self._ended
+            scene, self._writer, keeping=keeping, ended=self._ended_by_hand
         )
         self._patches = Patches()
 
@@ -230,15 +230,21 @@ class _Running:
         """Write what is held of the steps so far."""
         self._guard.run(self._pace.flush)
 
-    def _ended(self) -> None:
+    def _ended(self, *, within_call: bool = False) -> None:
         self._backwards.next_window()
-        self._begin_step()
+        self._begin_step(within_call=within_call)
         self._guard.later(self._after_step)
 
-    def _begin_step(self) -> None:
+    def _ended_by_hand(self) -> None:
+        # What notices such a step is the call that comes after it.
+        self._ended(within_call=True)
+
+    def _begin_step(self, *, within_call: bool = False) -> None:
         looks = self._scene.looks
         is_captured = looks is not None and looks.is_open
-        if self._pace.next_step(is_captured=is_captured, may_repeat=self._may_repeat):
+        if self._pace.next_step(
+            is_captured=is_captured, may_repeat=self._may_repeat, within_call=within_call
+        ):
             self._scene.models.pause()
         else:
             self._pace.catch_up(self._resumed)

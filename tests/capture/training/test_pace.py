@@ -1,0 +1,367 @@
+"""Steps that repeat another are recorded as if they had been recorded in full."""
+
+import math
+
+import pytest
+import torch
+from torch import nn
+
+from gradscope.capture.training import pace
+from gradscope.recording.evidence.watch_cost import WatchCost
+from gradscope.recording.repeated_steps import is_repeated, is_shared
+
+FIRST = 6
+STEPS = 40
+NOTHING = 1e-12
+"""A budget that pays for nothing: what need not be recorded in full is compared alone."""
+
+
+@pytest.fixture(autouse=True)
+def _few_first(monkeypatch):
+    monkeypatch.setattr(pace, "FIRST", FIRST)
+
+
+def network():
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(4, 8), nn.Tanh(), nn.Linear(8, 1))
+    return model, torch.randn(16, 4), torch.randn(16, 1)
+
+
+def plain():
+    model, x, y = network()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for _ in range(STEPS):
+        optimizer.zero_grad()
+        nn.functional.mse_loss(model(x), y).backward()
+        optimizer.step()
+
+
+def accumulating():
+    model, x, y = network()
+    optimizer = torch.optim.AdamW(model.parameters(), lr=0.01)
+    for index in range(3 * STEPS):
+        (nn.functional.mse_loss(model(x), y) / 3).backward()
+        if index % 3 == 2:
+            optimizer.step()
+            optimizer.zero_grad()
+
+
+def clipping_and_scheduling():
+    model, x, y = network()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    scheduler = torch.optim.lr_scheduler.ExponentialLR(optimizer, 0.99)
+    for _ in range(STEPS):
+        optimizer.zero_grad()
+        nn.functional.mse_loss(model(x), y).backward()
+        nn.utils.clip_grad_norm_(model.parameters(), 0.5)
+        optimizer.step()
+        scheduler.step()
+
+
+def clipping_values():
+    model, x, y = network()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for _ in range(STEPS):
+        model.zero_grad()
+        nn.functional.mse_loss(model(x), y).backward()
+        nn.utils.clip_grad_value_(model.parameters(), 0.01)
+        optimizer.step()
+
+
+def in_epochs():
+    model, x, y = network()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    data = torch.utils.data.TensorDataset(x[:10], y[:10])
+    loader = torch.utils.data.DataLoader(data, batch_size=4)
+    for _ in range(STEPS // 3):
+        for a, b in loader:
+            optimizer.zero_grad()
+            nn.functional.mse_loss(model(a), b).backward()
+            optimizer.step()
+
+
+def by_turns():
+    model, x, y = network()
+    other = nn.Linear(1, 1)
+    one = torch.optim.SGD(model.parameters(), lr=0.1)
+    two = torch.optim.Adam(other.parameters(), lr=0.1)
+    for index in range(STEPS):
+        two.zero_grad()
+        nn.functional.mse_loss(other(model(x).detach()), y).backward()
+        two.step()
+        if index % 3 == 0:
+            one.zero_grad()
+            nn.functional.mse_loss(other(model(x)), y).backward()
+            one.step()
+
+
+def scaled():
+    model, x, y = network()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    scaler = torch.amp.GradScaler("cpu", init_scale=4.0)
+    for _ in range(STEPS):
+        optimizer.zero_grad()
+        scaler.scale(nn.functional.mse_loss(model(x), y)).backward()
+        scaler.unscale_(optimizer)
+        nn.utils.clip_grad_norm_(model.parameters(), 10.0)
+        scaler.step(optimizer)
+        scaler.update()
+
+
+def scaled_with_overflows():
+    model, x, y = network()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    scaler = torch.amp.GradScaler("cpu", init_scale=4.0, growth_interval=7)
+    for index in range(STEPS):
+        optimizer.zero_grad()
+        loss = nn.functional.mse_loss(model(x), y)
+        if index in (17, 23):
+            loss = loss * float("inf")
+        scaler.scale(loss).backward()
+        scaler.step(optimizer)
+        scaler.update()
+
+
+def zeroed_by_hand():
+    model, x, y = network()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for _ in range(STEPS):
+        for parameter in model.parameters():
+            parameter.grad = None
+        nn.functional.mse_loss(model(x), y).backward()
+        optimizer.step()
+
+
+def never_zeroed():
+    model, x, y = network()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.001)
+    for _ in range(STEPS):
+        nn.functional.mse_loss(model(x), y).backward()
+        optimizer.step()
+
+
+def forgetful_once():
+    model, x, y = network()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+    for index in range(STEPS):
+        if index != 25:
+            optimizer.zero_grad()
+        nn.functional.mse_loss(model(x), y).backward()
+        optimizer.step()
+
+
+def extra_backward_once():
+    model, x, y = network()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+    for index in range(STEPS):
+        optimizer.zero_grad()
+        nn.functional.mse_loss(model(x), y).backward()
+        if index == 21:
+            nn.functional.l1_loss(model(x), y).backward()
+        optimizer.step()
+
+
+def with_closure():
+    model, x, y = network()
+    optimizer = torch.optim.LBFGS(model.parameters(), max_iter=2)
+
+    def closure():
+        optimizer.zero_grad()
+        loss = nn.functional.mse_loss(model(x), y)
+        loss.backward()
+        return loss
+
+    for _ in range(12):
+        optimizer.step(closure)
+
+
+def penalised():
+    model, x, y = network()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+    for _ in range(STEPS):
+        optimizer.zero_grad()
+        inputs = x.clone().requires_grad_()
+        output = model(inputs)
+        (gradient,) = torch.autograd.grad(output.sum(), inputs, create_graph=True)
+        (nn.functional.mse_loss(output, y) + gradient.square().mean()).backward()
+        optimizer.step()
+
+
+def by_hand():
+    torch.manual_seed(0)
+    weight, x = torch.randn(4, requires_grad=True), torch.randn(16, 4)
+    for _ in range(STEPS):
+        (x @ weight).square().mean().backward()
+        with torch.no_grad():
+            weight -= 0.01 * weight.grad
+            weight.grad = None
+
+
+def by_hand_through_data():
+    torch.manual_seed(0)
+    weight, x = torch.randn(4, requires_grad=True), torch.randn(16, 4)
+    for _ in range(STEPS):
+        (x @ weight).square().mean().backward()
+        weight.data -= 0.01 * weight.grad
+        weight.grad.zero_()
+
+
+LOOPS = (
+    plain,
+    accumulating,
+    clipping_and_scheduling,
+    clipping_values,
+    in_epochs,
+    by_turns,
+    scaled,
+    scaled_with_overflows,
+    zeroed_by_hand,
+    never_zeroed,
+    forgetful_once,
+    extra_backward_once,
+    with_closure,
+    penalised,
+    by_hand,
+    by_hand_through_data,
+)
+IN_FULL = (with_closure,)
+"""Loops whose steps are never compared alone."""
+
+
+def shared(event):
+    numbers = {name: value for name, value in event.numbers if is_shared(event.kind, name)}
+    # Where nothing is ever zeroed, each step's gradients are made of more passes.
+    numbers.pop("backwards", None)
+    subject = (event.kind, event.order, event.site, event.optimizer, event.subject)
+    return event.step, *subject, numbers
+
+
+@pytest.mark.parametrize("loop", LOOPS, ids=lambda loop: loop.__name__)
+def test_repeated_steps_have_the_events_of_a_full_recording(run, loop):
+    full, brief = run(loop), run(loop, budget=NOTHING)
+    (cost,) = brief.recording.evidence_of(WatchCost)
+
+    assert (cost.repeated > 0) == (loop not in IN_FULL)
+    expected = [shared(event) for event in full.recording.events if is_repeated(event.kind)]
+    # What comes along with other events may leave gaps in their order.
+    found = [shared(event) for event in brief.recording.events if is_repeated(event.kind)]
+    assert [one[0:2] + one[3:] for one in found] == [one[0:2] + one[3:] for one in expected]
+    assert [step.index for step in brief.recording.steps] == [
+        step.index for step in full.recording.steps
+    ]
+
+
+@pytest.mark.parametrize("loop", LOOPS, ids=lambda loop: loop.__name__)
+def test_losses_and_learning_rates_are_those_of_a_full_recording(run, loop):
+    full, brief = run(loop), run(loop, budget=NOTHING)
+
+    def losses(one):
+        return [step.loss for step in one.recording.steps]
+
+    def rates(one):
+        return [numbers.get("lr") for numbers in one.numbers("step")]
+
+    assert losses(brief) == pytest.approx(losses(full), nan_ok=True)
+    assert rates(brief) == rates(full)
+
+
+def test_norms_are_measured_in_first_steps_and_not_beyond_the_budget(run):
+    found = run(plain, budget=NOTHING)
+    assert {stat.step for stat in found.recording.parameter_stats} == set(range(FIRST))
+    assert ["norm" in numbers for numbers in found.numbers("step")] == [
+        index < FIRST for index in range(STEPS)
+    ]
+
+
+def test_without_a_budget_every_step_is_measured(run):
+    found = run(plain)
+    assert {stat.step for stat in found.recording.parameter_stats} == set(range(STEPS))
+
+
+def test_a_large_budget_measures_every_step(run):
+    found = run(plain, budget=1e6)
+    assert {stat.step for stat in found.recording.parameter_stats} == set(range(STEPS))
+
+
+def test_every_nth_step_is_measured_where_that_is_asked_for(run):
+    found = run(plain, budget=NOTHING, every=10)
+    assert {stat.step for stat in found.recording.parameter_stats} == {0, 10, 20, 30}
+
+
+def test_a_step_whose_loss_is_not_finite_is_measured(run):
+    def loop():
+        model, x, y = network()
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        for index in range(STEPS):
+            optimizer.zero_grad()
+            loss = nn.functional.mse_loss(model(x), y)
+            (loss * math.nan if index == 20 else loss).backward()
+            optimizer.step()
+
+    found = run(loop, budget=NOTHING)
+    assert 20 in {stat.step for stat in found.recording.parameter_stats}
+    assert math.isnan(found.recording.steps[20].loss)
+
+
+def test_a_step_whose_gradients_alone_are_not_finite_is_measured(run):
+    class Breaks(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, value):
+            return value.clone()
+
+        @staticmethod
+        def backward(ctx, gradient):
+            return gradient * math.inf
+
+    def loop():
+        model, x, y = network()
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        for index in range(25):
+            optimizer.zero_grad()
+            output = model(x)
+            if index == 20:
+                output = Breaks.apply(output)
+            nn.functional.mse_loss(output, y).backward()
+            optimizer.step()
+
+    found = run(loop, budget=NOTHING)
+    stats = [stat for stat in found.recording.parameter_stats if stat.step == 20]
+    assert stats and not all(math.isfinite(stat.gradient.norm) for stat in stats)
+
+
+def test_weights_are_the_same_to_the_bit(run):
+    weights = []
+
+    def loop():
+        model, x, y = network()
+        optimizer = torch.optim.AdamW(model.parameters(), lr=0.01)
+        for _ in range(STEPS):
+            optimizer.zero_grad()
+            nn.functional.mse_loss(model(x), y).backward()
+            optimizer.step()
+        weights.append(list(model.parameters()))
+
+    loop()
+    run(loop, budget=NOTHING)
+    assert all(map(torch.equal, *weights))
+
+
+def test_an_exception_in_a_repeated_step_passes_and_is_recorded(run):
+    def loop():
+        model, x, y = network()
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        kept = None
+        for index in range(30):
+            optimizer.zero_grad()
+            loss = nn.functional.mse_loss(model(x), y)
+            kept = kept if index > 20 else loss
+            kept.backward()
+            optimizer.step()
+
+    def caught():
+        with pytest.raises(RuntimeError, match="second time"):
+            loop()
+
+    found = run(caught, budget=NOTHING)
+    (error,) = found.events("backward-error")
+    assert dict(error.numbers)["freed"] == 1
