@@ -111,7 +111,8 @@ class Backwards:
             }
             return _Note("grad", place, numbers, "")
         scene.sync_before_backward(frame)
-        scene.taken_meanwhile = 0
+        if scene.steps is not None:
+            scene.steps.backward_begins()
         with DisableTorchFunction(), torch.no_grad():
             facts = self._facts(outputs, keeps=options.retain or options.create)
             facts |= self._extent(outputs, place, frame)
@@ -138,8 +139,7 @@ class Backwards:
             arrival = scene.ledger.arrived()
             for entry in arrival.reached:
                 entry.is_scaled = bool(note.numbers.get("scaled"))
-            reached = len(arrival.reached) + scene.taken_meanwhile
-            note.numbers["reached"] = float(reached)
+            note.numbers["reached"] = float(len(arrival.reached))
             note.numbers["stale"] = float(arrival.stale)
             note.numbers["added"] = float(arrival.added)
             scene.came_while_stepping(arrival.reached)
@@ -149,10 +149,16 @@ class Backwards:
         scene.journal.note(note.kind, note.place, note.numbers, subject=note.subject)
         if scene.looks is not None:
             scene.looks.after_backward(order)
+        self._end_steps()
+
+    def _end_steps(self) -> None:
+        if self._scene.steps is not None:
+            self._scene.steps.backward_ended()
 
     def _failed(self, note: "_Note", error: BaseException) -> None:
         if self._scene.looks is not None:
             self._scene.looks.failed_backward()
+        self._end_steps()
         if not isinstance(error, RuntimeError):
             return
         message = str(error)

@@ -15,6 +15,7 @@ from gradscope.capture.training.scopes import Scopes
 if TYPE_CHECKING:
     from gradscope.capture.training.by_hand import ByHand
     from gradscope.capture.training.close_looks import CloseLooks
+    from gradscope.capture.training.steps import Steps
 
 OUTSIDE = "outside"
 """The subject of gradients that were zeroed by no call that is watched."""
@@ -39,12 +40,12 @@ class Scene:
         self.optimizers = Optimizers(self.ledger, self.places)
         self.scopes = Scopes()
         self._own = _OfThread()
-        self.taken_meanwhile = 0
-        """Gradients that steps have used while the backward runs that made them."""
         self.batch = ""
         """The first input of the first model, in words."""
         self.by_hand: ByHand | None = None
         """Writes the steps that the script makes without an optimizer."""
+        self.steps: Steps | None = None
+        """Writes the steps of optimizers."""
         self.looks: CloseLooks | None = None
         """Sees some backward passes closely; None where nobody does."""
 

@@ -4,7 +4,6 @@ import math
 import sys
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from types import FrameType
 from typing import Any
 
@@ -20,12 +19,12 @@ from torch.utils.hooks import RemovableHandle
 
 from gradscope.capture.elements import is_readable
 from gradscope.capture.statistics import norms
-from gradscope.capture.training.journal import Number, known
-from gradscope.capture.training.keeping import Keeping, KeptEntry
+from gradscope.capture.training.journal import known
+from gradscope.capture.training.keeping import Keeping
 from gradscope.capture.training.ledger import SPENT, UNSPENT, Entry
+from gradscope.capture.training.open_steps import OpenStep, joined, parts_of
 from gradscope.capture.training.optimizers import Known, describe, learning_rate
-from gradscope.capture.training.places import Place
-from gradscope.capture.training.rounding import Sample, rounded, samples_of
+from gradscope.capture.training.rounding import rounded, samples_of
 from gradscope.capture.training.scene import Scene
 from gradscope.capture.training.step_writer import Finished, Measured, StepWriter
 from gradscope.capture.training.troubles import Troubles
@@ -38,28 +37,11 @@ _COPIED = 50_000_000
 """Elements: an optimizer with more of them is too large to copy for the measure of an update."""
 
 
-@dataclass(slots=True)
-class _Open:
-    """A step that runs."""
-
-    known: Known
-    place: Place
-    has_closure: bool
-    numbers: dict[str, Number]
-    measured: list[Measured] | None
-    before: list[Tensor] | None
-    """Copies of the parameters."""
-    samples: list[Sample] = field(default_factory=list)
-    kept: list[KeptEntry] = field(default_factory=list)
-    is_wrapper: bool = False
-    """Whether another optimizer's step within it moves its parameters."""
-
-
 class _OfThread(threading.local):
     """The steps that a thread runs, outermost first."""
 
     def __init__(self) -> None:
-        self.open: list[_Open] = []
+        self.open: list[OpenStep] = []
 
 
 class Steps:
@@ -85,6 +67,8 @@ class Steps:
         self._scene, self._writer, self._every, self._ended = scene, writer, every, ended
         self._keeping = keeping
         self._own = _OfThread()
+        self._within: list[OpenStep] | None = None
+        """The steps that hooks have made within the backward that runs; None where none runs."""
         self._handles: list[RemovableHandle] = []
         self._troubles = Troubles()
         self._made: dict[int, int] = {}
@@ -123,11 +107,14 @@ class Steps:
     def _before(self, optimizer: Optimizer, has_closure: bool, frame: FrameType) -> None:
         scene = self._scene
         place = scene.places.of(frame)
-        scene.sync(frame)
-        scene.ledger.steps_are_unseen = False
         one = scene.optimizers.of(optimizer)
+        if self.is_within_backward:  # which still writes the other gradients
+            scene.ledger.came_early(one.entries)
+        else:
+            scene.sync(frame)
+        scene.ledger.steps_are_unseen = False
         scene.optimizers.name_by_step(one, place)
-        self._own.open.append(_Open(one, place, has_closure, {}, None, None))
+        self._own.open.append(OpenStep(one, place, has_closure, {}, None, None))
         scene.stepping.append(set())
         if not has_closure:
             self._look(self._own.open[-1], {id(e) for e in one.entries if e.state == UNSPENT})
@@ -137,7 +124,7 @@ class Steps:
             self._own.open[-1].samples = samples_of(one.entries)
             self._own.open[-1].before = _copies(one) if _is_copyable(one) else None
 
-    def _look(self, step: _Open, fresh: set[int]) -> None:
+    def _look(self, step: OpenStep, fresh: set[int]) -> None:
         """Note what the optimizer has to work with."""
         entries = step.known.entries
         gradients = [(e, _gradient(e)) for e in entries]
@@ -168,56 +155,89 @@ class Steps:
             step.numbers["nonfinite"] = float(sum(not math.isfinite(norm) for norm in found))
 
     def _finish(self, optimizer: Optimizer) -> None:
-        if self._after(optimizer):
-            self._ended()
+        self.stepped.add(id(optimizer))
+        step = self._after(optimizer)
+        if step is None:
+            return
+        if self._own.open:
+            self._own.open[-1].parts += parts_of(step)
+        elif self._within is not None and self.is_within_backward:
+            self._within += parts_of(step)
+        else:
+            self._end([step, *step.parts], parts_of(step))
 
-    def _after(self, optimizer: Optimizer) -> bool:
-        """Write the step; return whether it was one."""
+    def backward_begins(self) -> None:
+        """Take in that a backward is about to run, whose hooks may let optimizers step."""
+        self._within = []
+
+    def backward_ended(self) -> None:
+        """Write the steps that its hooks have made, which are one step of the script."""
+        parts, self._within = self._within, None
+        if parts:
+            self._end(parts, parts)
+
+    @property
+    def is_within_backward(self) -> bool:
+        """Whether a hook of the backward that runs calls this."""
+        return self._within is not None and torch._C._current_graph_task_id() != -1
+
+    def _end(self, made: list[OpenStep], parts: list[OpenStep]) -> None:
+        """Write the steps of several optimizers as one step of the script.
+
+        Args:
+            made: All of them.
+            parts: Those that move what is trained.
+        """
+        optimizers = [one.known for one in made]
+        leader = self._scene.optimizers.joined([one.known for one in parts], optimizers)
+        step = joined(parts, leader)
+        self._write(step)
+        self._tell_looks(step, {one.index for one in optimizers})
+        self._ended()
+
+    def _after(self, optimizer: Optimizer) -> OpenStep | None:
+        """Return the step that is over, None where it was left before by an exception."""
         scene = self._scene
         if not self._own.open or self._own.open[-1].known.optimizer() is not optimizer:
             self._own.open.clear()  # a step before this one was left by an exception
             scene.stepping.clear()
-            return False
+            return None
         step, came = self._own.open.pop(), scene.stepping.pop()
-        if step.is_wrapper:
-            return False
         if step.has_closure:
             self._look(step, came or {id(e) for e in step.known.entries if e.state == UNSPENT})
-        own = set(map(id, step.known.entries))
-        for outer in self._own.open:
-            outer.is_wrapper |= not own.isdisjoint(map(id, outer.known.entries))
-        if torch._C._current_graph_task_id() != -1:
-            scene.taken_meanwhile += int(float(step.numbers["fresh"]))
         scene.ledger.spend(step.known.entries)
+        if self.is_within_backward:
+            scene.ledger.settle(step.known.entries)
         self._made[step.known.index] = self._made.get(step.known.index, 0) + 1
-        self.stepped.add(id(optimizer))
-        self._write(step, optimizer)
-        self._tell_looks(step)
-        return True
+        if step.before is not None and step.measured is not None:
+            _measure_updates(step.known, step.before, step.measured)
+        step.rounded, step.before = list(rounded(step.samples)), None
+        step.description = describe(optimizer)
+        step.numbers |= known(lr=learning_rate(optimizer))
+        return step
 
-    def _tell_looks(self, step: _Open) -> None:
+    def _tell_looks(self, step: OpenStep, concerned: set[int]) -> None:
         looks = self._scene.looks
         if looks is None:
             return
         if self._troubles.has_new(step.known.index, step.numbers, step.measured):
             looks.trouble()
-        entries = step.known.entries
+        for index in concerned - {step.known.index}:
+            looks.steps_with(index)
+        entries = step.known.all_entries
         parameters = (p for entry in entries if (p := entry.parameter()) is not None)
         looks.step_ended(step.known.index, parameters, step.place)
 
-    def _write(self, step: _Open, optimizer: Optimizer) -> None:
-        if step.before is not None and step.measured is not None:
-            _measure_updates(step.known, step.before, step.measured)
-        numbers = step.numbers | known(lr=learning_rate(optimizer))
+    def _write(self, step: OpenStep) -> None:
         self._scene.journal.note(
-            "step", step.place, numbers, optimizer=step.known.index, subject=step.known.name
+            "step", step.place, step.numbers, optimizer=step.known.index, subject=step.known.name
         )
         self._writer.write(
             Finished(
-                describe(optimizer),
+                step.description,
                 step.measured or [],
                 step.known.index,
-                tuple(rounded(step.samples)),
+                tuple(step.rounded),
                 step.kept,
             )
         )

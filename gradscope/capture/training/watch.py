@@ -151,7 +151,9 @@ class _Running:
         self._writer = StepWriter(scene, recorder)
         self._backwards = Backwards(scene)
         self._after_step = after_step
-        self._steps = Steps(scene, self._writer, every=every, keeping=keeping, ended=self._ended)
+        self._steps = scene.steps = Steps(
+            scene, self._writer, every=every, keeping=keeping, ended=self._ended
+        )
         self._by_hand = scene.by_hand = ByHand(
             scene, self._writer, every=every, keeping=keeping, ended=self._ended
         )
