@@ -7,6 +7,7 @@ step for each parameter while a backward runs.
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from types import FrameType
 
 from torch import Tensor
 
@@ -35,9 +36,22 @@ class OpenStep:
     rounded: list[Rounded] = field(default_factory=list)
     kept: list[KeptEntry] = field(default_factory=list)
     parts: list["OpenStep"] = field(default_factory=list)
-    """Steps of other optimizers that it has made so far."""
+    """Steps of other optimizers that it has made so far, but for those that move nothing."""
+    others: list[Known] = field(default_factory=list)
+    """The optimizers that have stepped within it, whether they have moved anything or not."""
     description: str = ""
     """The optimizer's class and learning rates."""
+    frame: int = 0
+    """The `id` of the frame that it runs in."""
+
+
+def is_left(step: OpenStep, frame: FrameType) -> bool:
+    """Return whether an exception has left a step, as it is none of those that a frame is in."""
+    outer = frame.f_back
+    # An `id` alone may be that of a frame which is gone.
+    while outer is not None and (id(outer) != step.frame or outer.f_code is not frame.f_code):
+        outer = outer.f_back
+    return outer is None
 
 
 def parts_of(step: OpenStep) -> list[OpenStep]:

@@ -96,16 +96,16 @@ class Optimizers:
         self._update(known, optimizer)
         return known
 
-    def joined(self, parts: Sequence[Known], made: Sequence[Known]) -> Known:
+    def joined(self, parts: Sequence[Known], others: Sequence[Known]) -> Known:
         """Return the one that stands for several optimizers which make a step together.
 
         Args:
             parts: Those that move parameters.
-            made: All of them.
+            others: Those that step with them, and move nothing else.
         """
         leader = next((self.known[p.joined] for p in parts if p.joined is not None), parts[0])
         leader = next((one for one in parts if one.parts), leader)
-        for one in made:
+        for one in (*parts, *others):
             if one is not leader and one.joined is None and not one.parts:
                 one.joined, one.is_changed, leader.is_changed = leader.index, True, True
                 leader.parts += [one] if one in parts else []

@@ -3,7 +3,7 @@
 import math
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from types import FrameType
 from typing import Any
 
@@ -22,7 +22,7 @@ from gradscope.capture.statistics import norms
 from gradscope.capture.training.journal import known
 from gradscope.capture.training.keeping import Keeping
 from gradscope.capture.training.ledger import SPENT, UNSPENT, Entry
-from gradscope.capture.training.open_steps import OpenStep, joined, parts_of
+from gradscope.capture.training.open_steps import OpenStep, is_left, joined, parts_of
 from gradscope.capture.training.optimizers import Known, describe, learning_rate
 from gradscope.capture.training.rounding import rounded, samples_of
 from gradscope.capture.training.scene import Scene
@@ -114,7 +114,8 @@ class Steps:
             scene.sync(frame)
         scene.ledger.steps_are_unseen = False
         scene.optimizers.name_by_step(one, place)
-        self._own.open.append(OpenStep(one, place, has_closure, {}, None, None))
+        self._forget_left(frame)
+        self._own.open.append(OpenStep(one, place, has_closure, {}, None, None, frame=id(frame)))
         scene.stepping.append(set())
         if not has_closure:
             self._look(self._own.open[-1], {id(e) for e in one.entries if e.state == UNSPENT})
@@ -123,6 +124,15 @@ class Steps:
         if self._is_due(one) and self._writer.steps % self._every == 0:
             self._own.open[-1].samples = samples_of(one.entries)
             self._own.open[-1].before = _copies(one) if _is_copyable(one) else None
+
+    def _forget_left(self, frame: FrameType) -> None:
+        """Forget the steps that an exception has left, but for what they have let step."""
+        open_steps = self._own.open
+        while open_steps and is_left(open_steps[-1], frame):
+            left = open_steps.pop()
+            self._scene.stepping.pop()
+            if left.parts:
+                self._end(left.parts)
 
     def _look(self, step: OpenStep, fresh: set[int]) -> None:
         """Note what the optimizer has to work with."""
@@ -160,11 +170,19 @@ class Steps:
         if step is None:
             return
         if self._own.open:
-            self._own.open[-1].parts += parts_of(step)
+            self._add_part(self._own.open[-1], step)
         elif self._within is not None and self.is_within_backward:
             self._within += parts_of(step)
         else:
-            self._end([step, *step.parts], parts_of(step))
+            self._end(parts_of(step), [step.known, *step.others])
+
+    def _add_part(self, outer: OpenStep, step: OpenStep) -> None:
+        if any(one.known is step.known for one in outer.parts):
+            # It lets others train: what they have made until now is a step of its own.
+            made, outer.parts = outer.parts, []
+            self._end(made)
+        outer.parts += parts_of(step)
+        outer.others += [step.known, *step.others]
 
     def backward_begins(self) -> None:
         """Take in that a backward is about to run, whose hooks may let optimizers step."""
@@ -174,25 +192,25 @@ class Steps:
         """Write the steps that its hooks have made, which are one step of the script."""
         parts, self._within = self._within, None
         if parts:
-            self._end(parts, parts)
+            self._end(parts)
 
     @property
     def is_within_backward(self) -> bool:
         """Whether a hook of the backward that runs calls this."""
         return self._within is not None and torch._C._current_graph_task_id() != -1
 
-    def _end(self, made: list[OpenStep], parts: list[OpenStep]) -> None:
+    def _end(self, parts: list[OpenStep], others: Sequence[Known] = ()) -> None:
         """Write the steps of several optimizers as one step of the script.
 
         Args:
-            made: All of them.
             parts: Those that move what is trained.
+            others: Optimizers that have let these step, or have trained copies of the same.
         """
-        optimizers = [one.known for one in made]
-        leader = self._scene.optimizers.joined([one.known for one in parts], optimizers)
+        optimizers = [one.known for one in parts]
+        leader = self._scene.optimizers.joined(optimizers, others)
         step = joined(parts, leader)
         self._write(step)
-        self._tell_looks(step, {one.index for one in optimizers})
+        self._tell_looks(step, {one.index for one in (*optimizers, *others)})
         self._ended()
 
     def _after(self, optimizer: Optimizer) -> OpenStep | None:
