@@ -112,7 +112,7 @@ class Backwards:
             return _Note("grad", place, numbers, "")
         scene.sync_before_backward(frame)
         if scene.steps is not None:
-            scene.steps.backward_begins()
+            scene.steps.backward_begins(frame)
         with DisableTorchFunction(), torch.no_grad():
             facts = self._facts(outputs, keeps=options.retain or options.create)
             facts |= self._extent(outputs, place, frame)

@@ -7,7 +7,7 @@ step for each parameter while a backward runs.
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from types import FrameType
+from types import CodeType, FrameType
 
 from torch import Tensor
 
@@ -43,13 +43,15 @@ class OpenStep:
     """The optimizer's class and learning rates."""
     frame: int = 0
     """The `id` of the frame that it runs in."""
+    code: CodeType | None = None
+    """Of that frame."""
 
 
 def is_left(step: OpenStep, frame: FrameType) -> bool:
-    """Return whether an exception has left a step, as it is none of those that a frame is in."""
+    """Return whether an exception has left a step, as it is none of those that call a frame."""
     outer = frame.f_back
     # An `id` alone may be that of a frame which is gone.
-    while outer is not None and (id(outer) != step.frame or outer.f_code is not frame.f_code):
+    while outer is not None and (id(outer) != step.frame or outer.f_code is not step.code):
         outer = outer.f_back
     return outer is None
 

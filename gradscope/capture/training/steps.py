@@ -115,7 +115,9 @@ class Steps:
         scene.ledger.steps_are_unseen = False
         scene.optimizers.name_by_step(one, place)
         self._forget_left(frame)
-        self._own.open.append(OpenStep(one, place, has_closure, {}, None, None, frame=id(frame)))
+        self._own.open.append(
+            OpenStep(one, place, has_closure, {}, None, None, frame=id(frame), code=frame.f_code)
+        )
         scene.stepping.append(set())
         if not has_closure:
             self._look(self._own.open[-1], {id(e) for e in one.entries if e.state == UNSPENT})
@@ -184,8 +186,9 @@ class Steps:
         outer.parts += parts_of(step)
         outer.others += [step.known, *step.others]
 
-    def backward_begins(self) -> None:
+    def backward_begins(self, frame: FrameType) -> None:
         """Take in that a backward is about to run, whose hooks may let optimizers step."""
+        self._forget_left(frame)
         self._within = []
 
     def backward_ended(self) -> None:
