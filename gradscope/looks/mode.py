@@ -84,6 +84,9 @@ class LookMode(TorchFunctionMode):
         if self._own.depth:
             self._leave_later()
             return
+        if self._leaving is not None:
+            self._leaving.remove()
+            self._leaving = None
         if not self._is_in_stack():
             return  # in the stack of another thread it does nothing any more
         above = [_pop_mode() for _ in range(_len_torch_function_stack())]
@@ -97,11 +100,8 @@ class LookMode(TorchFunctionMode):
             self._leaving = register_module_forward_pre_hook(self._leave)
 
     def _leave(self, module: object, args: object) -> None:
-        if is_traced() or self._own.depth or not self._is_here() or self._leaving is None:
-            return
-        self._leaving.remove()
-        self._leaving = None
-        if self._sites is None:
+        is_within = is_traced() or self._own.depth or not self._is_here()
+        if not is_within and self._sites is None:
             self.remove()
 
     def _put_below(self) -> None:
