@@ -120,6 +120,11 @@ class ScriptLooks:
         self._schedule.made(index)
 
     @_alone
+    def steps_with(self, index: int) -> None:
+        """Take in that an optimizer makes no steps of its own: they are part of another's."""
+        self._schedule.steps_with(index)
+
+    @_alone
     def step_begins(self) -> None:
         """Look away from what an optimizer computes: it makes nothing that is part of a graph."""
         self._mode.look_away()

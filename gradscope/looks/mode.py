@@ -9,7 +9,9 @@ from types import FrameType
 
 import torch
 from torch._C import DisableTorchFunction, _len_torch_function_stack
+from torch.nn.modules.module import register_module_forward_pre_hook
 from torch.overrides import TorchFunctionMode, _pop_mode, _push_mode
+from torch.utils.hooks import RemovableHandle
 
 from gradscope.capture.compiled import is_traced
 from gradscope.capture.sites import SiteMode
@@ -56,6 +58,7 @@ class LookMode(TorchFunctionMode):
         self._calls = self._calls_without_grad = 0
         self._is_own: dict[str, bool] = {}
         self._call = CalledFrom()
+        self._leaving: RemovableHandle | None = None
 
     @property
     def is_looking(self) -> bool:
@@ -78,12 +81,28 @@ class LookMode(TorchFunctionMode):
     def remove(self) -> None:
         """Leave the stack of modes, as far as it is within reach."""
         self.look_away()
-        if self._own.depth or not self._is_in_stack():
+        if self._own.depth:
+            self._leave_later()
+            return
+        if self._leaving is not None:
+            self._leaving.remove()
+            self._leaving = None
+        if not self._is_in_stack():
             return  # in the stack of another thread it does nothing any more
         above = [_pop_mode() for _ in range(_len_torch_function_stack())]
         for mode in reversed(above):
             if mode is not self:
                 _push_mode(mode)
+
+    def _leave_later(self) -> None:
+        """Leave the stack before the next forward: torch has taken it off, and puts it back."""
+        if self._leaving is None:
+            self._leaving = register_module_forward_pre_hook(self._leave)
+
+    def _leave(self, module: object, args: object) -> None:
+        is_within = is_traced() or self._own.depth or not self._is_here()
+        if not is_within and self._sites is None:
+            self.remove()
 
     def _put_below(self) -> None:
         above = [_pop_mode() for _ in range(_len_torch_function_stack())]

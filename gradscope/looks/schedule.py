@@ -14,6 +14,10 @@ _AWAITED = 40
 _TURNS = 16
 """So many steps of other optimizers a look goes on for, until each has had its turn."""
 
+_MOST_AWAITED = 100
+"""In so many steps altogether nothing but the first steps of an optimizer is waited for: a script
+that makes one for each task or batch would be looked at for ever."""
+
 _MOST_REQUESTS = 12
 
 _MOST_SKIPS = 32
@@ -37,11 +41,13 @@ class Schedule:
         self.affords: Callable[[], bool] | None = None
         """Returns whether the next step can be looked at without costing too much."""
         self._made: dict[int, int] = {}
-        """By optimizer: its steps."""
-        self._last: dict[int, int] = {}
-        """By optimizer: when it made the last of them."""
+        """By optimizer that has yet to make its first steps: how many it has made."""
         self._since: dict[int, int] = {}
-        """By optimizer: when it was made, or made the last of them."""
+        """By those of them that are awaited: when it was made, or made its last step."""
+        self._awaited = 0
+        """Steps that were looked at to see the first of an optimizer."""
+        self._last: dict[int, int] = {}
+        """By optimizer that has made as many: when it made its last step."""
         self._due: set[int] = set()
         """The optimizers whose turn is awaited."""
         self._until = 0
@@ -54,15 +60,32 @@ class Schedule:
 
     def made(self, optimizer: int) -> None:
         """Take in that an optimizer is there, whether it will ever step or not."""
-        self._made.setdefault(optimizer, 0)
-        self._since.setdefault(optimizer, self.number)
+        if optimizer not in self._last:
+            self._made.setdefault(optimizer, 0)
+            self._since.setdefault(optimizer, self.number)
+
+    def steps_with(self, optimizer: int) -> None:
+        """Take in that an optimizer makes no steps of its own: they are part of another's."""
+        for table in (self._made, self._since, self._last):
+            table.pop(optimizer, None)
+        self._due.discard(optimizer)
 
     def stepped(self, optimizer: int) -> None:
         """Take in that an optimizer has made a step, which is over."""
-        self._made[optimizer] = self._made.get(optimizer, 0) + 1
-        self._last[optimizer] = self._since[optimizer] = self.number
+        if optimizer in self._last:
+            self._last[optimizer] = self.number
+        else:
+            self._note_first(optimizer)
         self._due.discard(optimizer)
         self.number += 1
+
+    def _note_first(self, optimizer: int) -> None:
+        made = self._made.pop(optimizer, 0) + 1
+        if made < FIRST:
+            self._made[optimizer], self._since[optimizer] = made, self.number
+        else:
+            self._since.pop(optimizer, None)
+            self._last[optimizer] = self.number
 
     def skipped(self) -> bool:
         """Take in that a step was left out; return whether its look is followed by another."""
@@ -81,11 +104,13 @@ class Schedule:
         number = self.number
         if number < FIRST or number in self._steps:
             return True
-        if any(made < FIRST and self._is_awaited(key) for key, made in self._made.items()):
+        if self._awaits_first():
+            self._awaited += 1
             return True
         if self._is_asked or self._is_wanted(number):
             self._is_asked = False
             self._begin()
+            return True
         return bool(self._due) and number < self._until
 
     def _is_wanted(self, number: int) -> bool:
@@ -94,10 +119,13 @@ class Schedule:
         every = _EVERY if self._every is None else self._every
         return every > 0 and number % every == 0
 
-    def _is_awaited(self, optimizer: int) -> bool:
-        return self.number < self._since[optimizer] + _AWAITED
+    def _awaits_first(self) -> bool:
+        """Return whether an optimizer is to make one of its first steps, and may do so soon."""
+        late = [key for key, since in self._since.items() if self.number >= since + _AWAITED]
+        for key in late:
+            del self._since[key]
+        return bool(self._since) and self._awaited < _MOST_AWAITED
 
     def _begin(self) -> None:
-        in_use = {key for key, last in self._last.items() if self.number - last <= 4 * _TURNS}
-        self._due = in_use or set(self._made)
+        self._due = {key for key, last in self._last.items() if self.number - last <= 4 * _TURNS}
         self._until = self.number + _TURNS

@@ -47,7 +47,10 @@ def _table(kind: Any) -> Table[Any]:  # noqa: ANN401 - any dataclass
         f"{_quoted(name)} {_COLUMN_TYPES.get(_without_none(hint), 'TEXT')}"
         for name, hint in fields.items()
     )
-    return Table(name=kind.table, columns=columns, write=write, read=read, is_late=True)
+    later: frozenset[str] = getattr(kind, "later_columns", frozenset())
+    return Table(
+        name=kind.table, columns=columns, write=write, read=read, later=later, is_late=True
+    )
 
 
 def _quoted(name: str) -> str:

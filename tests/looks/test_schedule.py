@@ -67,6 +67,45 @@ def test_an_optimizer_that_never_steps_is_not_waited_for_for_ever():
     assert len(found) < 50
 
 
+def test_an_optimizer_made_for_each_step_is_not_looked_at_for_ever():
+    schedule = Schedule(0)
+    found = []
+    for number in range(2000):
+        schedule.made(number)
+        found += [number] if schedule.is_due() else []
+        schedule.stepped(number)
+    assert found == list(range(len(found)))
+    assert FIRST < len(found) <= 110
+
+
+def test_an_optimizer_made_for_each_step_has_one_turn_in_a_hundred():
+    schedule = Schedule(100)
+    found = []
+    for number in range(2000):
+        schedule.made(number)
+        found += [number] if schedule.is_due() else []
+        schedule.stepped(number)
+    assert [number for number in found if number > 110] == list(range(200, 2000, 100))
+
+
+def test_an_optimizer_that_steps_within_another_is_not_awaited():
+    schedule = Schedule(0)
+    schedule.made(0)
+    schedule.made(1)
+    schedule.steps_with(1)
+    assert looked_at(schedule, 100) == list(range(FIRST))
+
+
+def test_an_optimizer_that_steps_seldom_is_looked_at_four_times():
+    schedule = Schedule(0)
+    schedule.made(0)
+    schedule.made(1)
+    turns = [int(number % 50 == 49) for number in range(2000)]
+    found = looked_at(schedule, 2000, turns.__getitem__)
+    assert max(found) < 50 * (FIRST + 1)
+    assert len(found) <= 40 * (FIRST + 1)
+
+
 def test_an_optimizer_that_is_made_late_is_looked_at():
     schedule = Schedule(0)
     assert looked_at(schedule, 1000) == [0, 1, 2, 3]

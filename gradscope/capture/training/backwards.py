@@ -19,6 +19,7 @@ from gradscope.capture.training.close_looks import CloseLooks
 from gradscope.capture.training.graph_facts import contains, extent, scaling
 from gradscope.capture.training.history import History
 from gradscope.capture.training.journal import Number, known
+from gradscope.capture.training.optimizers import learning_rate
 from gradscope.capture.training.patches import Function
 from gradscope.capture.training.places import Place
 from gradscope.capture.training.scene import Scene
@@ -100,19 +101,39 @@ class Backwards:
         return found
 
     def _run_repeated(
-        self, original: Function, outputs: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
+        self,
+        original: Function,
+        outputs: object,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
     ) -> Any:  # noqa: ANN401
         """Run a backward of which nothing is recorded unless it raises an exception."""
-        guard = self._scene.guard
+        guard, steps = self._scene.guard, self._scene.steps
         guard.enter_change()
+        steps.in_repeated_backward = 0
         try:
-            return original(outputs, *args, **kwargs)
+            result = original(outputs, *args, **kwargs)
         except BaseException as error:
             options = _options(*args, **kwargs)
             guard.run(self._failed_unseen, options, sys._getframe(2), error)
             raise
         finally:
+            made, steps.in_repeated_backward = steps.in_repeated_backward, None
             guard.leave_change()
+        if made:
+            self._end_step_of_hooks()
+        return result
+
+    def _end_step_of_hooks(self) -> None:
+        """Take in that hooks of a backward that repeats another have let optimizers step."""
+        scene = self._scene
+        end = scene.pace.patterns.end_by()
+        index = None if end is None else end.events[-1].optimizer
+        if end is None or index is None:
+            scene.record_in_full()
+        else:
+            optimizer = scene.optimizers.known[index].optimizer()
+            scene.step_repeated(end, index, optimizer and learning_rate(optimizer))
 
     def _failed_unseen(self, options: "_Options", frame: FrameType, error: BaseException) -> None:
         self._scene.pace.patterns.forget_last()
@@ -166,7 +187,7 @@ class Backwards:
             }
             return _Note("grad", place, numbers, "")
         scene.sync_before_backward(frame)
-        scene.taken_meanwhile = 0
+        scene.steps.backward_begins(frame)
         with DisableTorchFunction(), torch.no_grad():
             facts = self._facts(outputs, keeps=options.retain or options.create)
             facts |= self._extent(outputs, place, frame)
@@ -193,8 +214,7 @@ class Backwards:
             arrival = scene.ledger.arrived()
             for entry in arrival.reached:
                 entry.is_scaled = bool(note.numbers.get("scaled"))
-            reached = len(arrival.reached) + scene.taken_meanwhile
-            note.numbers["reached"] = float(reached)
+            note.numbers["reached"] = float(len(arrival.reached))
             note.numbers["stale"] = float(arrival.stale)
             note.numbers["added"] = float(arrival.added)
             scene.came_while_stepping(arrival.reached)
@@ -204,10 +224,15 @@ class Backwards:
         scene.journal.note(note.kind, note.place, note.numbers, subject=note.subject)
         if scene.looks is not None:
             scene.looks.after_backward(order)
+        self._end_steps()
+
+    def _end_steps(self) -> None:
+        self._scene.steps.backward_ended()
 
     def _failed(self, note: "_Note", error: BaseException) -> None:
         if self._scene.looks is not None:
             self._scene.looks.failed_backward()
+        self._end_steps()
         if not isinstance(error, RuntimeError):
             return
         message = str(error)

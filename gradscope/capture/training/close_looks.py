@@ -53,6 +53,9 @@ class CloseLooks(Protocol):
     def optimizer_made(self, index: int) -> None:
         """Take in an optimizer, by its place among those that are known."""
 
+    def steps_with(self, index: int) -> None:
+        """Take in that an optimizer makes no steps of its own: they are part of another's."""
+
     def step_begins(self) -> None:
         """Take in that an optimizer is about to step, and runs nothing of the script's own."""
 

@@ -87,7 +87,7 @@ class Guard:
         if not self.active:
             return None
         try:
-            if self._is_busy_elsewhere():
+            if self._is_busy_elsewhere() and not self._is_within_backward():
                 raise GradscopeError("several threads train at once, which cannot be followed")
             with DisableTorchFunction(), without_dispatch_modes():
                 return part(*args, **kwargs)
@@ -127,6 +127,10 @@ class Guard:
     def _is_busy_elsewhere(self) -> bool:
         own = threading.get_ident()
         return any(thread != own for thread in tuple(self._changing))
+
+    def _is_within_backward(self) -> bool:
+        """Return whether this is a thread of autograd's, which runs the hooks of a backward."""
+        return torch._C._current_graph_task_id() != -1 and len(self._changing) == 1
 
     def _let_go(self) -> None:
         self.active = False

@@ -77,6 +77,14 @@ class Arrival:
     added: int = 0
     """How many of them held one that no step had used yet."""
 
+    def add(self, entry: Entry) -> None:
+        """Take in that the backward has come to a parameter."""
+        self.reached.append(entry)
+        self.stale += entry.state == SPENT
+        self.added += entry.state == UNSPENT
+        entry.passes = 1 if entry.state == EMPTY else entry.passes + 1
+        entry.state, entry.is_touched = UNSPENT, False
+
 
 class Ledger:
     """The parameters that are known, and the state of their gradients."""
@@ -90,6 +98,8 @@ class Ledger:
         self._versions: list[int] = []
         self._weights: list[int] = []
         self._dead = False
+        self._early = Arrival()
+        """What the backward that runs has left by now where a step was to use it at once."""
         self.steps_are_unseen = False
         """Whether optimizers may step in compiled code, which calls nobody; none was seen to."""
 
@@ -241,24 +251,43 @@ class Ledger:
 
     def arrived(self) -> Arrival:
         """Take in what a backward has left."""
-        arrival = Arrival()
+        arrival, self._early = self._early, Arrival()
         for place in self._look():
-            entry = self.entries[place]
             if self._ids[place] == _NONE:
-                _clear(entry)
-                continue
-            arrival.reached.append(entry)
-            arrival.stale += entry.state == SPENT
-            arrival.added += entry.state == UNSPENT
-            entry.passes = 1 if entry.state == EMPTY else entry.passes + 1
-            entry.state, entry.is_touched = UNSPENT, False
+                _clear(self.entries[place])
+            else:
+                arrival.add(self.entries[place])
         self._weights = self._look_at_weights()
         return arrival
 
-    def zeroed(self) -> None:
-        """Take in what a call that zeroes gradients has left."""
-        for place in self._look():
-            _clear(self.entries[place])
+    def came_early(self, entries: Iterable[Entry]) -> None:
+        """Take in what a backward that still runs has left in some gradients."""
+        for entry, is_changed in [(one, self.settle([one])) for one in entries]:
+            if is_changed and (p := entry.parameter()) is not None and p.grad is not None:
+                self._early.add(entry)
+
+    def settle(self, entries: Iterable[Entry]) -> bool:
+        """Take in that some gradients were written to; return whether any was."""
+        is_changed = False
+        for entry in entries:
+            parameter = entry.parameter()
+            place = None if parameter is None else self._places.get(id(parameter))
+            if parameter is None or place is None or self._dead:
+                continue
+            now = id(parameter.grad), _version(parameter.grad)
+            is_changed |= now != (self._ids[place], self._versions[place])
+            self._ids[place], self._versions[place] = now
+        return is_changed
+
+    def zeroed(self, only: Iterable[Entry] | None = None) -> None:
+        """Take in what a call that zeroes gradients has left, of all or of some."""
+        if only is None:
+            for place in self._look():
+                _clear(self.entries[place])
+            return
+        for entry in only:
+            if self.settle([entry]):
+                _clear(entry)
 
     def spend(self, entries: Iterable[Entry]) -> None:
         """Take in that a step has used some gradients."""

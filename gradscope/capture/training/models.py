@@ -2,7 +2,7 @@
 
 import sys
 import threading
-from collections.abc import Callable, MutableMapping
+from collections.abc import Callable, Container, MutableMapping
 from dataclasses import dataclass, field
 from types import FrameType
 from typing import Any
@@ -36,6 +36,13 @@ _MOST_SEARCHES = 5
 second."""
 
 
+_MOST_BARE = 8
+"""Modules without parameters that are taken for models where a script has no others."""
+
+_FROZEN, _TRAINABLE, _HELD = range(3)
+"""No parameter of a model requires grad; some do; an optimizer holds some of these."""
+
+
 @dataclass(slots=True)
 class Root:
     """A module that was called from outside of any other."""
@@ -45,6 +52,9 @@ class Root:
     """As the script calls it."""
     mode_dependent: list[ref[nn.Module]] = field(default_factory=list)
     is_recorded: bool = False
+    rank: int = _FROZEN
+    ranked: int | None = None
+    """How many backwards there were when its rank was found."""
 
 
 @dataclass(slots=True)
@@ -53,8 +63,8 @@ class Forwards:
 
     rows: int | None = None
     batch: str = ""
-    in_eval: bool = False
-    """Whether the model of the rows was in eval mode."""
+    preference: tuple[int, bool] = (-1, False)
+    """Of the model of the rows: its rank, and whether it was in training mode."""
     modes: dict[str, Mode | None] = field(default_factory=dict)
     """By model, None where its last call was in training mode."""
 
@@ -69,6 +79,12 @@ class Models:
         self._known: dict[int, ref[nn.Module]] = {}
         """By `id`: every module that is a model or part of one."""
         self._roots: dict[int, Root] = {}
+        self._bare: dict[int, ref[nn.Module]] = {}
+        """By `id`: modules without parameters that no model has: losses, transforms of samples."""
+        self._first_bare: list[tuple[ref[nn.Module], str]] = []
+        """The first of them, with their names, as long as there are no models."""
+        self._top = _TRAINABLE
+        """The highest rank of any model."""
         self._handle: RemovableHandle | None = None
         self._is_over = False
         self._searches = 0
@@ -137,7 +153,7 @@ class Models:
         if is_traced():
             return
         key = id(module)
-        if key in self._known and key not in self._roots:
+        if key in self._bare or (key in self._known and key not in self._roots):
             return
         self._guard.glance(self._enter_root, module, args, sys._getframe(1))
 
@@ -145,7 +161,10 @@ class Models:
         self._note_thread()
         root = self._roots.get(id(module))
         if root is None:
-            outer = _outer_module(frame)
+            if _is_bare(module):
+                self._add_bare(module, frame)
+                return
+            outer = self._outer_model(frame)
             if outer is not None and self._is_part_of(module, outer):
                 return
             root = self._add_root(module, self._name(module, frame))
@@ -154,6 +173,25 @@ class Models:
                 return
         if torch.is_grad_enabled():
             self._note_call(root, module, args or _keyword_arguments(frame), frame)
+
+    def _add_bare(self, module: nn.Module, frame: FrameType) -> None:
+        self._bare[id(module)] = ref(module, _Forget(id(module), self._bare))
+        is_apart = not self._roots and len(self._first_bare) < _MOST_BARE
+        if is_apart and _outer_module(frame) is None:
+            self._first_bare.append((ref(module), self._name(module, frame)))
+
+    def _outer_model(self, frame: FrameType) -> nn.Module | None:
+        """Return the outermost model whose forward is running."""
+        outer = _outer_module(frame)
+        if outer is None or id(outer) not in self._bare:
+            return outer
+        if _is_bare(outer):
+            return _outer_module(frame, self._bare)
+        del self._bare[id(outer)]  # it has made its layers since
+        callers = self._places.users(frame)[::-1]  # to itself it is but `self`
+        name = name_of(outer, callers)
+        self._add_root(outer, self._unique(name or type(outer).__name__))
+        return outer
 
     def _note_thread(self) -> None:
         thread = threading.get_ident()
@@ -203,14 +241,29 @@ class Models:
 
     def _note_call(self, root: Root, module: nn.Module, inputs: object, frame: FrameType) -> None:
         forwards = self._forwards
-        if forwards.rows is None or (forwards.in_eval and module.training):
+        rank = self._rank(root, module)
+        if (rank, module.training) > forwards.preference:
             first = next((one for one in tensors(inputs) if one.dim() and _has_sizes(one)), None)
             if first is not None:
-                forwards.rows, forwards.in_eval = first.shape[0], not module.training
+                forwards.rows, forwards.preference = first.shape[0], (rank, module.training)
                 forwards.batch = f"{shape_of(first).dtype}{list(first.shape)}"
         forwards.modes[root.name] = None if module.training else self._mode(root, frame)
-        if module.training and self._passes >= _ALL_SEEN and self._passes % _ALL_SEEN_EVERY:
+        is_model = module.training and rank >= self._top
+        if is_model and self._passes >= _ALL_SEEN and self._passes % _ALL_SEEN_EVERY:
             self.pause()
+
+    def _rank(self, root: Root, module: nn.Module) -> int:
+        """Return how far a model is one that is trained."""
+        passes = self._passes
+        is_due = passes < _ALL_SEEN or passes % _ALL_SEEN_EVERY == 0
+        if root.ranked is None or (is_due and root.ranked != passes):
+            root.ranked = passes
+            trainable = [one for one in module.parameters() if one.requires_grad]
+            found = map(self._ledger.entry, trainable)
+            is_held = any(entry is not None and entry.in_optimizer for entry in found)
+            root.rank = _HELD if is_held else _TRAINABLE if trainable else _FROZEN
+            self._top = max(self._top, root.rank)
+        return root.rank
 
     def _mode(self, root: Root, frame: FrameType) -> Mode:
         in_eval = [
@@ -237,11 +290,21 @@ class Models:
         has_new = any(entry.index is None for entry in self._ledger.entries)
         if has_new:
             self._find_owners(owner_name)
+        if not self._roots:
+            self._take_bare()
         for root in list(self._roots.values()):
             module = root.module()
             if module is not None and (has_new or not root.is_recorded):
                 root.is_recorded = self.records.add(root.name, module)
         self.records.add_loose()
+
+    def _take_bare(self) -> None:
+        """Take modules without parameters for models, as there are no others."""
+        found, self._first_bare = self._first_bare, []
+        for reference, name in found:
+            module = reference()
+            if module is not None:
+                self._add_root(module, self._unique(name))
 
     def _find_owners(self, owner_name: Callable[[Tensor], str | None]) -> None:
         """Find the models of new parameters that no call has led to, as `model.forward(x)`."""
@@ -274,12 +337,22 @@ def _plain(module: nn.Module) -> nn.Module:
     return inner
 
 
-def _outer_module(frame: FrameType) -> nn.Module | None:
-    """Return the outermost module whose forward is running, other than the one being called."""
+def _is_bare(module: nn.Module) -> bool:
+    return next(module.parameters(), None) is None
+
+
+def _outer_module(frame: FrameType, ignored: Container[int] = ()) -> nn.Module | None:
+    """Return the outermost module whose forward is running, other than the one being called.
+
+    Args:
+        frame: In which it is called.
+        ignored: Modules, by `id`, that do not count.
+    """
     outer, step = None, _calling(frame)
     while step is not None:
         if step.f_code.co_filename == _MODULE_FILE and step.f_code.co_name == "_call_impl":
-            outer = step.f_locals.get("self")
+            found = step.f_locals.get("self")
+            outer = outer if id(found) in ignored else found
         step = step.f_back
     return outer
 

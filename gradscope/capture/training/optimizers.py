@@ -1,7 +1,7 @@
 """The optimizers of a script, and their steps."""
 
 import ast
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from types import FrameType
 from weakref import ref
@@ -41,15 +41,24 @@ class Known:
     entries: list[Entry] = field(default_factory=list)
     ids: list[int] = field(default_factory=list)
     replaced: int | None = None
+    joined: int | None = None
+    """The place of the optimizer whose steps its own are part of."""
+    parts: list["Known"] = field(default_factory=list)
+    """Those whose steps are part of its own."""
     weights: dict[int, float] = field(default_factory=dict)
     """By `id` of the entry: the norm of the parameter, as it was measured last."""
     is_changed: bool = True
     """Whether the recording does not have it as it is."""
 
+    @property
+    def all_entries(self) -> list[Entry]:
+        """Its parameters, and those of the optimizers that step with it."""
+        return [*self.entries, *(entry for part in self.parts for entry in part.entries)]
+
     def record(self, site: int | None) -> TrainedOptimizer:
         """Return it as the recording keeps it."""
         self.is_changed = False
-        indices = [entry.index for entry in self.entries]
+        indices = dict.fromkeys(entry.index for entry in self.all_entries)
         return TrainedOptimizer(
             class_name=self.class_name,
             family=self.family,
@@ -57,6 +66,7 @@ class Known:
             site=site,
             parameters=tuple(index for index in indices if index is not None),
             replaced=self.replaced,
+            joined=self.joined,
         )
 
 
@@ -87,9 +97,34 @@ class Optimizers:
         return known
 
     def index_of(self, optimizer: Optimizer) -> int:
-        """Return the index of an optimizer that is known, -2 for others."""
+        """Return the index of an optimizer that is known, or of that with which it steps.
+
+        -2 for others.
+        """
         index = self._indices.get(id(optimizer), -2)
-        return index if index >= 0 and self.known[index].optimizer() is optimizer else -2
+        if index < 0 or self.known[index].optimizer() is not optimizer:
+            return -2
+        leader = self.known[index].joined
+        return index if leader is None else leader
+
+    def is_joined(self, index: int) -> bool:
+        """Return whether others step with an optimizer, or it with them."""
+        return any(one.joined == index for one in self.known)
+
+    def joined(self, parts: Sequence[Known], others: Sequence[Known]) -> Known:
+        """Return the one that stands for several optimizers which make a step together.
+
+        Args:
+            parts: Those that move parameters.
+            others: Those that step with them, and move nothing else.
+        """
+        leader = next((self.known[p.joined] for p in parts if p.joined is not None), parts[0])
+        leader = next((one for one in parts if one.parts), leader)
+        for one in (*parts, *others):
+            if one is not leader and one.joined is None and not one.parts:
+                one.joined, one.is_changed, leader.is_changed = leader.index, True, True
+                leader.parts += [one] if one in parts else []
+        return leader
 
     def _find(self, optimizer: Optimizer) -> Known | None:
         index = self._indices.get(id(optimizer))

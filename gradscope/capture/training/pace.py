@@ -34,8 +34,9 @@ _SMALL = 4_096
 
 
 class Pace:
-    """Decides how much of each step is recorded: whether its calls are compared alone, and else
-    whether gradients are measured.
+    """Decides how much of each step is recorded.
+
+    Its calls are compared alone, or recorded in full, and then gradients are measured or not.
 
     Args:
         budget: What watching may cost.
@@ -169,10 +170,18 @@ class Pace:
         if position.events[-1].numbers.get("scaled"):
             losses[-1] /= float(scale())
 
-    def repeats_step(self, index: int, frame: FrameType) -> Position | None:
-        """Return the end of the sequence where an optimizer's step is what is expected."""
+    def repeats_step(self, index: int, frame: FrameType, *, is_joined: bool) -> Position | None:
+        """Return the end of the sequence where an optimizer's step is what is expected.
+
+        Args:
+            index: Of the optimizer, or of that with which it steps.
+            frame: Of its caller.
+            is_joined: Whether several step together: the one that counts is called elsewhere.
+        """
         here = self.patterns.position
         position = self.patterns.repeats("step", index, frame)
+        if position is None and is_joined:
+            position = self.patterns.end_by(index)
         if position is not None and position.step is not None and self._is_finite(index):
             return position
         self.patterns.position = here

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from gradscope.capture.training.close_looks import CloseLooks
     from gradscope.capture.training.pace import Pace
     from gradscope.capture.training.step_patterns import Position
+    from gradscope.capture.training.steps import Steps
 
 OUTSIDE = "outside"
 """The subject of gradients that were zeroed by no call that is watched."""
@@ -44,12 +45,12 @@ class Scene:
         self.optimizers = Optimizers(self.ledger, self.places)
         self.scopes = Scopes()
         self._own = _OfThread()
-        self.taken_meanwhile = 0
-        """Gradients that steps have used while the backward runs that made them."""
         self.batch = ""
         """The first input of the first model, in words."""
         self.by_hand: ByHand | None = None
         """Writes the steps that the script makes without an optimizer."""
+        self.steps: Steps
+        """Writes the steps of optimizers."""
         self.looks: CloseLooks | None = None
         """Sees some backward passes closely; None where nobody does."""
         self.pace: Pace
@@ -76,6 +77,8 @@ class Scene:
         patterns = self.pace.patterns
         if patterns.position is None:
             return False
+        if self.steps.in_repeated_backward is not None:
+            return True
         detail = -1 if optimizer is None else self.optimizers.index_of(optimizer)
         self.end_step_by_hand(kind, detail, frame)
         if patterns.repeats(kind, detail, frame) is not None:

@@ -12,6 +12,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from types import CodeType, FrameType
 
+import torch
+
 from gradscope.capture.lines import sequence_number
 from gradscope.capture.training.journal import Event, Journal
 from gradscope.capture.training.ledger import Ledger, States
@@ -87,6 +89,8 @@ class StepPatterns:
         self._nodes = 0
         self._snapshots: list[States] = []
         """Of the step that is recorded in full: the states after each of its events."""
+        self._by_hooks: set[int] = set()
+        """Those of its events that happened while a backward ran."""
         self._is_odd = False
         """Whether the step that is recorded did something that may not be repeated unseen."""
         self._is_synced = True
@@ -123,6 +127,19 @@ class StepPatterns:
             following.number = sequence_number()
         return following
 
+    def end_by(self, optimizer: int | None = None) -> Position | None:
+        """Return the end of the sequence where an optimizer steps next, wherever that is called.
+
+        Args:
+            optimizer: Its index; None for any.
+        """
+        here = self.position
+        for key, following in () if here is None else here.next.items():
+            if key[0] == "step" and following.step is not None and optimizer in (None, key[3]):
+                self.position = following
+                return following
+        return None
+
     def is_here(self) -> bool:
         """Return whether this is the thread that makes the steps."""
         return threading.get_ident() == self._thread
@@ -145,7 +162,7 @@ class StepPatterns:
         """Begin a step; return whether it may repeat one that is known."""
         root = self._roots.get(self._last)
         self._thread = threading.get_ident()
-        self._snapshots, self._is_odd = [], False
+        self._snapshots, self._by_hooks, self._is_odd = [], set(), False
         if self.losses:
             self.losses = []
         self.position = root if may_repeat and root is not None and root.next else None
@@ -165,6 +182,8 @@ class StepPatterns:
 
     def noted(self, event: Event) -> None:
         """Take in an event of a step that is recorded in full."""
+        if torch._C._current_graph_task_id() != -1:  # by a hook: it comes along with the backward
+            self._by_hooks.add(len(self._snapshots))
         if len(self._snapshots) < _MOST_NODES:
             self._snapshots.append(self._ledger.states())
 
@@ -181,9 +200,9 @@ class StepPatterns:
         here = self._roots.setdefault(self._last, Position())
         held: list[Event] = []
         keys: list[_Key] = []
-        for event, states in zip(events, self._snapshots, strict=True):
+        for order, (event, states) in enumerate(zip(events, self._snapshots, strict=True)):
             held.append(event)
-            if event.kind in _CALLS and not _is_unseen(event):
+            if event.kind in _CALLS and not (_is_unseen(event) or order in self._by_hooks):
                 keys.append(self._key_of(event))
                 here = self._following(here, keys[-1], tuple(held), states)
                 held = []

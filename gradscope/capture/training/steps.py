@@ -3,9 +3,9 @@
 import math
 import sys
 import threading
-from collections.abc import Callable
-from dataclasses import dataclass, field
-from types import FrameType
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from types import CodeType, FrameType
 from typing import Any
 from weakref import ref
 
@@ -21,12 +21,12 @@ from torch.utils.hooks import RemovableHandle
 
 from gradscope.capture.elements import is_readable
 from gradscope.capture.statistics import norms
-from gradscope.capture.training.journal import Number, known
-from gradscope.capture.training.keeping import Keeping, KeptEntry
+from gradscope.capture.training.journal import known
+from gradscope.capture.training.keeping import Keeping
 from gradscope.capture.training.ledger import SPENT, UNSPENT, Entry
+from gradscope.capture.training.open_steps import OpenStep, calls, is_left, joined, parts_of
 from gradscope.capture.training.optimizers import Known, describe, learning_rate
-from gradscope.capture.training.places import Place
-from gradscope.capture.training.rounding import Sample, rounded, samples_of
+from gradscope.capture.training.rounding import rounded, samples_of
 from gradscope.capture.training.scene import Scene
 from gradscope.capture.training.step_patterns import Position
 from gradscope.capture.training.step_writer import Finished, Measured, StepWriter
@@ -40,28 +40,27 @@ _COPIED = 50_000_000
 """Elements: an optimizer with more of them is too large to copy for the measure of an update."""
 
 
-@dataclass(slots=True)
-class _Open:
-    """A step that runs."""
+@dataclass(frozen=True, slots=True)
+class _RepeatedStep:
+    """A step that runs, and repeats another."""
 
-    known: Known
-    place: Place
-    has_closure: bool
-    numbers: dict[str, Number]
-    measured: list[Measured] | None
-    before: list[Tensor] | None
-    """Copies of the parameters."""
-    samples: list[Sample] = field(default_factory=list)
-    kept: list[KeptEntry] = field(default_factory=list)
-    is_wrapper: bool = False
-    """Whether another optimizer's step within it moves its parameters."""
+    optimizer: ref[Optimizer]
+    end: Position
+    index: int
+    frame: int
+    """The `id` of the frame that it runs in."""
+    code: CodeType
+
+    def is_around(self, frame: FrameType) -> bool:
+        """Return whether it calls a frame."""
+        return calls(self.frame, self.code, frame)
 
 
 class _OfThread(threading.local):
     """The steps that a thread runs, outermost first."""
 
     def __init__(self) -> None:
-        self.open: list[_Open] = []
+        self.open: list[OpenStep] = []
 
 
 class Steps:
@@ -85,14 +84,17 @@ class Steps:
         self._scene, self._writer, self._ended = scene, writer, ended
         self._keeping = keeping
         self._own = _OfThread()
+        self._within: list[OpenStep] | None = None
+        """The steps that hooks have made within the backward that runs; None where none runs."""
         self._handles: list[RemovableHandle] = []
         self._troubles = Troubles()
         self._made: dict[int, int] = {}
         """By optimizer: how many steps it has made."""
         self._measured: dict[int, int] = {}
         """By optimizer: in how many of them its gradients were measured."""
-        self._repeated: tuple[ref[Optimizer], Position, int] | None = None
-        """The step that runs and repeats another, and its optimizer's index."""
+        self._repeated: _RepeatedStep | None = None
+        self.in_repeated_backward: int | None = None
+        """Steps by hooks of a backward that repeats another; None where none runs."""
         self.stepped: set[int] = set()
         """The optimizers (by `id`) that have stepped since somebody last asked."""
 
@@ -118,18 +120,31 @@ class Steps:
             return
         has_closure = any(callable(one) for one in (*args[1:2], kwargs.get("closure")))
         frame = sys._getframe(1)
-        if not (self._scene.pace.is_repeating() and self._repeats(optimizer, has_closure, frame)):
+        if not self._is_repetition(optimizer, has_closure, frame):
             self._scene.guard.run(self._before, optimizer, has_closure, frame)
+
+    def _is_repetition(self, optimizer: Optimizer, has_closure: bool, frame: FrameType) -> bool:
+        """Return whether a step, or the one that lets it step, repeats another."""
+        if self.in_repeated_backward is not None:
+            self.in_repeated_backward += 1
+            return True
+        repeated = self._repeated
+        if repeated is not None and repeated.optimizer() is not optimizer:
+            if repeated.is_around(frame):
+                return True
+            repeated = self._repeated = None  # an exception has left it
+        return self._scene.pace.is_repeating() and self._repeats(optimizer, has_closure, frame)
 
     def _repeats(self, optimizer: Optimizer, has_closure: bool, frame: FrameType) -> bool:
         """Return whether a step is what the running step is expected to end with."""
         scene = self._scene
         index = scene.optimizers.index_of(optimizer)
-        end = None if has_closure else scene.pace.repeats_step(index, frame)
+        is_joined = scene.optimizers.is_joined(index)
+        end = None if has_closure else scene.pace.repeats_step(index, frame, is_joined=is_joined)
         if end is None:
             scene.record_in_full()
             return False
-        self._repeated = ref(optimizer), end, index
+        self._repeated = _RepeatedStep(ref(optimizer), end, index, id(frame), frame.f_code)
         return True
 
     def _leave(self, optimizer: Optimizer, args: object, kwargs: object) -> None:
@@ -137,24 +152,32 @@ class Steps:
         if torch.compiler.is_compiling() or not guard.active:
             return
         repeated = self._repeated
-        if repeated is None:
-            guard.run(self._finish, optimizer)
-        elif repeated[0]() is optimizer:
-            self._repeated = None
-            self._made[repeated[2]] = self._made.get(repeated[2], 0) + 1
+        if self.in_repeated_backward is not None:
             self.stepped.add(id(optimizer))
-            self._scene.step_repeated(repeated[1], repeated[2], learning_rate(optimizer))
+        elif repeated is None:
+            guard.run(self._finish, optimizer)
+        elif repeated.optimizer() is optimizer:
+            self._repeated = None
+            self._made[repeated.index] = self._made.get(repeated.index, 0) + 1
+            self.stepped.add(id(optimizer))
+            self._scene.step_repeated(repeated.end, repeated.index, learning_rate(optimizer))
 
     def _before(self, optimizer: Optimizer, has_closure: bool, frame: FrameType) -> None:
         scene = self._scene
         place = scene.places.of(frame)
-        scene.sync(frame)
-        scene.ledger.steps_are_unseen = False
         one = scene.optimizers.of(optimizer)
+        if self.is_within_backward:  # which still writes the other gradients
+            scene.ledger.came_early(one.entries)
+        else:
+            scene.sync(frame)
+        scene.ledger.steps_are_unseen = False
         scene.optimizers.name_by_step(one, place)
-        if has_closure or self._own.open or torch._C._current_graph_task_id() != -1:
+        self._forget_left(frame)
+        if has_closure:
             scene.pace.patterns.spoil()
-        self._own.open.append(_Open(one, place, has_closure, {}, None, None))
+        self._own.open.append(
+            OpenStep(one, place, has_closure, {}, None, None, frame=id(frame), code=frame.f_code)
+        )
         scene.stepping.append(set())
         if not has_closure:
             self._look(self._own.open[-1], {id(e) for e in one.entries if e.state == UNSPENT})
@@ -164,7 +187,16 @@ class Steps:
             self._own.open[-1].samples = samples_of(one.entries)
             self._own.open[-1].before = _copies(one) if _is_copyable(one) else None
 
-    def _look(self, step: _Open, fresh: set[int]) -> None:
+    def _forget_left(self, frame: FrameType) -> None:
+        """Forget the steps that an exception has left, but for what they have let step."""
+        open_steps = self._own.open
+        while open_steps and is_left(open_steps[-1], frame):
+            left = open_steps.pop()
+            self._scene.stepping.pop()
+            if left.parts:
+                self._end(left.parts)
+
+    def _look(self, step: OpenStep, fresh: set[int]) -> None:
         """Note what the optimizer has to work with."""
         entries = step.known.entries
         gradients = [(e, _gradient(e)) for e in entries]
@@ -196,36 +228,79 @@ class Steps:
             self._scene.pace.watch_gradient(step.known.index, step.measured)
 
     def _finish(self, optimizer: Optimizer) -> None:
-        if self._after(optimizer):
-            self._ended()
+        self.stepped.add(id(optimizer))
+        step = self._after(optimizer)
+        if step is None:
+            return
+        if self._own.open:
+            self._add_part(self._own.open[-1], step)
+        elif self._within is not None and self.is_within_backward:
+            self._within += parts_of(step)
+        else:
+            self._end(parts_of(step), [step.known, *step.others])
 
-    def _after(self, optimizer: Optimizer) -> bool:
-        """Write the step; return whether it was one."""
+    def _add_part(self, outer: OpenStep, step: OpenStep) -> None:
+        if any(one.known is step.known for one in outer.parts):
+            # It lets others train: what they have made until now is a step of its own.
+            made, outer.parts = outer.parts, []
+            self._end(made)
+        outer.parts += parts_of(step)
+        outer.others += [step.known, *step.others]
+
+    def backward_begins(self, frame: FrameType) -> None:
+        """Take in that a backward is about to run, whose hooks may let optimizers step."""
+        self._forget_left(frame)
+        self._within = []
+
+    def backward_ended(self) -> None:
+        """Write the steps that its hooks have made, which are one step of the script."""
+        parts, self._within = self._within, None
+        if parts:
+            self._end(parts)
+
+    @property
+    def is_within_backward(self) -> bool:
+        """Whether a hook of the backward that runs calls this."""
+        return self._within is not None and torch._C._current_graph_task_id() != -1
+
+    def _end(self, parts: list[OpenStep], others: Sequence[Known] = ()) -> None:
+        """Write the steps of several optimizers as one step of the script.
+
+        Args:
+            parts: Those that move what is trained.
+            others: Optimizers that have let these step, or have trained copies of the same.
+        """
+        optimizers = [one.known for one in parts]
+        leader = self._scene.optimizers.joined(optimizers, others)
+        step = joined(parts, leader)
+        self._write(step)
+        self._tell_looks(step, {one.index for one in (*optimizers, *others)})
+        self._ended()
+
+    def _after(self, optimizer: Optimizer) -> OpenStep | None:
+        """Return the step that is over, None where it was left before by an exception."""
         scene = self._scene
         if not self._own.open or self._own.open[-1].known.optimizer() is not optimizer:
             self._own.open.clear()  # a step before this one was left by an exception
             scene.stepping.clear()
-            return False
+            return None
         step, came = self._own.open.pop(), scene.stepping.pop()
-        if step.is_wrapper:
-            return False
         if step.has_closure:
             self._look(step, came or {id(e) for e in step.known.entries if e.state == UNSPENT})
-        own = set(map(id, step.known.entries))
-        for outer in self._own.open:
-            outer.is_wrapper |= not own.isdisjoint(map(id, outer.known.entries))
-        if torch._C._current_graph_task_id() != -1:
-            scene.taken_meanwhile += int(float(step.numbers["fresh"]))
         scene.ledger.spend(step.known.entries)
+        if self.is_within_backward:
+            scene.ledger.settle(step.known.entries)
         self._made[step.known.index] = self._made.get(step.known.index, 0) + 1
         if step.measured is not None:
             self._measured[step.known.index] = self._measured.get(step.known.index, 0) + 1
-        self.stepped.add(id(optimizer))
-        self._write(step, optimizer)
-        self._tell_looks(step)
-        return True
+            if step.before is not None:
+                _measure_updates(step.known, step.before, step.measured)
+        step.rounded, step.before = list(rounded(step.samples)), None
+        step.description = describe(optimizer)
+        step.numbers |= known(lr=learning_rate(optimizer))
+        return step
 
-    def _tell_looks(self, step: _Open) -> None:
+    def _tell_looks(self, step: OpenStep, concerned: set[int]) -> None:
         looks = self._scene.looks
         has_trouble = self._troubles.has_new(step.known.index, step.numbers, step.measured)
         if has_trouble:
@@ -234,23 +309,22 @@ class Steps:
             return
         if has_trouble:
             looks.trouble()
-        entries = step.known.entries
+        for index in concerned - {step.known.index}:
+            looks.steps_with(index)
+        entries = step.known.all_entries
         parameters = (p for entry in entries if (p := entry.parameter()) is not None)
         looks.step_ended(step.known.index, parameters, step.place)
 
-    def _write(self, step: _Open, optimizer: Optimizer) -> None:
-        if step.before is not None and step.measured is not None:
-            _measure_updates(step.known, step.before, step.measured)
-        numbers = step.numbers | known(lr=learning_rate(optimizer))
+    def _write(self, step: OpenStep) -> None:
         self._scene.journal.note(
-            "step", step.place, numbers, optimizer=step.known.index, subject=step.known.name
+            "step", step.place, step.numbers, optimizer=step.known.index, subject=step.known.name
         )
         self._writer.write(
             Finished(
-                describe(optimizer),
+                step.description,
                 step.measured or [],
                 step.known.index,
-                tuple(rounded(step.samples)),
+                tuple(step.rounded),
                 step.kept,
             )
         )

@@ -173,7 +173,7 @@ class _Running:
         self._may_repeat = keeping.mode == "none"
         self._backwards = Backwards(scene)
         self._after_step = after_step
-        self._steps = Steps(scene, self._writer, keeping=keeping, ended=self._ended)
+        self._steps = scene.steps = Steps(scene, self._writer, keeping=keeping, ended=self._ended)
         self._by_hand = scene.by_hand = ByHand(
             scene, self._writer, keeping=keeping, ended=self._ended_by_hand
         )

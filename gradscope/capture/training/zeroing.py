@@ -24,6 +24,7 @@ class _Held:
     """What the parameters held before they were zeroed."""
 
     place: Place
+    entries: list[Entry]
     parameters: int
     unspent: int
     optimizer: int | None
@@ -70,20 +71,30 @@ class Zeroing:
     def _before_optimizers(self, optimizer: Optimizer, frame: FrameType) -> _Held:
         scene = self._scene
         place = scene.places.of(frame)
-        scene.sync_weights(frame)
+        self._sync(frame)
         known = scene.optimizers.of(optimizer)
         return _held(place, known.entries, known.index, known.name)
 
     def _before_modules(self, module: nn.Module, frame: FrameType) -> _Held:
         scene = self._scene
         place = scene.places.of(frame)
-        scene.sync_weights(frame)
+        self._sync(frame)
         found = map(scene.ledger.add, module.parameters())
         subject = receiver(place.call()) or type(module).__name__
         return _held(place, [entry for entry in found if entry is not None], None, subject)
 
+    def _sync(self, frame: FrameType) -> None:
+        if not self._is_within_backward:
+            self._scene.sync_weights(frame)
+
+    @property
+    def _is_within_backward(self) -> bool:
+        steps = self._scene.steps
+        return steps is not None and steps.is_within_backward
+
     def _after(self, held: _Held, set_to_none: bool) -> None:
-        self._scene.ledger.zeroed()
+        # A backward that runs is still writing the other gradients.
+        self._scene.ledger.zeroed(held.entries if self._is_within_backward else None)
         self._scene.journal.note(
             "zero",
             held.place,
@@ -100,6 +111,7 @@ class Zeroing:
 def _held(place: Place, entries: list[Entry], optimizer: int | None, subject: str) -> _Held:
     return _Held(
         place,
+        entries,
         sum(entry.state != EMPTY for entry in entries),
         sum(entry.state == UNSPENT and not entry.is_touched for entry in entries),
         optimizer,

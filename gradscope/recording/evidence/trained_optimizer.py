@@ -14,6 +14,7 @@ class TrainedOptimizer:
     """
 
     table: ClassVar[str] = "trained_optimizer"
+    later_columns: ClassVar[frozenset[str]] = frozenset({"joined"})
     class_name: str
     family: OptimizerFamily
     name: str
@@ -24,3 +25,6 @@ class TrainedOptimizer:
     """Those of its groups, by the time of its last step that was recorded."""
     replaced: int | None
     """The place of the optimizer that was made last before it over one of its parameters."""
+    joined: int | None = None
+    """The place of the optimizer whose steps its own are part of: which wraps it, or steps in the
+    same backward. None where it steps by itself."""

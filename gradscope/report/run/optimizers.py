@@ -112,6 +112,9 @@ def first_alike(records: Sequence[TrainedOptimizer]) -> list[int]:
         if replaces or len(places) > _SEVERAL:
             for place in places:
                 firsts[place] = places[0]
+    for place, record in enumerate(records):
+        if record.joined is not None:
+            firsts[place] = firsts[record.joined]
     return firsts
 
 

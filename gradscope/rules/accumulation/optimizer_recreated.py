@@ -59,8 +59,9 @@ class OptimizerRecreated(Rule):
             if self._is_recreated(series):
                 found.setdefault(windows.optimizers[series.optimizers[0]].site, []).append(series)
         for site, all_series in found.items():
-            records = [windows.optimizers[place] for one in all_series for place in one.optimizers]
-            made = max(len(one.optimizers) for one in all_series)
+            held = [windows.optimizers[place] for one in all_series for place in one.optimizers]
+            records = [record for record in held if record.joined is None]
+            made = max(one.generations for one in all_series)
             steps = sum(len(one.windows) for one in all_series)
             each = steps / len(records)
             has_state = any(_has_state(one) for one in records)
@@ -86,8 +87,8 @@ class OptimizerRecreated(Rule):
             )
 
     def _is_recreated(self, series: Series) -> bool:
-        times = len(series.optimizers) - 1
-        return times > 0 and times >= self._limit(len(series.windows) / len(series.optimizers))
+        times = series.generations - 1
+        return times > 0 and times >= self._limit(len(series.windows) / series.generations)
 
     def _limit(self, steps_each: float) -> int:
         return self.step_replacements if steps_each <= 1 else self.replacements

@@ -72,6 +72,8 @@ class Series:
     record: TrainedOptimizer | None
     """The first of them."""
     windows: tuple[Window, ...]
+    generations: int = 1
+    """How many of them took turns; others are part of these."""
 
     @property
     def name(self) -> str:
@@ -188,9 +190,7 @@ class Windows:
             lineage: tuple(place for place, one in enumerate(self._lineages) if one == lineage)
             for lineage in dict.fromkeys(self._lineages)
         }
-        found = [
-            self._series(members, self.optimizers[lineage]) for lineage, members in places.items()
-        ]
+        found = [self._series(members, lineage) for lineage, members in places.items()]
         return tuple(found) if found else (self._series((), None),)
 
     @cached_property
@@ -205,22 +205,34 @@ class Windows:
 
     @cached_property
     def _lineages(self) -> tuple[int, ...]:
-        """By optimizer: the first of those of the same line which it followed one by one."""
-        found: list[int] = []
-        for place, record in enumerate(self.optimizers):
-            before = record.replaced
-            is_again = before is not None and self.optimizers[before].site == record.site
-            found.append(found[before] if is_again and before is not None else place)
-        return tuple(found)
+        """By optimizer: the first of those of the same line which it followed one by one.
 
-    def _series(self, members: tuple[int, ...], record: TrainedOptimizer | None) -> Series:
+        Of one whose steps are part of another's: the other's.
+        """
+        return tuple(map(self._lineage, range(len(self.optimizers))))
+
+    def _lineage(self, place: int) -> int:
+        record = self.optimizers[place]
+        if record.joined is not None:
+            return self._lineage(record.joined)
+        if record.replaced is None:
+            return place
+        before = self.optimizers[record.replaced]
+        is_again = before.site == record.site and before.joined is None
+        return self._lineage(record.replaced) if is_again else place
+
+    def _series(self, members: tuple[int, ...], lineage: int | None) -> Series:
+        record = None if lineage is None else self.optimizers[lineage]
         windows = []
         start = 0
-        for step in self._steps.get(members[0] if members else None, ()):
+        for step in self._steps.get(lineage, ()):
             events = self.events[start : step.place]
             windows.append(Window(step=step, events=events, passes=_passes(events, step, members)))
             start = step.place + 1
-        return Series(optimizers=members, record=record, windows=tuple(windows))
+        generations = sum(self.optimizers[place].joined is None for place in members)
+        return Series(
+            optimizers=members, record=record, windows=tuple(windows), generations=generations
+        )
 
     @cached_property
     def _steps(self) -> Mapping[int | None, Sequence[RunEvent]]:

@@ -206,6 +206,37 @@ def by_hand_through_data():
         weight.grad.zero_()
 
 
+def in_backward():
+    model, x, y = network()
+    optimizers = {one: torch.optim.SGD([one], lr=0.1) for one in model.parameters()}
+
+    def step(parameter):
+        optimizers[parameter].step()
+        optimizers[parameter].zero_grad()
+
+    for parameter in model.parameters():
+        parameter.register_post_accumulate_grad_hook(step)
+    for _ in range(STEPS):
+        nn.functional.mse_loss(model(x), y).backward()
+
+
+def within_another():
+    class Wrapper(torch.optim.Optimizer):
+        def __init__(self, inner):
+            self.inner = inner
+            super().__init__(inner.param_groups, {})
+
+        def step(self):
+            self.inner.step()
+
+    model, x, y = network()
+    optimizer = Wrapper(torch.optim.SGD(model.parameters(), lr=0.1))
+    for _ in range(STEPS):
+        optimizer.zero_grad()
+        nn.functional.mse_loss(model(x), y).backward()
+        optimizer.step()
+
+
 LOOPS = (
     plain,
     accumulating,
@@ -223,6 +254,8 @@ LOOPS = (
     penalised,
     by_hand,
     by_hand_through_data,
+    in_backward,
+    within_another,
 )
 IN_FULL = (with_closure,)
 """Loops whose steps are never compared alone."""

@@ -1,0 +1,104 @@
+"""Steps that run, and those that are one step of the script although several optimizers make it.
+
+An optimizer may let others step, as `ZeroRedundancyOptimizer` and wrappers do; hooks may let one
+step for each parameter while a backward runs.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from types import CodeType, FrameType
+
+from torch import Tensor
+
+from gradscope.capture.training.journal import Number
+from gradscope.capture.training.keeping import KeptEntry
+from gradscope.capture.training.optimizers import Known
+from gradscope.capture.training.places import Place
+from gradscope.capture.training.rounding import Rounded, Sample
+from gradscope.capture.training.step_writer import Measured
+
+_COUNTS = ("parameters", "with_gradient", "fresh", "stale", "none", "clipped", "written")
+
+
+@dataclass(slots=True)
+class OpenStep:
+    """A step that runs."""
+
+    known: Known
+    place: Place
+    has_closure: bool
+    numbers: dict[str, Number]
+    measured: list[Measured] | None
+    before: list[Tensor] | None
+    """Copies of the parameters."""
+    samples: list[Sample] = field(default_factory=list)
+    rounded: list[Rounded] = field(default_factory=list)
+    kept: list[KeptEntry] = field(default_factory=list)
+    parts: list["OpenStep"] = field(default_factory=list)
+    """Steps of other optimizers that it has made so far, but for those that move nothing."""
+    others: list[Known] = field(default_factory=list)
+    """The optimizers that have stepped within it, whether they have moved anything or not."""
+    description: str = ""
+    """The optimizer's class and learning rates."""
+    frame: int = 0
+    """The `id` of the frame that it runs in."""
+    code: CodeType | None = None
+    """Of that frame."""
+
+
+def is_left(step: OpenStep, frame: FrameType) -> bool:
+    """Return whether an exception has left a step, as it is none of those that call a frame."""
+    return not calls(step.frame, step.code, frame)
+
+
+def calls(caller: int, code: CodeType | None, frame: FrameType) -> bool:
+    """Return whether a frame (by `id`, and code) is one of those that call another."""
+    outer = frame.f_back
+    # An `id` alone may be that of a frame which is gone.
+    while outer is not None and (id(outer) != caller or outer.f_code is not code):
+        outer = outer.f_back
+    return outer is not None
+
+
+def parts_of(step: OpenStep) -> list[OpenStep]:
+    """Return the steps of which an optimizer's step consists: its own, and what it lets step.
+
+    An optimizer that shares its parameters with those that it lets step does nothing by itself.
+    """
+    if not step.parts:
+        return [step]
+    moved = {id(entry) for one in step.parts for entry in one.known.entries}
+    is_wrapper = not moved.isdisjoint(map(id, step.known.entries))
+    if is_wrapper or not step.numbers.get("with_gradient"):
+        return step.parts
+    # The others may hold float32 copies of its parameters, which no backward reaches.
+    return [step, *(one for one in step.parts if one.numbers.get("backwards"))]
+
+
+def joined(parts: Sequence[OpenStep], leader: Known) -> OpenStep:
+    """Return several steps as one, which counts as an optimizer's."""
+    parts = list({one.known.index: one for one in parts}.values())
+    if len(parts) == 1 and parts[0].known is leader:
+        return parts[0]
+    measured = [one.measured for one in parts if one.measured is not None]
+    return replace(
+        parts[0],
+        known=leader,
+        numbers=_joined_numbers([one.numbers for one in parts]),
+        measured=[record for records in measured for record in records] if measured else None,
+        rounded=[record for one in parts for record in one.rounded],
+        kept=[record for one in parts for record in one.kept],
+        description=", ".join(dict.fromkeys(one.description for one in parts)),
+    )
+
+
+def _joined_numbers(parts: Sequence[dict[str, Number]]) -> dict[str, Number]:
+    found = {name: sum(float(one.get(name, 0.0)) for one in parts) for name in _COUNTS}
+    found["backwards"] = max(float(one.get("backwards", 0.0)) for one in parts)
+    found["manual"] = 0.0
+    if norms := [float(one["norm"]) for one in parts if "norm" in one]:
+        found["norm"] = math.hypot(*norms)
+    if nonfinite := [float(one["nonfinite"]) for one in parts if "nonfinite" in one]:
+        found["nonfinite"] = sum(nonfinite)
+    return dict(parts[0]) | found
