@@ -97,14 +97,13 @@ class Optimizers:
         return known
 
     def index_of(self, optimizer: Optimizer) -> int:
-        """Return the index of an optimizer that is known, or of that with which it steps.
-
-        -2 for others.
-        """
+        """Return the index of an optimizer that is known, -2 for others."""
         index = self._indices.get(id(optimizer), -2)
-        if index < 0 or self.known[index].optimizer() is not optimizer:
-            return -2
-        leader = self.known[index].joined
+        return index if index >= 0 and self.known[index].optimizer() is optimizer else -2
+
+    def leader_of(self, index: int) -> int:
+        """Return the index of the optimizer as whose step another's counts: its own, mostly."""
+        leader = self.known[index].joined if index >= 0 else None
         return index if leader is None else leader
 
     def is_joined(self, index: int) -> bool:

@@ -138,7 +138,7 @@ class Steps:
     def _repeats(self, optimizer: Optimizer, has_closure: bool, frame: FrameType) -> bool:
         """Return whether a step is what the running step is expected to end with."""
         scene = self._scene
-        index = scene.optimizers.index_of(optimizer)
+        index = scene.optimizers.leader_of(scene.optimizers.index_of(optimizer))
         is_joined = scene.optimizers.is_joined(index)
         end = None if has_closure else scene.pace.repeats_step(index, frame, is_joined=is_joined)
         if end is None:
