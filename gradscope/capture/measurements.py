@@ -1,6 +1,5 @@
 """What one backward delivers: hooks that see every gradient of it, and the numbers."""
 
-import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -28,8 +27,8 @@ class Measurements:
     """Tensors in the order in which their gradients were delivered."""
     incoming: dict[int, Slot]
     """Places of parameters whose gradient was seen on its way in, and where."""
-    weights: list[float]
-    """The norm of each parameter."""
+    weights: list[float | None]
+    """The norm of each parameter, None where it cannot be read."""
     reached: set[int]
     """Places of the parameters that backward led to."""
     absent: list[Slot]
@@ -137,7 +136,7 @@ class BackwardWatch:
         for place in range(len(self._parameters)):
             if place not in weights:
                 weight = numbers.get((_WEIGHT, place))
-                weights[place] = math.nan if weight is None else weight.norm
+                weights[place] = None if weight is None else weight.norm
         slots = set(self.arrived)
         return Measurements(
             numbers=numbers,

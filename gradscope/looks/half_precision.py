@@ -4,6 +4,7 @@ from torch import Tensor
 from torch.autograd.function import BackwardCFunction
 
 from gradscope.capture.graph import Graph
+from gradscope.capture.reading import is_plain
 from gradscope.capture.session import StepCapture
 from gradscope.probes.scaled_backward import (
     AutocastLines,
@@ -65,6 +66,8 @@ class HalfPrecision:
             return "a gradient scaler is used"
         if str(self._dtype).endswith(_WIDE_RANGE):
             return f"{_WIDE_RANGE} has the range of float32"
+        if not all(map(is_plain, parameters)):
+            return "parameters are distributed, or of another class of their own"
         if sum(parameter.numel() for parameter in parameters) > _MOST_ELEMENTS:
             return "the model is large, and backward is not run a second time"
         if any(parameter.grad is not None for parameter in parameters):

@@ -3,6 +3,7 @@
 import math
 import sys
 import threading
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from types import FrameType
@@ -18,7 +19,7 @@ from torch.optim.optimizer import (
 )
 from torch.utils.hooks import RemovableHandle
 
-from gradscope.capture.elements import is_readable
+from gradscope.capture.reading import NotReadable, is_plain, stored, whole, why_unreadable
 from gradscope.capture.statistics import norms
 from gradscope.capture.training.journal import Number, known
 from gradscope.capture.training.keeping import Keeping, KeptEntry
@@ -29,6 +30,7 @@ from gradscope.capture.training.rounding import Sample, rounded, samples_of
 from gradscope.capture.training.scene import Scene
 from gradscope.capture.training.step_writer import Finished, Measured, StepWriter
 from gradscope.capture.training.troubles import Troubles
+from gradscope.counting import counted
 
 _UPDATES_FIRST, _UPDATES_EVERY = 3, 10
 """Weights and updates are measured in so many steps of an optimizer at first, and in every so
@@ -36,6 +38,10 @@ manieth later."""
 
 _COPIED = 50_000_000
 """Elements: an optimizer with more of them is too large to copy for the measure of an update."""
+
+
+Copy = tuple[Entry, Tensor]
+"""A parameter, and its elements before a step."""
 
 
 @dataclass(slots=True)
@@ -47,8 +53,8 @@ class _Open:
     has_closure: bool
     numbers: dict[str, Number]
     measured: list[Measured] | None
-    before: list[Tensor] | None
-    """Copies of the parameters."""
+    before: list[Copy]
+    """Copies of the parameters, as far as updates are measured."""
     samples: list[Sample] = field(default_factory=list)
     kept: list[KeptEntry] = field(default_factory=list)
     is_wrapper: bool = False
@@ -127,7 +133,7 @@ class Steps:
         scene.ledger.steps_are_unseen = False
         one = scene.optimizers.of(optimizer)
         scene.optimizers.name_by_step(one, place)
-        self._own.open.append(_Open(one, place, has_closure, {}, None, None))
+        self._own.open.append(_Open(one, place, has_closure, {}, None, []))
         scene.stepping.append(set())
         if not has_closure:
             self._look(self._own.open[-1], {id(e) for e in one.entries if e.state == UNSPENT})
@@ -135,7 +141,7 @@ class Steps:
                 scene.looks.step_begins()
         if self._is_due(one) and self._writer.steps % self._every == 0:
             self._own.open[-1].samples = samples_of(one.entries)
-            self._own.open[-1].before = _copies(one) if _is_copyable(one) else None
+            self._own.open[-1].before = _copies(one)
 
     def _look(self, step: _Open, fresh: set[int]) -> None:
         """Note what the optimizer has to work with."""
@@ -162,10 +168,19 @@ class Steps:
                 scale=_own_scale(step.known),
                 with_weights=self._is_due(step.known) or not step.known.weights,
             )
+            self._skip_unread(present, step.measured)
             found = [one.gradient for one in step.measured if one.gradient is not None]
             if found or not present:  # else none of them can be read
                 step.numbers["norm"] = math.hypot(*found)
             step.numbers["nonfinite"] = float(sum(not math.isfinite(norm) for norm in found))
+
+    def _skip_unread(self, present: list[Entry], measured: list[Measured]) -> None:
+        """Note why gradients have no norm."""
+        read = {id(one.entry) for one in measured}
+        left = [g for e in present if id(e) not in read and (g := _gradient(e)) is not None]
+        for reason, count in Counter(map(why_unreadable, left)).items():
+            if reason is not None:
+                self._writer.skip(f"the gradients of {counted(count, 'parameter')}", reason)
 
     def _finish(self, optimizer: Optimizer) -> None:
         if self._after(optimizer):
@@ -206,8 +221,8 @@ class Steps:
         looks.step_ended(step.known.index, parameters, step.place)
 
     def _write(self, step: _Open, optimizer: Optimizer) -> None:
-        if step.before is not None and step.measured is not None:
-            _measure_updates(step.known, step.before, step.measured)
+        if step.before and step.measured:
+            _measure_updates(step.before, step.measured)
         numbers = step.numbers | known(lr=learning_rate(optimizer))
         self._scene.journal.note(
             "step", step.place, numbers, optimizer=step.known.index, subject=step.known.name
@@ -236,7 +251,8 @@ def _gradient(entry: Entry) -> Tensor | None:
 def _own_scale(one: Known) -> float:
     """Return by what an optimizer divides its gradients itself, as fused ones do for a scaler."""
     scale = getattr(one.optimizer(), "grad_scale", None)
-    return float(scale) if isinstance(scale, Tensor) else 1.0
+    known = whole(scale) if isinstance(scale, Tensor) else None
+    return 1.0 if known is None else float(known)
 
 
 def _measure(one: Known, *, scale: float, with_weights: bool) -> list[Measured]:
@@ -249,43 +265,52 @@ def _measure(one: Known, *, scale: float, with_weights: bool) -> list[Measured]:
     if with_weights:
         one.weights = {id(e): norm for (e, _), norm in zip(entries, values, strict=False)}
         del values[: len(entries)]
-    rest = [norm / scale for norm in values]
-    by_place = dict(zip((place for place, _ in gradients), rest, strict=True))
-    # NaN stands for what cannot be measured as well, which is no gradient that has gone wrong.
-    unseen = {
-        p for p, gradient in gradients if math.isnan(by_place[p]) and not is_readable(gradient)
+    found = {
+        place: None if norm is None else norm / scale
+        for (place, _), norm in zip(gradients, values, strict=True)
     }
     return [
         Measured(
             entry,
-            one.weights.get(id(entry), math.nan),
-            by_place.get(place),
+            one.weights.get(id(entry)),
+            found.get(place),
             p.numel(),
             p.requires_grad,
         )
         for place, (entry, p) in enumerate(entries)
-        if place not in unseen
+        if place not in found or found[place] is not None  # else it is there and cannot be read
     ]
 
 
-def _is_copyable(one: Known) -> bool:
-    tensors = [p for e in one.entries if (p := e.parameter()) is not None]
-    return sum(tensor.numel() for tensor in tensors) <= _COPIED and all(
-        tensor.is_cpu and tensor.layout is torch.strided for tensor in tensors
-    )
+def _copies(one: Known) -> list[Copy]:
+    """Return copies of an optimizer's parameters, as far as these can be read on a CPU."""
+    parameters = [(e, p) for e in one.entries if (p := e.parameter()) is not None]
+    if sum(p.numel() for _, p in parameters) > _COPIED:
+        return []
+    with torch.no_grad():
+        found = ((entry, _on_cpu(p)) for entry, p in parameters)
+        return [(entry, part.clone()) for entry, part in found if part is not None]
 
 
-def _copies(one: Known) -> list[Tensor]:
-    with DisableTorchFunction(), torch.no_grad():
-        return [p.detach().clone() for e in one.entries if (p := e.parameter()) is not None]
+def _on_cpu(parameter: Tensor) -> Tensor | None:
+    try:
+        part = stored(parameter)
+    except NotReadable:
+        return None
+    return part if part.is_cpu and is_plain(part) else None
 
 
-def _measure_updates(one: Known, before: list[Tensor], measured: list[Measured]) -> None:
-    after = [p.detach() for e in one.entries if (p := e.parameter()) is not None]
-    if len(after) != len(before) or len(after) != len(measured):
-        return
-    with DisableTorchFunction(), torch.no_grad():
-        for old, new in zip(before, after, strict=True):
-            torch.sub(new, old, out=old)
-        for record, norm in zip(measured, norms(before), strict=True):
-            record.update = norm
+def _measure_updates(before: list[Copy], measured: list[Measured]) -> None:
+    records = {id(record.entry): record for record in measured}
+    changes: list[tuple[Measured, Tensor]] = []
+    with torch.no_grad():
+        for entry, old in before:
+            record, parameter = records.get(id(entry)), entry.parameter()
+            new = None if parameter is None else _on_cpu(parameter)
+            if record is None or new is None:
+                continue
+            if (new.shape, new.dtype) == (old.shape, old.dtype):
+                changes.append((record, torch.sub(new, old, out=old)))
+        values = norms([change for _, change in changes])
+    for (record, _), norm in zip(changes, values, strict=True):
+        record.update = norm
