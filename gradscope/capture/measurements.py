@@ -1,5 +1,6 @@
 """What one backward delivers: hooks that see every gradient of it, and the numbers."""
 
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -127,6 +128,8 @@ class BackwardWatch:
             is_added = place in self._added
             if place in reached and parameter.grad is not None and not is_added:
                 measurer.add((_PARAMETER, place), parameter.grad)
+            elif place in reached and not parameter.numel():
+                measurer.unmeasured[_PARAMETER, place] = "none of its elements are in this process"
             if parameter.is_cpu:
                 here.append(place)
             else:
@@ -137,11 +140,12 @@ class BackwardWatch:
             if place not in weights:
                 weight = numbers.get((_WEIGHT, place))
                 weights[place] = None if weight is None else weight.norm
-        slots = set(self.arrived)
+        slots, counts = set(self.arrived), Counter(self._nodes.values())
+        alone = {p: node for p, node in self._nodes.items() if counts[node] == 1}
         return Measurements(
             numbers=numbers,
             arrived=self.arrived,
-            incoming={p: (node, 0) for p, node in self._nodes.items() if (node, 0) in slots},
+            incoming={p: (node, 0) for p, node in alone.items() if (node, 0) in slots},
             weights=[weights[place] for place in range(len(self._parameters))],
             reached=reached,
             absent=self._shares.absent,

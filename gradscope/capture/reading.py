@@ -43,6 +43,18 @@ _FREED = "its memory has been freed"
 CALCULABLE = frozenset({torch.float16, torch.bfloat16, torch.float32, torch.float64})
 """Real types that torch calculates with; others, as those of eight bits, it only converts."""
 
+_NUMBERS = CALCULABLE | {
+    torch.bool,
+    torch.complex64,
+    torch.complex128,
+    torch.int8,
+    torch.int16,
+    torch.int32,
+    torch.int64,
+    torch.uint8,
+}
+"""Types of which `float` or `complex` makes a number."""
+
 _SMALL, _LARGE = 1e-30, 1e38
 """Largest moduli between which single precision is enough."""
 
@@ -142,7 +154,8 @@ def whole(tensor: Tensor) -> Tensor | None:
                 tensor = _inner(tensor)
             except NotReadable:
                 return None
-        return tensor.detach() if is_plain(tensor) else None
+        is_known = tensor.dtype in _NUMBERS and is_plain(tensor)
+        return tensor.detach() if is_known else None
 
 
 def has_freed_memory(tensor: Tensor) -> bool:
@@ -190,14 +203,13 @@ def _why_not(tensor: Tensor, *, of_any_type: bool = False) -> str | None:
         return "a meta tensor has no elements"
     if tensor.is_quantized or not (of_any_type or _has_numbers(tensor.dtype)):
         return f"its elements are {str(tensor.dtype).removeprefix('torch.')}"
-    if not tensor.is_nested and tensor.layout is torch.strided:
-        if is_in_place(tensor):
-            return None if is_in_memory(tensor) else _FREED
-        return f"a tensor on `{tensor.device.type}` is not read"
     parts = _parts(tensor)
-    if parts is None:
-        return f"a tensor of layout {str(tensor.layout).removeprefix('torch.')} is not read"
-    return None if all(map(is_plain, parts)) else _FREED
+    if parts is None or not all(map(is_in_place, parts)):
+        layout = str(tensor.layout).removeprefix("torch.")
+        return f"a {layout} tensor on `{tensor.device.type}` is not read"
+    # The values of a nested tensor are as many as its memory holds.
+    is_cut = tensor.is_nested and parts[0].numel() < tensor.numel()
+    return None if all(map(is_in_memory, parts)) and not is_cut else _FREED
 
 
 def _has_numbers(dtype: torch.dtype) -> bool:
@@ -205,9 +217,11 @@ def _has_numbers(dtype: torch.dtype) -> bool:
 
 
 def _parts(tensor: Tensor) -> tuple[Tensor, ...] | None:
-    """Return the plain tensors of which one with another layout is made; None if unknown."""
+    """Return the strided tensors of which one is made; None if unknown."""
     if tensor.is_nested:
         return (tensor.values(),)
+    if tensor.layout is torch.strided:
+        return (tensor,)
     if tensor.layout is torch.sparse_coo:
         return tensor._indices(), tensor._values()
     if tensor.layout in _COMPRESSED:

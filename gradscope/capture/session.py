@@ -19,7 +19,7 @@ from gradscope.capture.lines import NUMBERED, Caller, Line, created, sequence_nu
 from gradscope.capture.measurements import BackwardWatch, Measurements
 from gradscope.capture.modules import ModuleTracker
 from gradscope.capture.parameters_made import watch_parameters_made
-from gradscope.capture.shards import Shards
+from gradscope.capture.shards import Shards, trained_by
 from gradscope.capture.sites import SiteMode
 from gradscope.capture.teardown import let_go
 from gradscope.capture.writes import WriteWitness
@@ -182,12 +182,17 @@ class StepCapture:
         return {number: index for number, index in numbers if number is not None}
 
     def parameter_nodes(self) -> dict[int, int]:
-        """Return the graph's `AccumulateGrad` nodes by the place of their parameter."""
+        """Return the graph's `AccumulateGrad` nodes by the place of their parameter.
+
+        Several parameters have one where they are parts of one flat tensor.
+        """
         places = {id(parameter): place for place, parameter in enumerate(self._parameters)}
-        wholes = ((key, places.get(id(shard))) for key, shard in self.shards.items())
-        places |= {key: place for key, place in wholes if place is not None}
-        leaves = self.graph.leaves.items()
-        return {places[id(leaf)]: node for node, leaf in leaves if id(leaf) in places}
+        return {
+            places[id(one)]: node
+            for node, leaf in self.graph.leaves.items()
+            for one in trained_by(leaf, self.shards)
+            if id(one) in places
+        }
 
     def let_go_of_graph(self) -> None:
         """Let go of the graph alone, and not of what made it."""

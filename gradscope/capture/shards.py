@@ -1,11 +1,12 @@
-"""The weights that FSDP2 puts in place of its shards while a forward or a backward runs.
+"""The weights that FSDP puts in place of its shards while a forward or a backward runs.
 
-A module's parameter is then another object, made of what all ranks hold: its memory is freed and
-filled again, and gets no gradient that stays. The parameter that is trained is the shard.
+With FSDP2 a module's parameter is then another object, made of what all ranks hold: its memory is
+freed and filled again, and it gets no gradient that stays. With FSDP1 it is a part of one flat
+tensor for many. The parameters that are trained are the shards.
 """
 
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from torch import Tensor, nn
@@ -27,6 +28,17 @@ def shards_of(modules: Iterable[nn.Module]) -> Shards:
             if isinstance(whole, Tensor):
                 found[id(whole)] = shard
     return found
+
+
+def trained_by(leaf: Tensor, shards: Shards) -> Sequence[Tensor]:
+    """Return the parameters for which a leaf of a graph gets the gradient."""
+    parts = getattr(leaf, "_params", None) if is_flat(leaf) else None
+    return parts or (shards.get(id(leaf), leaf),)
+
+
+def is_flat(leaf: Tensor) -> bool:
+    """Return whether a leaf is the flat tensor that FSDP1 makes of a module's parameters."""
+    return bool(getattr(leaf, "_is_flat_param", False))
 
 
 def parameters_of(module: nn.Module) -> Iterator[nn.Parameter]:

@@ -5,6 +5,7 @@ from torch.autograd.function import BackwardCFunction
 
 from gradscope.capture.reading import is_plain
 from gradscope.capture.session import StepCapture
+from gradscope.capture.shards import is_flat
 from gradscope.probes.scaled_backward import (
     AutocastLines,
     Scaled,
@@ -67,8 +68,8 @@ class HalfPrecision:
             return "a gradient scaler is used"
         if str(self._dtype).endswith(_WIDE_RANGE):
             return f"{_WIDE_RANGE} has the range of float32"
-        if capture.shards or not all(map(is_plain, parameters)):
-            return "parameters are distributed, or of another class of their own"
+        if capture.shards or any(is_flat(one) or not is_plain(one) for one in parameters):
+            return "parameters are sharded, or of a class of their own"
         if sum(parameter.numel() for parameter in parameters) > _MOST_ELEMENTS:
             return "the model is large, and backward is not run a second time"
         if any(parameter.grad is not None for parameter in parameters):

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 from torch._C import DisableTorchFunction
 
-from gradscope.capture.reading import NotReadable, elements, is_plain
+from gradscope.capture.reading import NotReadable, elements, is_plain_float
 
 EMPTY, UNSPENT, SPENT = range(3)
 """No gradient, or one that was zeroed; one that no step has used; one that a step has used."""
@@ -284,7 +284,7 @@ def _are_zero(entries: list[Entry]) -> list[bool]:
 def _is_zero(gradient: Tensor) -> bool:
     with DisableTorchFunction(), torch.no_grad():
         try:
-            part = gradient if is_plain(gradient) else elements(gradient).values
+            part = gradient if is_plain_float(gradient) else elements(gradient).values
         except NotReadable:
             return False
         if part.is_cpu and part.dim() and bool(torch.any(part[:1])):

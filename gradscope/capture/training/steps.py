@@ -19,7 +19,14 @@ from torch.optim.optimizer import (
 )
 from torch.utils.hooks import RemovableHandle
 
-from gradscope.capture.reading import NotReadable, is_plain, stored, whole, why_unreadable
+from gradscope.capture.reading import (
+    CALCULABLE,
+    NotReadable,
+    is_plain,
+    stored,
+    whole,
+    why_unreadable,
+)
 from gradscope.capture.statistics import norms
 from gradscope.capture.training.journal import Number, known
 from gradscope.capture.training.keeping import Keeping, KeptEntry
@@ -39,6 +46,8 @@ manieth later."""
 _COPIED = 50_000_000
 """Elements: an optimizer with more of them is too large to copy for the measure of an update."""
 
+
+_SUBTRACTED = CALCULABLE | {torch.complex64, torch.complex128}
 
 Copy = tuple[Entry, Tensor]
 """A parameter, and its elements before a step."""
@@ -297,7 +306,7 @@ def _on_cpu(parameter: Tensor) -> Tensor | None:
         part = stored(parameter)
     except NotReadable:
         return None
-    return part if part.is_cpu and is_plain(part) else None
+    return part if part.is_cpu and part.dtype in _SUBTRACTED and is_plain(part) else None
 
 
 def _measure_updates(before: list[Copy], measured: list[Measured]) -> None:
