@@ -13,10 +13,10 @@ def value_numbers(parameters: Sequence[Tensor], limit: float) -> dict[str, objec
 
     They stay on the gradients' device. Empty where some gradient cannot be measured.
     """
-    gradients = [one.grad.detach() for one in parameters if one.grad is not None]
+    gradients = [one.grad for one in parameters if one.grad is not None]
     if not gradients or not all(map(is_plain_float, gradients)):
         return {}
-    sums = [_sums(gradient, limit) for gradient in gradients]
+    sums = [_sums(gradient.detach(), limit) for gradient in gradients]
     device = sums[0].device
     before, after, product = torch.stack([one.to(device) for one in sums]).sum(dim=0).unbind()
     return {
