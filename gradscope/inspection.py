@@ -201,7 +201,7 @@ class _Watch:
         """Give leaves outside the model the gradients that they came with."""
         self._stepper.put_back_gradients()
 
-    def _step(self) -> list[float] | None:
+    def _step(self) -> list[float | None] | None:
         """Make an optimizer step; return the norms of the updates, None where it cannot be made."""
         reason = self._probe.obstacle
         if reason is None:

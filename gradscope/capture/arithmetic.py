@@ -33,6 +33,16 @@ class Exact:
     nonfinite: float | Tensor
 
 
+def in_memory_order(tensor: Tensor) -> Tensor:
+    """Flatten without a copy where the elements lie densely, in whatever order of dimensions."""
+    if tensor.is_contiguous():
+        return tensor.view(-1)
+    strides = tensor.stride()
+    order = sorted(range(tensor.dim()), key=strides.__getitem__, reverse=True)
+    permuted = tensor.permute(order)
+    return permuted.view(-1) if permuted.is_contiguous() else tensor.reshape(-1)
+
+
 def exact(flat: Tensor) -> Exact:
     """Measure elements on the CPU."""
     least, greatest = (float(extreme) for extreme in torch.aminmax(flat))

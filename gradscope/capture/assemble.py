@@ -1,6 +1,5 @@
 """From what was captured, step by step, to the records of a recording."""
 
-import math
 import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -119,7 +118,7 @@ class Assembler:
         *,
         loss: float | None,
         optimizer: str | None = None,
-        update_norms: Sequence[float] | None = None,
+        update_norms: Sequence[float | None] | None = None,
     ) -> None:
         """Add one forward and backward, and what an optimizer step then did to the parameters.
 
@@ -302,7 +301,7 @@ def _parameter_stat(
         gradient=gradient,
         reason=reason,
         weight_norm=weight_norm,
-        update_norm=None if update_norm is None or math.isnan(weight_norm) else update_norm,
+        update_norm=None if weight_norm is None else update_norm,
     )
 
 

@@ -9,7 +9,7 @@ from torch import Tensor
 from torch._C import DisableTorchFunction
 
 from gradscope.capture.arithmetic import to_host
-from gradscope.capture.elements import NotMeasurable, own_elements
+from gradscope.capture.reading import NotReadable, stored
 from gradscope.capture.sketches import Sketcher
 from gradscope.recording.count_sketch import BUCKETS
 from gradscope.recording.kept_gradient import (
@@ -81,16 +81,16 @@ def _held(
     gradient: Tensor, mode: KeepMode, sketchers: dict[torch.device, Sketcher]
 ) -> _Held | None:
     try:
-        stored = own_elements(gradient)
-    except NotMeasurable:
+        part = stored(gradient)
+    except NotReadable:
         return None
-    if stored.is_nested:
+    if part.is_nested:
         return None  # it has no shape of its own
-    is_whole = mode == "exact" or stored.numel() * (1 + stored.is_complex()) <= BUCKETS
-    if stored.layout in _COMPRESSED:
-        stored = stored.to_sparse_coo()
-    is_sparse = stored.layout is torch.sparse_coo
-    one = _held_sparse(stored.coalesce()) if is_sparse else _held_dense(stored)
+    is_whole = mode == "exact" or part.numel() * (1 + part.is_complex()) <= BUCKETS
+    if part.layout in _COMPRESSED:
+        part = part.to_sparse_coo()
+    is_sparse = part.layout is torch.sparse_coo
+    one = _held_sparse(part.coalesce()) if is_sparse else _held_dense(part)
     return one if is_whole else _sketched(one, sketchers)
 
 

@@ -7,6 +7,7 @@ from torch.autograd.function import BackwardCFunction
 from torch.utils.hooks import RemovableHandle
 
 from gradscope.capture.graph import Graph
+from gradscope.capture.reading import is_plain
 from gradscope.capture.statistics import HELD_ELEMENTS, Measurer
 
 Slot = tuple[int, int]
@@ -54,8 +55,7 @@ class GradientCollector:
 
     def _arrive_at_custom(self, number: int, gradients: tuple[Tensor | None, ...]) -> None:
         # The backward of a custom function may write into the very gradients that it is given.
-        small = [g if g is None or g.numel() > HELD_ELEMENTS else g.clone() for g in gradients]
-        self._arrive(number, tuple(small))
+        self._arrive(number, tuple(map(_copied, gradients)))
 
     def _arrive(self, number: int, gradients: tuple[Tensor | None, ...]) -> None:
         slot = 0
@@ -65,3 +65,10 @@ class GradientCollector:
                 self.arrived.append(key)
                 self._measurer.add(key, gradient)
             slot += 1  # noqa: SIM113 - this runs for every node: enumerate costs more
+
+
+def _copied(gradient: Tensor | None) -> Tensor | None:
+    """Return a copy of a small gradient that can be read as it is, else the gradient."""
+    if gradient is None or gradient.numel() > HELD_ELEMENTS or not is_plain(gradient):
+        return gradient
+    return gradient.clone()

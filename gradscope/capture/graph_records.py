@@ -120,7 +120,9 @@ class GraphRecords:
         graph, first = capture.graph, place.first_node
         depths = _longest_paths(graph)
         shared = graph.shared_gradients()
-        owners = {node: place for place, node in capture.parameter_nodes().items()}
+        nodes = capture.parameter_nodes()
+        counts = Counter(nodes.values())
+        owners = {node: place for place, node in nodes.items() if counts[node] == 1}
         innermost = capture.modules.innermost()
         numbers = [created(node) for node in graph.nodes]
         # Each thread counts by itself: a number met twice tells nothing.

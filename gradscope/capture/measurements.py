@@ -1,6 +1,6 @@
 """What one backward delivers: hooks that see every gradient of it, and the numbers."""
 
-import math
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -28,8 +28,8 @@ class Measurements:
     """Tensors in the order in which their gradients were delivered."""
     incoming: dict[int, Slot]
     """Places of parameters whose gradient was seen on its way in, and where."""
-    weights: list[float]
-    """The norm of each parameter."""
+    weights: list[float | None]
+    """The norm of each parameter, None where it cannot be read."""
     reached: set[int]
     """Places of the parameters that backward led to."""
     absent: list[Slot]
@@ -128,6 +128,8 @@ class BackwardWatch:
             is_added = place in self._added
             if place in reached and parameter.grad is not None and not is_added:
                 measurer.add((_PARAMETER, place), parameter.grad)
+            elif place in reached and not parameter.numel():
+                measurer.unmeasured[_PARAMETER, place] = "none of its elements are in this process"
             if parameter.is_cpu:
                 here.append(place)
             else:
@@ -137,12 +139,13 @@ class BackwardWatch:
         for place in range(len(self._parameters)):
             if place not in weights:
                 weight = numbers.get((_WEIGHT, place))
-                weights[place] = math.nan if weight is None else weight.norm
-        slots = set(self.arrived)
+                weights[place] = None if weight is None else weight.norm
+        slots, counts = set(self.arrived), Counter(self._nodes.values())
+        alone = {p: node for p, node in self._nodes.items() if counts[node] == 1}
         return Measurements(
             numbers=numbers,
             arrived=self.arrived,
-            incoming={p: (node, 0) for p, node in self._nodes.items() if (node, 0) in slots},
+            incoming={p: (node, 0) for p, node in alone.items() if (node, 0) in slots},
             weights=[weights[place] for place in range(len(self._parameters))],
             reached=reached,
             absent=self._shares.absent,

@@ -6,6 +6,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.parameter import is_lazy
 
+from gradscope.capture.shards import Shards, shards_of
 from gradscope.errors import GradscopeError
 from gradscope.recording.records import ModuleRecord, ParameterRecord, Shape
 
@@ -21,6 +22,8 @@ class NamedModel:
     modules: list[nn.Module]
     parameter_records: tuple[ParameterRecord, ...]
     module_records: tuple[ModuleRecord, ...]
+    shards: Shards
+    """Which of the parameters others stand for in the forward."""
 
 
 def name_model(model: nn.Module, optimizer: torch.optim.Optimizer | None) -> NamedModel:
@@ -35,8 +38,10 @@ def name_model(model: nn.Module, optimizer: torch.optim.Optimizer | None) -> Nam
             modules.setdefault(module, []).append(_without_compiled(name))
     parameters: dict[int, tuple[nn.Parameter, list[str]]] = {}
     owners: dict[int, int] = {}
+    shards = shards_of(modules)
     for place, (module, names) in enumerate(modules.items()):
         for local, parameter in module.named_parameters(recurse=False, remove_duplicate=False):
+            parameter = shards.get(id(parameter), parameter)
             known = parameters.setdefault(id(parameter), (parameter, []))[1]
             known += [f"{name}.{local}" if name else local for name in names]
             owners.setdefault(id(parameter), place)
@@ -49,6 +54,7 @@ def name_model(model: nn.Module, optimizer: torch.optim.Optimizer | None) -> Nam
             for index, (key, (parameter, names)) in enumerate(parameters.items())
         ),
         _module_records(modules),
+        shards,
     )
 
 

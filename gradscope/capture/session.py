@@ -19,6 +19,7 @@ from gradscope.capture.lines import NUMBERED, Caller, Line, created, sequence_nu
 from gradscope.capture.measurements import BackwardWatch, Measurements
 from gradscope.capture.modules import ModuleTracker
 from gradscope.capture.parameters_made import watch_parameters_made
+from gradscope.capture.shards import Shards, trained_by
 from gradscope.capture.sites import SiteMode
 from gradscope.capture.teardown import let_go
 from gradscope.capture.writes import WriteWitness
@@ -42,6 +43,7 @@ class StepCapture:
 
     def __init__(self, parameters: list[nn.Parameter], *, opaque: bool = False) -> None:
         self._parameters = parameters
+        self.shards: Shards = {}
         self._opaque = opaque or not NUMBERED
         caller = Caller()
         self.cuts = CutTracker(caller)
@@ -95,14 +97,18 @@ class StepCapture:
         own = set(self.parameter_nodes().values())
         return [leaf for node, leaf in self.graph.leaves.items() if node not in own]
 
-    def for_backward(self, parameters: list[nn.Parameter]) -> "StepCapture":
+    def for_backward(
+        self, parameters: list[nn.Parameter], shards: Shards | None = None
+    ) -> "StepCapture":
         """Return the same for one of several backward passes that the forward leads to.
 
         Args:
             parameters: The tensors whose gradients are measured.
+            shards: Which of them others stand for in the graph.
         """
         one = copy(self)
         one._parameters, one.graph, one.arrived = parameters, Graph(), []
+        one.shards = shards or {}
         return one
 
     def reach_back(self, earlier: "StepCapture") -> None:
@@ -176,10 +182,17 @@ class StepCapture:
         return {number: index for number, index in numbers if number is not None}
 
     def parameter_nodes(self) -> dict[int, int]:
-        """Return the graph's `AccumulateGrad` nodes by the place of their parameter."""
+        """Return the graph's `AccumulateGrad` nodes by the place of their parameter.
+
+        Several parameters have one where they are parts of one flat tensor.
+        """
         places = {id(parameter): place for place, parameter in enumerate(self._parameters)}
-        leaves = self.graph.leaves.items()
-        return {places[id(leaf)]: node for node, leaf in leaves if id(leaf) in places}
+        return {
+            places[id(one)]: node
+            for node, leaf in self.graph.leaves.items()
+            for one in trained_by(leaf, self.shards)
+            if id(one) in places
+        }
 
     def let_go_of_graph(self) -> None:
         """Let go of the graph alone, and not of what made it."""

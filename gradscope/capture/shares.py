@@ -13,6 +13,7 @@ from torch.utils.hooks import RemovableHandle
 from gradscope.capture.graph import Graph
 from gradscope.capture.lines import created
 from gradscope.capture.modules import ModuleCall
+from gradscope.capture.reading import is_plain
 from gradscope.capture.statistics import Key, Measurer
 
 _User = tuple[int, int, int]
@@ -38,6 +39,7 @@ class ShareCollector:
         self._kind = kind
         self._waiting: dict[Key, int] = {}
         self._sums: dict[Key, Tensor] = {}
+        self._unread: set[Key] = set()
         self._handles: list[RemovableHandle] = []
         self.absent: list[Key] = []
         """Inputs of which nothing in the call made use."""
@@ -104,9 +106,13 @@ class ShareCollector:
         _: tuple[Tensor | None, ...],
     ) -> None:
         part = input_gradients[place]
-        if part is not None:
-            known = self._sums.get(key)
-            self._sums[key] = part.detach() if known is None else known + part.detach()
+        if part is not None and key not in self._unread:
+            if is_plain(part):
+                known = self._sums.get(key)
+                self._sums[key] = part.detach() if known is None else known + part.detach()
+            else:  # sums of others may be anything: of sharded tensors, a collective
+                self._sums.pop(key, None)
+                self._unread.add(key)
         self._waiting[key] -= 1
         if not self._waiting[key] and key in self._sums:
             self._measurer.add(key, self._sums.pop(key))

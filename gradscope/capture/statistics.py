@@ -7,7 +7,7 @@ before `results`, so that backward is never made to wait for the device.
 """
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import torch
@@ -20,6 +20,7 @@ from gradscope.capture.arithmetic import (
     count_nonfinite,
     exact,
     exact_on_device,
+    in_memory_order,
     long_norm,
     row_nonzeros,
     row_norms,
@@ -27,7 +28,14 @@ from gradscope.capture.arithmetic import (
     short_norms,
     to_host,
 )
-from gradscope.capture.elements import NotMeasurable, elements, has_own_elements, in_memory_order
+from gradscope.capture.reading import (
+    CALCULABLE,
+    NotReadable,
+    elements,
+    is_in_memory,
+    is_in_place,
+    is_plain,
+)
 from gradscope.recording.records import GradientStat
 
 Key = tuple[int, int]
@@ -49,7 +57,7 @@ _UNSORTED_BUCKETS = 16
 
 _OVERWRITTEN = "it was overwritten in place while backward ran"
 
-_REAL = frozenset({torch.float16, torch.bfloat16, torch.float32, torch.float64})
+_FREED = "its memory was freed while backward ran"
 
 
 @dataclass(slots=True)
@@ -135,10 +143,15 @@ class Measurer:
     def add(self, key: Key, tensor: Tensor) -> None:
         """Measure a tensor now if it is large, or hold it if it is small."""
         size = tensor.numel()
-        if size > HELD_ELEMENTS or tensor.dtype not in _REAL or not _is_simple(tensor):
+        if size > HELD_ELEMENTS or tensor.dtype not in CALCULABLE or not is_in_place(tensor):
             self._add_part(key, tensor)
             return
-        self._held.append((key, tensor, tensor._version))
+        try:
+            version = tensor._version
+        except RuntimeError:  # it was made in inference mode, where nobody counts them
+            self._add_part(key, tensor)
+            return
+        self._held.append((key, tensor, version))
         if tensor.is_cpu:
             self._held_elements += size
             if self._held_elements > FLUSH_ELEMENTS:
@@ -147,7 +160,7 @@ class Measurer:
     def _add_part(self, key: Key, tensor: Tensor) -> None:
         try:
             values, repeats, numel = elements(tensor)
-        except NotMeasurable as reason:
+        except NotReadable as reason:
             self.unmeasured[key] = str(reason)
             return
         stored = values.numel()
@@ -158,6 +171,8 @@ class Measurer:
             flat = in_memory_order(values)
             numbers = exact(flat) if flat.is_cpu else exact_on_device(flat)
             values = flat[:: stored // HELD_ELEMENTS][:HELD_ELEMENTS].clone()
+        elif values.is_inference():
+            values = values.clone()
         self._origins[key] = _Origin(stored, repeats, numel, numbers)
         self._held.append((key, values, values._version))
         if values.is_cpu:
@@ -187,10 +202,16 @@ class Measurer:
         return numbers
 
     def _untouched(self, held: list[tuple[Key, Tensor, int]]) -> list[tuple[Key, Tensor]]:
-        """Sort out what was written to since it was added: its numbers would be wrong."""
-        spoilt = [key for key, tensor, version in held if tensor._version != version]
-        self.unmeasured.update(dict.fromkeys(spoilt, _OVERWRITTEN))
-        return [(key, tensor) for key, tensor, version in held if tensor._version == version]
+        """Sort out what was written to or freed since it was added."""
+        left: list[tuple[Key, Tensor]] = []
+        for key, tensor, version in held:
+            if tensor._version != version:
+                self.unmeasured[key] = _OVERWRITTEN
+            elif not is_in_memory(tensor):
+                self.unmeasured[key] = _FREED
+            else:
+                left.append((key, tensor))
+        return left
 
     def _bring_scalars(self) -> None:
         waiting = [
@@ -218,17 +239,17 @@ class Measurer:
                     self.unmeasured.update(dict.fromkeys(keys, "it has no elements"))
 
 
-def norms(tensors: list[Tensor]) -> list[float]:
-    """Return the Euclidean norm of each tensor, NaN where its elements cannot be reached."""
-    result = [math.nan] * len(tensors)
+def norms(tensors: Sequence[Tensor | None]) -> list[float | None]:
+    """Return the Euclidean norm of each tensor, None where its elements cannot be read."""
+    result: list[float | None] = [None] * len(tensors)
     short: dict[torch.dtype, list[tuple[int, Tensor]]] = {}
     measurer = Measurer()
     with torch.no_grad():
         for place, tensor in enumerate(tensors):
-            if tensor.dtype not in SAFE_NORMS or not _is_plain(tensor):
-                # Of tensors made in inference mode, nobody counts how often they are written to.
-                part = tensor.clone() if tensor.is_inference() else tensor.detach()
-                measurer.add((place, 0), part)
+            if tensor is None:
+                continue
+            if tensor.dtype not in SAFE_NORMS or not (tensor.is_cpu and is_plain(tensor)):
+                measurer.add((place, 0), tensor.detach() if is_plain(tensor) else tensor)
             elif tensor.numel() <= HELD_ELEMENTS:
                 dense = tensor if tensor.is_contiguous() else in_memory_order(tensor)
                 short.setdefault(tensor.dtype, []).append((place, dense))
@@ -241,20 +262,6 @@ def norms(tensors: list[Tensor]) -> list[float]:
     for (place, _), stat in measurer.results().items():
         result[place] = stat.norm
     return result
-
-
-def _is_plain(tensor: Tensor) -> bool:
-    return tensor.is_cpu and _is_simple(tensor)
-
-
-def _is_simple(tensor: Tensor) -> bool:
-    """Return whether the tensor's elements can be read as they are."""
-    return (
-        tensor.layout is torch.strided
-        and not tensor.is_nested
-        and not tensor.is_meta
-        and has_own_elements(tensor)
-    )
 
 
 def _measure_bucket(

@@ -76,7 +76,7 @@ class WriteWitness:
         written = args[0] if args else None
         with DisableTorchFunction():
             for tensor in written if isinstance(written, list | tuple) else (written,):
-                if isinstance(tensor, Tensor) and _has_versions(tensor):
+                if isinstance(tensor, Tensor) and has_versions(tensor):
                     storage = StorageWeakRef(tensor.untyped_storage())
                     shape, version = tuple(tensor.shape), tensor._version
                     self.writes.append(
@@ -116,7 +116,8 @@ class WriteWitness:
         )
 
 
-def _has_versions(tensor: Tensor) -> bool:
+def has_versions(tensor: Tensor) -> bool:
+    """Return whether it is counted how often the memory of a tensor was written to."""
     return (
         tensor.layout is torch.strided
         and torch._C._has_storage(tensor)  # not so inside of `torch.func`'s transforms

@@ -236,7 +236,7 @@ def _of_series(
         reach=reach or ("unknown" if row.requires_grad else "frozen"),
         reason=None if known else row.reason,
         norm=_median(known),
-        weight_norm=series.weights[-1] if series.weights else None,
+        weight_norm=next((one for one in series.weights[-1:] if one != NOT_MEASURED), None),
         nonfinite=sum(not isfinite(norm) for norm in known),
         absolute_maximum=None,
         is_shard=recording.parameters[row.index].is_shard,

@@ -72,7 +72,7 @@ def _norm_rows(norms: NormTable, heads: Sequence[tuple[str, str, int]]) -> Itera
             None,
             None,
             None,
-            weight,
+            None if weight < 0 else weight,
             None if update < 0 else update,
             None,
         )

@@ -179,7 +179,7 @@ class ScriptLooks:
         windows = [window for window in (self._window, self._last) if window is not None]
         if capture is None:
             forward = windows[0].capture if self._window is not None else StepCapture([])
-            capture = forward.for_backward(named.parameters)
+            capture = forward.for_backward(named.parameters, named.shards)
         place = self._training.places.of(backward_call(error))
         subject = subject_of(place.call())
         with DisableTorchFunction():
@@ -242,7 +242,7 @@ class ScriptLooks:
             named = name_model(script, None)
         except GradscopeError:
             return  # a lazy parameter has no shape yet
-        capture = window.capture.for_backward(named.parameters)
+        capture = window.capture.for_backward(named.parameters, named.shards)
         with DisableTorchFunction():
             capture.trace(root)
             if self._last is not None:

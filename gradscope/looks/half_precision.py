@@ -3,8 +3,9 @@
 from torch import Tensor
 from torch.autograd.function import BackwardCFunction
 
-from gradscope.capture.graph import Graph
+from gradscope.capture.reading import is_plain
 from gradscope.capture.session import StepCapture
+from gradscope.capture.shards import is_flat
 from gradscope.probes.scaled_backward import (
     AutocastLines,
     Scaled,
@@ -42,9 +43,9 @@ class HalfPrecision:
             return
         nodes = capture.parameter_nodes()
         parameters = {place: capture.graph.leaves[node] for place, node in nodes.items()}
-        self.obstacle = self._why_not(
-            capture.graph, list(parameters.values()), is_scaled=is_scaled
-        ) or (None if is_first else "only the first looks run backward twice")
+        self.obstacle = self._why_not(capture, list(parameters.values()), is_scaled=is_scaled) or (
+            None if is_first else "only the first looks run backward twice"
+        )
         if self.obstacle is None:
             self._places = sorted(parameters)
             chosen = [parameters[place] for place in self._places]
@@ -60,15 +61,20 @@ class HalfPrecision:
         if scaled is not None and self._dtype is not None:
             note_flushed(scene, self._dtype, self._lines, scaled, self._places)
 
-    def _why_not(self, graph: Graph, parameters: list[Tensor], *, is_scaled: bool) -> str | None:
+    def _why_not(
+        self, capture: StepCapture, parameters: list[Tensor], *, is_scaled: bool
+    ) -> str | None:
         if is_scaled:
             return "a gradient scaler is used"
         if str(self._dtype).endswith(_WIDE_RANGE):
             return f"{_WIDE_RANGE} has the range of float32"
+        if capture.shards or any(is_flat(one) or not is_plain(one) for one in parameters):
+            return "parameters are sharded, or of a class of their own"
         if sum(parameter.numel() for parameter in parameters) > _MOST_ELEMENTS:
             return "the model is large, and backward is not run a second time"
         if any(parameter.grad is not None for parameter in parameters):
             return "gradients of several backward passes are added up"
+        graph = capture.graph
         if graph.hooked or any(isinstance(node, BackwardCFunction) for node in graph.nodes):
             return "backward runs code of the script's own"
         return None

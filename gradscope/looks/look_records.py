@@ -9,6 +9,7 @@ from gradscope.capture.assemble import Assembler
 from gradscope.capture.definitions import Definitions
 from gradscope.capture.measurements import BackwardWatch
 from gradscope.capture.naming import NamedModel
+from gradscope.capture.reading import whole
 from gradscope.capture.session import StepCapture
 from gradscope.capture.training.scene import Scene as Training
 from gradscope.errors import GradscopeError
@@ -118,5 +119,6 @@ def _target(header: Header, script: Script) -> Target:
 
 
 def _number(loss: Tensor, scale: float) -> float | None:
-    is_number = loss.numel() == 1 and not (loss.is_complex() or loss.is_meta)
-    return float(loss) / scale if is_number else None
+    one = whole(loss)
+    is_number = one is not None and one.numel() == 1 and not one.is_complex()
+    return float(one) / scale if one is not None and is_number else None

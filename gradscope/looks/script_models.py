@@ -5,6 +5,7 @@ from weakref import ref
 from torch import Tensor, nn
 from torch._subclasses.fake_tensor import FakeTensor
 
+from gradscope.capture.shards import parameters_of
 from gradscope.capture.training.scene import Scene
 from gradscope.probes.nonfinite_origins import by_storage, sources_of
 from gradscope.probes.nonfinite_tracker import Source
@@ -27,7 +28,7 @@ def script_of(scene: Scene) -> Script:
     models = {
         name: _unwrapped(module) for name, module in scene.models.roots() if not _is_fake(module)
     }
-    owned = {id(p) for module in models.values() for p in module.parameters()}
+    owned = {id(p) for module in models.values() for p in parameters_of(module)}
     loose: dict[str, Tensor] = {}
     # What a model keeps to itself is none of its parameters, unless an optimizer has it.
     held = [entry for entry in scene.ledger.entries if entry.in_optimizer]

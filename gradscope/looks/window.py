@@ -12,7 +12,7 @@ from gradscope.capture.lines import Line, sequence_number
 from gradscope.capture.parameters_made import watch_parameters_made
 from gradscope.capture.session import StepCapture
 from gradscope.capture.training.scene import Scene as Training
-from gradscope.capture.writes import Write
+from gradscope.capture.writes import Write, has_versions
 from gradscope.looks.forward_watch import ForwardWatch
 from gradscope.looks.mode import LookMode
 from gradscope.looks.script_models import LiveSources
@@ -72,7 +72,7 @@ class Window:
                     sequence_number(),
                 )
                 for one in parameters
-                if not (one.is_meta or one.is_inference())
+                if has_versions(one)
             ]
 
     def close(self) -> None:

@@ -8,6 +8,7 @@ from torch import Tensor
 from torch.autograd.graph import Node
 
 from gradscope.capture.graph import VIEW_OPERATIONS
+from gradscope.capture.reading import is_plain_float
 from gradscope.probes.operations import NodeNumber, Operation, Places, reference
 from gradscope.probes.scene import Scene
 from gradscope.recording.evidence.saturation import SaturationRecord
@@ -160,6 +161,8 @@ def _certain_rows(operation: Operation, output: Tensor) -> tuple[int, int]:
     """Return a softmax's rows with more than one unmasked entry, and how many are saturated."""
     dim, scores = operation.args[1], operation.args[0]
     if not isinstance(dim, int) or not isinstance(scores, Tensor) or output.dim() == 0:
+        return 0, 0
+    if not is_plain_float(scores):
         return 0, 0
     scores = scores.detach()
     largest = scores.amax(dim=dim, keepdim=True)

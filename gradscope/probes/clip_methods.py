@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from gradscope.capture.arithmetic import BLOCK
-from gradscope.capture.elements import NotMeasurable, elements
+from gradscope.capture.reading import NotReadable, elements
 from gradscope.recording.evidence.clip_trial import ClippedGradient
 
 LEAST_WEIGHT_NORM = 1e-3
@@ -47,7 +47,7 @@ def power_norm(gradient: Tensor, norm_type: float) -> float:
     """Return the norm of a gradient of any type, NaN where its elements cannot be reached."""
     try:
         values, repeats, _ = elements(gradient)
-    except NotMeasurable:
+    except NotReadable:
         return math.nan
     if not values.numel():
         return 0.0
@@ -62,7 +62,7 @@ def clipped_by_value(gradient: Tensor, value: float) -> Left:
     """Return what `clip_grad_value_` leaves."""
     try:
         values, repeats, numel = elements(gradient)
-    except NotMeasurable:
+    except NotReadable:
         return Left(math.nan, math.nan, 0, 0)
     # As torch does, the limit is rounded to the gradient's own type.
     limit = float(torch.tensor(value, dtype=values.dtype))
@@ -81,7 +81,7 @@ def clipped_by_weights(gradient: Tensor, weight: Tensor, ratio: float) -> Left:
     """Return what adaptive clipping leaves: each unit's gradient at most `ratio` of its weights."""
     try:
         factors, norms = unit_factors(gradient, weight, ratio)
-    except NotMeasurable:
+    except NotReadable:
         return Left(math.nan, math.nan, 0, 0)
     kept = factors * norms
     return Left(
@@ -99,7 +99,7 @@ def unit_factors(gradient: Tensor, weight: Tensor, ratio: float) -> tuple[Tensor
     units as a whole. Of a sparse gradient these are the rows that it holds.
 
     Raises:
-        NotMeasurable: The elements cannot be reached.
+        NotReadable: The elements cannot be reached.
     """
     rows, weights = _rows(gradient, weight)
     norms = _row_norms(rows)
@@ -116,7 +116,7 @@ def _rows(gradient: Tensor, weight: Tensor) -> tuple[Tensor, Tensor]:
     if gradient.layout is not torch.strided:
         gradient = gradient.to_dense()
     if gradient.is_meta or gradient.is_nested or weight.layout is not torch.strided:
-        raise NotMeasurable("its rows cannot be read")
+        raise NotReadable("its rows cannot be read")
     if weight.dim() > 1:
         return gradient.flatten(1), weight.flatten(1)
     return gradient.reshape(1, -1), weight.reshape(1, -1)

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from gradscope.capture.arithmetic import BLOCK
-from gradscope.capture.elements import NotMeasurable, elements
+from gradscope.capture.reading import NotReadable, elements
 from gradscope.capture.statistics import norms
 from gradscope.probes.clip_methods import (
     clipped_by_value,
@@ -170,7 +170,7 @@ def _typical_largest(gradients: list[Tensor]) -> float:
     for gradient in gradients:
         try:
             values = elements(gradient).values.reshape(-1)
-        except NotMeasurable:
+        except NotReadable:
             continue
         samples.append(values[:: max(values.numel() // BLOCK, 1)].to("cpu", torch.float64).abs())
     sizes = torch.cat(samples) if samples else torch.zeros(1, dtype=torch.float64)
@@ -206,7 +206,7 @@ def _scale_units(parameter: nn.Parameter, ratio: float) -> None:
     assert gradient is not None
     try:
         factors, _ = unit_factors(gradient, parameter, ratio)
-    except NotMeasurable:
+    except NotReadable:
         return
     if gradient.layout is torch.sparse_coo and gradient.sparse_dim() == 1 and parameter.dim() > 1:
         whole = gradient.coalesce()

@@ -74,7 +74,7 @@ def _all_finite(scene: Scene) -> bool:
     return (
         (scene.loss is None or math.isfinite(scene.loss))
         and all(stat.nonfinite == 0 for stat in measured.numbers.values())
-        and all(math.isfinite(weight) for weight in measured.weights)
+        and all(weight is None or math.isfinite(weight) for weight in measured.weights)
     )
 
 

@@ -11,6 +11,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from gradscope.capture.graph import VIEW_OPERATIONS, walk
 from gradscope.capture.lines import created
+from gradscope.capture.reading import is_plain_float
 from gradscope.capture.teardown import let_go
 from gradscope.errors import GradscopeError
 from gradscope.probes.scene import Scene
@@ -95,21 +96,12 @@ class OperationMode(TorchDispatchMode):
 def plain_floats(value: object) -> Iterator[Tensor]:
     """Yield the floating tensors that numbers can be read from, in a value or a list of values."""
     if isinstance(value, Tensor):
-        if _is_plain(value):
+        # Of a class of its own, what torch's functions do may be anything.
+        if type(value) in (Tensor, torch.nn.Parameter) and is_plain_float(value):
             yield value
     elif isinstance(value, tuple | list):
         for item in value:
             yield from plain_floats(item)
-
-
-def _is_plain(tensor: Tensor) -> bool:
-    return (
-        type(tensor) in (Tensor, torch.nn.Parameter)
-        and tensor.is_floating_point()
-        and tensor.element_size() > 1  # no arithmetic exists for numbers of eight bits
-        and tensor.layout is torch.strided
-        and not (tensor.is_meta or tensor.is_nested)
-    )
 
 
 class NodeNumber(NamedTuple):

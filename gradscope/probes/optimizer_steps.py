@@ -9,6 +9,7 @@ from functools import cached_property
 import torch
 from torch import Tensor, nn
 
+from gradscope.capture.reading import why_unreadable
 from gradscope.capture.statistics import norms
 from gradscope.errors import UserCodeError
 from gradscope.target.trial_optimizer import DEFAULT_LEARNING_RATE, closure_obstacle
@@ -48,13 +49,15 @@ class OptimizerProbe:
                 return obstacle
         return None if self._optimizers else "no parameter that Adam takes has a gradient"
 
-    def step(self) -> list[float]:
+    def step(self) -> list[float | None]:
         """Make one step, and return the norm of the change it made to each parameter.
+
+        None stands for a parameter that cannot be read.
 
         Raises:
             UserCodeError: The optimizer raised.
         """
-        before = [parameter.detach().clone() for parameter in self._parameters]
+        before = [None if why_unreadable(p) else p.detach().clone() for p in self._parameters]
         self.move()
         return norms([_change(p, old) for p, old in zip(self._parameters, before, strict=True)])
 
@@ -99,7 +102,9 @@ def describe_optimizer(optimizer: torch.optim.Optimizer) -> str:
     )
 
 
-def _change(parameter: Tensor, before: Tensor) -> Tensor:
+def _change(parameter: Tensor, before: Tensor | None) -> Tensor | None:
+    if before is None or why_unreadable(parameter):
+        return None
     # In float64 the difference of two neighbouring weights is exact.
     wide = torch.complex128 if parameter.is_complex() else torch.float64
     return (parameter.detach().to(wide) - before.to(wide)).to(

@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 
 from gradscope.capture.naming import shape_of
+from gradscope.capture.reading import whole
 from gradscope.probes.scene import Scene
 from gradscope.recording.evidence.optimizer import (
     GroupRecord,
@@ -165,5 +166,6 @@ def _family(optimizer: torch.optim.Optimizer) -> OptimizerFamily:
 def _number(group: dict[str, object], name: str) -> float | None:
     value = group.get(name)
     if isinstance(value, Tensor):
-        return float(value) if value.numel() == 1 and not value.is_meta else None
+        one = whole(value)
+        return float(one) if one is not None and one.numel() == 1 else None
     return float(value) if isinstance(value, int | float) else None

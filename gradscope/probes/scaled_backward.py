@@ -14,6 +14,7 @@ from torch import Tensor
 
 from gradscope.capture.graph import Graph
 from gradscope.capture.lines import Caller, Line
+from gradscope.capture.reading import NotReadable, elements, is_plain
 from gradscope.errors import GradscopeError
 from gradscope.probes.scene import Scene
 from gradscope.recording.evidence.flush import FlushedGradient, FlushRecord
@@ -144,15 +145,14 @@ def scaled_gradients(loss: Tensor, parameters: list[torch.nn.Parameter]) -> Scal
 
 
 def _is_finite(gradient: Tensor) -> bool:
-    return bool(_values(gradient).isfinite().all())
-
-
-def _values(gradient: Tensor) -> Tensor:
-    return gradient.coalesce().values() if gradient.is_sparse else gradient
+    try:
+        return bool(elements(gradient).values.isfinite().all())
+    except NotReadable:
+        return False
 
 
 def _compared(place: int, before: Tensor | None, after: Tensor) -> FlushedGradient:
-    if before is None or before.is_sparse or after.is_sparse:
+    if before is None or not (is_plain(before) and is_plain(after)):
         return FlushedGradient(parameter=place, elements=0, flushed=0)
     lives = after != 0
     return FlushedGradient(

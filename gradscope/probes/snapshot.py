@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
+from gradscope.capture.reading import has_freed_memory
 from gradscope.probes.contents import contents_of
 
 _UNCOUNTED = -1
@@ -44,15 +45,19 @@ class _SavedValues:
     tensor: Tensor
     place: Tensor
     """The tensor's own elements under another name: `tensor.data = …` leaves it where they were."""
-    values: Tensor
+    values: Tensor | None
+    """None where its memory has been freed."""
     version: int
 
     @classmethod
     def of(cls, tensor: Tensor) -> "_SavedValues":
-        return cls(tensor, tensor.detach(), tensor.detach().clone(), _version(tensor))
+        values = None if has_freed_memory(tensor) else tensor.detach().clone()
+        return cls(tensor, tensor.detach(), values, _version(tensor))
 
     def restore(self) -> None:
         tensor, values = self.tensor, self.values
+        if values is None or has_freed_memory(tensor):
+            return
         if not _fits(tensor, self.place):
             tensor.data = self.place
         if _version(tensor) == self.version and _equal(tensor, values):

@@ -4,7 +4,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.modules.conv import _ConvNd, _ConvTransposeNd
 
-from gradscope.capture.elements import has_own_elements
+from gradscope.capture.reading import is_plain_float
 from gradscope.probes.scene import Scene
 from gradscope.probes.user_code_search import UserCodeSearch
 from gradscope.recording.evidence.symmetry import SymmetryRecord
@@ -65,7 +65,7 @@ def _are_exchangeable(scene: Scene, index: int, weight: Tensor, gradient: Tensor
         return False
     parameters = scene.named.parameters
     gradients = [p.grad for p in parameters if p.grad is not None]
-    if not all(map(_is_plain, (*parameters, *gradients))):
+    if not all(map(is_plain_float, (*parameters, *gradients))):
         return False
     scale = max(float(torch.linalg.vector_norm(one)) for one in gradients)
     others = [p for place, p in enumerate(parameters) if place != index]
@@ -104,8 +104,8 @@ def _rows(parameter: nn.Parameter, owner: nn.Module) -> tuple[Tensor | None, Ten
         gradient is None
         or parameter.dim() < 2
         or isinstance(owner, nn.Embedding | nn.EmbeddingBag)
-        or not _is_plain(parameter)
-        or not _is_plain(gradient)
+        or not is_plain_float(parameter)
+        or not is_plain_float(gradient)
     ):
         return None, None
     units = 1 if isinstance(owner, _ConvTransposeNd) and owner.groups == 1 else 0
@@ -115,15 +115,6 @@ def _rows(parameter: nn.Parameter, owner: nn.Module) -> tuple[Tensor | None, Ten
     both = (tensor.detach().movedim(units, 0).flatten(1) for tensor in (parameter, gradient))
     weight, gradient = both
     return weight, gradient
-
-
-def _is_plain(tensor: Tensor) -> bool:
-    return (
-        tensor.layout is torch.strided
-        and tensor.is_floating_point()
-        and not tensor.is_meta
-        and has_own_elements(tensor)
-    )
 
 
 def _alike(weight: Tensor, gradient: Tensor) -> int:

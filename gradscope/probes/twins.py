@@ -5,6 +5,7 @@ from itertools import combinations
 import torch
 from torch import Tensor, nn
 
+from gradscope.capture.reading import is_plain_float
 from gradscope.probes.scene import Scene
 from gradscope.probes.user_code_search import UserCodeSearch
 from gradscope.recording.evidence.twin import TwinRecord
@@ -64,16 +65,9 @@ def _trained(scene: Scene) -> list[tuple[int, nn.Parameter]]:
         for place, parameter in enumerate(scene.named.parameters)
         if parameter.requires_grad
         and parameter.grad is not None
-        and parameter.layout is torch.strided
         and parameter.numel() > 1
-        and parameter.is_floating_point()
-        and _is_in_memory(parameter)
+        and is_plain_float(parameter)
     ]
-
-
-def _is_in_memory(tensor: Tensor) -> bool:
-    # Tensors of classes that wrap others have no elements of their own.
-    return not tensor.is_meta and torch._C._has_storage(tensor) and tensor.data_ptr() != 0
 
 
 def _equal(one: Tensor, other: Tensor) -> bool:

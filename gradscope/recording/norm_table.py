@@ -99,14 +99,15 @@ class NormTable(Sequence[ParameterStat]):
         return map(self._record, range(len(self)))
 
     def _record(self, row: int) -> ParameterStat:
-        parameter, norm, update = self.parameters[row], self.gradients[row], self.updates[row]
+        parameter, norm = self.parameters[row], self.gradients[row]
+        weight, update = self.weights[row], self.updates[row]
         return ParameterStat(
             step=self.steps[row],
             parameter=parameter,
             reach=REACHES[self.reaches[row]],
             gradient=None if norm < 0 else _gradient(norm, self.numels[parameter]),
             reason=NO_GRADIENT if norm < 0 else None,
-            weight_norm=self.weights[row],
+            weight_norm=None if weight < 0 else weight,
             update_norm=None if update < 0 else update,
         )
 
@@ -133,7 +134,7 @@ def norms_of(recording: Recording) -> NormTable:
             stat.parameter,
             stat.reach,
             NOT_MEASURED if stat.gradient is None else stat.gradient.norm,
-            stat.weight_norm,
+            NOT_MEASURED if stat.weight_norm is None else stat.weight_norm,
             NOT_MEASURED if stat.update_norm is None else stat.update_norm,
         )
         for stat in sorted(stats, key=lambda stat: stat.step)

@@ -221,8 +221,9 @@ class ParameterStat:
     gradient: GradientStat | None
     reason: str | None
     """Why there is no gradient, where `gradient` is None."""
-    weight_norm: float
-    """In a run as it was measured last: in the first three steps, and in every tenth."""
+    weight_norm: float | None
+    """None where it cannot be read. In a run as it was measured last: in the first three steps, and
+    in every tenth."""
     update_norm: float | None
     """Norm of the change an optimizer step made; None without one, and where not measured."""
 

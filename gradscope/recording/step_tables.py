@@ -133,7 +133,7 @@ def norm_cells(
     reach: Reach,
     norm: float | None,
     numel: int,
-    weight_norm: float,
+    weight_norm: float | None,
     update_norm: float | None,
 ) -> Cells:
     """Return the cells of `NORM_COLUMNS`: there are very many, and no record is made of each."""
@@ -156,7 +156,7 @@ def _read_parameter_stat(row: Row) -> ParameterStat:
         reach=reach,
         gradient=read_gradient(gradient),
         reason=reason,
-        weight_norm=read_float(weight_norm),
+        weight_norm=read_optional_float(weight_norm),
         update_norm=read_optional_float(update_norm),
     )
 
@@ -185,8 +185,8 @@ def read_parameter_stats(base: sqlite3.Connection) -> Sequence[ParameterStat]:
 
 def _read_norms(base: sqlite3.Connection) -> NormTable:
     rows = base.execute(
-        f"""SELECT step, parameter, reach, ifnull(norm, :lacking), weight_norm,
-                ifnull(update_norm, :lacking)
+        f"""SELECT step, parameter, reach, ifnull(norm, :lacking),
+                ifnull(weight_norm, :lacking), ifnull(update_norm, :lacking)
             FROM {PARAMETER_STATS.name} ORDER BY id""",
         {"lacking": NOT_MEASURED},
     )

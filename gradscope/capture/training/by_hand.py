@@ -107,6 +107,7 @@ class ByHand:
         self._measured = [
             Measured(entry, weight, gradient, parameter.numel(), parameter.requires_grad)
             for (entry, parameter), weight, gradient in zip(found, weights, values, strict=True)
+            if gradient is not None
         ]
 
     def changed(self) -> list[Entry]:
@@ -125,7 +126,7 @@ class ByHand:
         return [
             one.entry
             for one, norm in pairs
-            if norm != one.weight and not (math.isnan(norm) and math.isnan(one.weight))
+            if norm is not None and one.weight is not None and _differ(norm, one.weight)
         ]
 
     def finish(self) -> None:
@@ -172,6 +173,10 @@ class ByHand:
             self._writer.skip(f"the elements of gradients of {name}", "no optimizer is given them")
         self._writer.write(Finished(name, measured if is_due else []))
         self._ended()
+
+
+def _differ(norm: float, other: float) -> bool:
+    return norm != other and not (math.isnan(norm) and math.isnan(other))
 
 
 def _place_of_update(frames: list[FrameType]) -> Place:

@@ -8,6 +8,7 @@ from torch import Tensor
 from torch.autograd.graph import Node
 
 from gradscope.capture.lines import created
+from gradscope.capture.reading import whole
 from gradscope.capture.teardown import let_go
 
 _PASSED_ON = frozenset(
@@ -125,7 +126,8 @@ def _constant(node: Node) -> float | None:
         except RuntimeError:  # freed by a backward before this one
             return None
         if isinstance(saved, Tensor) and saved.is_cpu and not saved.requires_grad:
-            return abs(float(saved)) if saved.numel() == 1 else None
+            one = whole(saved)
+            return abs(float(one)) if one is not None and one.numel() == 1 else None
         if isinstance(saved, int | float):
             return abs(float(saved))
     return None

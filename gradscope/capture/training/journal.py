@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from gradscope.capture.lines import Line
+from gradscope.capture.reading import whole
 from gradscope.capture.training.places import NOWHERE, Place
 from gradscope.recording.records import EventRecord, Site
 
@@ -111,10 +112,10 @@ class Journal:
 def number(value: object) -> Number | None:
     """Return a value as a number of an event, None where it is none."""
     if isinstance(value, Tensor):
-        if value.numel() != 1 or value.is_meta or value.is_complex():
+        one = whole(value)
+        if one is None or one.numel() != 1 or one.is_complex():
             return None
-        value = value.detach()
-        return float(value) if value.is_cpu else value.clone().reshape(())
+        return float(one) if one.is_cpu else one.clone().reshape(())
     return float(value) if isinstance(value, int | float) else None
 
 

@@ -12,6 +12,8 @@ import torch
 from torch import Tensor
 from torch._C import DisableTorchFunction
 
+from gradscope.capture.reading import NotReadable, elements, is_plain_float
+
 EMPTY, UNSPENT, SPENT = range(3)
 """No gradient, or one that was zeroed; one that no step has used; one that a step has used."""
 
@@ -344,11 +346,11 @@ def _are_zero(entries: list[Entry]) -> list[bool]:
 
 
 def _is_zero(gradient: Tensor) -> bool:
-    if gradient.is_meta:
-        return False
     with DisableTorchFunction(), torch.no_grad():
-        if gradient.is_sparse:
-            gradient = gradient._values()
-        if gradient.is_cpu and gradient.dim() and bool(torch.any(gradient[:1])):
+        try:
+            part = gradient if is_plain_float(gradient) else elements(gradient).values
+        except NotReadable:
+            return False
+        if part.is_cpu and part.dim() and bool(torch.any(part[:1])):
             return False  # which is so of most, and saves looking at the rest
-        return not bool(torch.any(gradient))
+        return not bool(torch.any(part))

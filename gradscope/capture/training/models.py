@@ -17,6 +17,7 @@ from torch.utils.hooks import RemovableHandle
 from gradscope.capture.compiled import is_traced
 from gradscope.capture.edges import tensors
 from gradscope.capture.naming import shape_of
+from gradscope.capture.shards import parameters_of
 from gradscope.capture.training.guard import Guard
 from gradscope.capture.training.holders import name_of
 from gradscope.capture.training.journal import Sites
@@ -218,7 +219,7 @@ class Models:
                 self._roots.pop(id(one), None)
             if depends_on_mode(one):
                 root.mode_dependent.append(ref(one))
-        for parameter in module.parameters():
+        for parameter in parameters_of(module):
             self._ledger.add(parameter)
 
     def _name(self, module: nn.Module, frame: FrameType) -> str:
@@ -310,7 +311,7 @@ class Models:
         """Find the models of new parameters that no call has led to, as `model.forward(x)`."""
         new = [entry.parameter() for entry in self._ledger.entries if entry.index is None]
         roots = [one for root in self._roots.values() if (one := root.module()) is not None]
-        owned = {id(parameter) for root in roots for parameter in root.parameters()}
+        owned = {id(parameter) for root in roots for parameter in parameters_of(root)}
         orphans = {id(one): one for one in new if one is not None and id(one) not in owned}
         if not orphans or self._searches == _MOST_SEARCHES:
             return

@@ -13,10 +13,14 @@ from torch import Tensor
 
 from gradscope.capture.training.journal import Number
 from gradscope.capture.training.keeping import KeptEntry
+from gradscope.capture.training.ledger import Entry
 from gradscope.capture.training.optimizers import Known
 from gradscope.capture.training.places import Place
 from gradscope.capture.training.rounding import Rounded, Sample
 from gradscope.capture.training.step_writer import Measured
+
+Copy = tuple[Entry, Tensor]
+"""A parameter, and its elements before a step."""
 
 _COUNTS = ("parameters", "with_gradient", "fresh", "stale", "none", "clipped", "written")
 
@@ -30,8 +34,8 @@ class OpenStep:
     has_closure: bool
     numbers: dict[str, Number]
     measured: list[Measured] | None
-    before: list[Tensor] | None
-    """Copies of the parameters."""
+    before: list[Copy]
+    """Copies of the parameters, as far as updates are measured."""
     samples: list[Sample] = field(default_factory=list)
     rounded: list[Rounded] = field(default_factory=list)
     kept: list[KeptEntry] = field(default_factory=list)

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 from torch.optim import Optimizer
 
+from gradscope.capture.training.journal import number
 from gradscope.capture.training.ledger import Entry, Ledger
 from gradscope.capture.training.places import NOWHERE, Place, Places, receiver, stem
 from gradscope.recording.evidence.optimizer import OptimizerFamily
@@ -45,7 +46,7 @@ class Known:
     """The place of the optimizer whose steps its own are part of."""
     parts: list["Known"] = field(default_factory=list)
     """Those whose steps are part of its own."""
-    weights: dict[int, float] = field(default_factory=dict)
+    weights: dict[int, float | None] = field(default_factory=dict)
     """By `id` of the entry: the norm of the parameter, as it was measured last."""
     is_changed: bool = True
     """Whether the recording does not have it as it is."""
@@ -205,11 +206,7 @@ def learning_rate(optimizer: Optimizer) -> object:
 def describe(optimizer: Optimizer) -> str:
     """Return an optimizer's class and learning rates, as `AdamW(lr=0.001)`."""
     rates = [group.get("lr") for group in optimizer.param_groups]
-    texts = dict.fromkeys(
-        f"{float(rate):g}"
-        for rate in rates
-        if isinstance(rate, int | float) or (isinstance(rate, Tensor) and rate.is_cpu)
-    )
+    texts = dict.fromkeys(f"{rate:g}" for rate in map(number, rates) if isinstance(rate, float))
     name = type(optimizer).__name__
     return f"{name}(lr={', '.join(texts)})" if texts else name
 

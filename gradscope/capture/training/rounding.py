@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 from torch._C import DisableTorchFunction
 
+from gradscope.capture.reading import NotReadable, is_plain, stored
 from gradscope.capture.training.ledger import Entry
 
 _HALVES = (torch.bfloat16, torch.float16)
@@ -35,11 +36,11 @@ def samples_of(entries: Iterable[Entry]) -> list[Sample]:
     """Return samples of the parameters in half precision."""
     with DisableTorchFunction(), torch.no_grad():
         return [
-            Sample(entry, _sampled(parameter).clone())
+            Sample(entry, elements.clone())
             for entry in entries
             if (parameter := entry.parameter()) is not None
             and parameter.dtype in _HALVES
-            and parameter.layout == torch.strided
+            and (elements := _sampled(parameter)) is not None
         ]
 
 
@@ -59,16 +60,25 @@ def rounded(samples: Sequence[Sample]) -> list[Rounded]:
 def _counts(sample: Sample) -> Tensor | None:
     parameter = sample.entry.parameter()
     gradient = None if parameter is None else parameter.grad
-    if parameter is None or gradient is None or gradient.layout != torch.strided:
+    if parameter is None or gradient is None:
         return None
     with DisableTorchFunction(), torch.no_grad():
         after, slopes = _sampled(parameter), _sampled(gradient)
+        if after is None or slopes is None:
+            return None
         if after.shape != sample.before.shape or slopes.shape != sample.before.shape:
             return None
         is_moving = (slopes != 0) & torch.isfinite(slopes)
         return torch.stack([is_moving.sum(), (is_moving & (after == sample.before)).sum()])
 
 
-def _sampled(tensor: Tensor) -> Tensor:
-    flat = tensor.detach().flatten()
+def _sampled(tensor: Tensor) -> Tensor | None:
+    """Return some elements, None where they cannot be read or do not lie in order."""
+    try:
+        part = stored(tensor)
+    except NotReadable:
+        return None
+    if not is_plain(part):
+        return None
+    flat = part.flatten()
     return flat[:: 1 + flat.numel() // _SAMPLED]

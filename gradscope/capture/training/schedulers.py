@@ -7,7 +7,7 @@ from typing import Any
 from torch.optim import Optimizer, lr_scheduler
 from torch.optim.lr_scheduler import LRScheduler
 
-from gradscope.capture.training.journal import known
+from gradscope.capture.training.journal import known, number
 from gradscope.capture.training.optimizers import learning_rate
 from gradscope.capture.training.patches import Function, Patches
 from gradscope.capture.training.scene import Scene
@@ -70,7 +70,7 @@ def _optimizer(scheduler: LRScheduler) -> Optimizer | None:
 def _rate(scheduler: LRScheduler) -> object:
     optimizer = _optimizer(scheduler)
     rate = None if optimizer is None else learning_rate(optimizer)
-    return rate.clone() if hasattr(rate, "clone") else rate
+    return number(rate)
 
 
 def _with_steps_of_their_own() -> set[type[LRScheduler]]:

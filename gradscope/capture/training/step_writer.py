@@ -31,7 +31,8 @@ class Measured:
     """The numbers of one parameter in one step."""
 
     entry: Entry
-    weight: float
+    weight: float | None
+    """None where it cannot be read."""
     gradient: float | None
     numel: int
     requires_grad: bool

@@ -3,6 +3,7 @@
 import math
 import sys
 import threading
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from types import CodeType, FrameType
@@ -19,18 +20,26 @@ from torch.optim.optimizer import (
 )
 from torch.utils.hooks import RemovableHandle
 
-from gradscope.capture.elements import is_readable
+from gradscope.capture.reading import (
+    CALCULABLE,
+    NotReadable,
+    is_plain,
+    stored,
+    whole,
+    why_unreadable,
+)
 from gradscope.capture.statistics import norms
 from gradscope.capture.training.journal import known
 from gradscope.capture.training.keeping import Keeping
 from gradscope.capture.training.ledger import SPENT, UNSPENT, Entry
-from gradscope.capture.training.open_steps import OpenStep, calls, is_left, joined, parts_of
+from gradscope.capture.training.open_steps import Copy, OpenStep, calls, is_left, joined, parts_of
 from gradscope.capture.training.optimizers import Known, describe, learning_rate
 from gradscope.capture.training.rounding import rounded, samples_of
 from gradscope.capture.training.scene import Scene
 from gradscope.capture.training.step_patterns import Position
 from gradscope.capture.training.step_writer import Finished, Measured, StepWriter
 from gradscope.capture.training.troubles import Troubles
+from gradscope.counting import counted
 
 _UPDATES_FIRST, _UPDATES_EVERY = 3, 10
 """Weights and updates are measured in so many measured steps of an optimizer at first, and in every
@@ -38,6 +47,9 @@ so manieth later."""
 
 _COPIED = 50_000_000
 """Elements: an optimizer with more of them is too large to copy for the measure of an update."""
+
+
+_SUBTRACTED = CALCULABLE | {torch.complex64, torch.complex128}
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,7 +188,7 @@ class Steps:
         if has_closure:
             scene.pace.patterns.spoil()
         self._own.open.append(
-            OpenStep(one, place, has_closure, {}, None, None, frame=id(frame), code=frame.f_code)
+            OpenStep(one, place, has_closure, {}, None, [], frame=id(frame), code=frame.f_code)
         )
         scene.stepping.append(set())
         if not has_closure:
@@ -185,7 +197,7 @@ class Steps:
                 scene.looks.step_begins()
         if self._is_due(one) and scene.pace.measures:
             self._own.open[-1].samples = samples_of(one.entries)
-            self._own.open[-1].before = _copies(one) if _is_copyable(one) else None
+            self._own.open[-1].before = _copies(one)
 
     def _forget_left(self, frame: FrameType) -> None:
         """Forget the steps that an exception has left, but for what they have let step."""
@@ -221,11 +233,20 @@ class Steps:
                 scale=_own_scale(step.known),
                 with_weights=self._is_due(step.known) or not step.known.weights,
             )
+            self._skip_unread(present, step.measured)
             found = [one.gradient for one in step.measured if one.gradient is not None]
             if found or not present:  # else none of them can be read
                 step.numbers["norm"] = math.hypot(*found)
             step.numbers["nonfinite"] = float(sum(not math.isfinite(norm) for norm in found))
             self._scene.pace.watch_gradient(step.known.index, step.measured)
+
+    def _skip_unread(self, present: list[Entry], measured: list[Measured]) -> None:
+        """Note why gradients have no norm."""
+        read = {id(one.entry) for one in measured}
+        left = [g for e in present if id(e) not in read and (g := _gradient(e)) is not None]
+        for reason, count in Counter(map(why_unreadable, left)).items():
+            if reason is not None:
+                self._writer.skip(f"the gradients of {counted(count, 'parameter')}", reason)
 
     def _finish(self, optimizer: Optimizer) -> None:
         self.stepped.add(id(optimizer))
@@ -293,9 +314,8 @@ class Steps:
         self._made[step.known.index] = self._made.get(step.known.index, 0) + 1
         if step.measured is not None:
             self._measured[step.known.index] = self._measured.get(step.known.index, 0) + 1
-            if step.before is not None:
-                _measure_updates(step.known, step.before, step.measured)
-        step.rounded, step.before = list(rounded(step.samples)), None
+            _measure_updates(step.before, step.measured)
+        step.rounded, step.before = list(rounded(step.samples)), []
         step.description = describe(optimizer)
         step.numbers |= known(lr=learning_rate(optimizer))
         return step
@@ -343,7 +363,8 @@ def _gradient(entry: Entry) -> Tensor | None:
 def _own_scale(one: Known) -> float:
     """Return by what an optimizer divides its gradients itself, as fused ones do for a scaler."""
     scale = getattr(one.optimizer(), "grad_scale", None)
-    return float(scale) if isinstance(scale, Tensor) else 1.0
+    known = whole(scale) if isinstance(scale, Tensor) else None
+    return 1.0 if known is None else float(known)
 
 
 def _measure(one: Known, *, scale: float, with_weights: bool) -> list[Measured]:
@@ -356,43 +377,52 @@ def _measure(one: Known, *, scale: float, with_weights: bool) -> list[Measured]:
     if with_weights:
         one.weights = {id(e): norm for (e, _), norm in zip(entries, values, strict=False)}
         del values[: len(entries)]
-    rest = [norm / scale for norm in values]
-    by_place = dict(zip((place for place, _ in gradients), rest, strict=True))
-    # NaN stands for what cannot be measured as well, which is no gradient that has gone wrong.
-    unseen = {
-        p for p, gradient in gradients if math.isnan(by_place[p]) and not is_readable(gradient)
+    found = {
+        place: None if norm is None else norm / scale
+        for (place, _), norm in zip(gradients, values, strict=True)
     }
     return [
         Measured(
             entry,
-            one.weights.get(id(entry), math.nan),
-            by_place.get(place),
+            one.weights.get(id(entry)),
+            found.get(place),
             p.numel(),
             p.requires_grad,
         )
         for place, (entry, p) in enumerate(entries)
-        if place not in unseen
+        if place not in found or found[place] is not None  # else it is there and cannot be read
     ]
 
 
-def _is_copyable(one: Known) -> bool:
-    tensors = [p for e in one.entries if (p := e.parameter()) is not None]
-    return sum(tensor.numel() for tensor in tensors) <= _COPIED and all(
-        tensor.is_cpu and tensor.layout is torch.strided for tensor in tensors
-    )
+def _copies(one: Known) -> list[Copy]:
+    """Return copies of an optimizer's parameters, as far as these can be read on a CPU."""
+    parameters = [(e, p) for e in one.entries if (p := e.parameter()) is not None]
+    if sum(p.numel() for _, p in parameters) > _COPIED:
+        return []
+    with torch.no_grad():
+        found = ((entry, _on_cpu(p)) for entry, p in parameters)
+        return [(entry, part.clone()) for entry, part in found if part is not None]
 
 
-def _copies(one: Known) -> list[Tensor]:
-    with DisableTorchFunction(), torch.no_grad():
-        return [p.detach().clone() for e in one.entries if (p := e.parameter()) is not None]
+def _on_cpu(parameter: Tensor) -> Tensor | None:
+    try:
+        part = stored(parameter)
+    except NotReadable:
+        return None
+    return part if part.is_cpu and part.dtype in _SUBTRACTED and is_plain(part) else None
 
 
-def _measure_updates(one: Known, before: list[Tensor], measured: list[Measured]) -> None:
-    after = [p.detach() for e in one.entries if (p := e.parameter()) is not None]
-    if len(after) != len(before) or len(after) != len(measured):
-        return
-    with DisableTorchFunction(), torch.no_grad():
-        for old, new in zip(before, after, strict=True):
-            torch.sub(new, old, out=old)
-        for record, norm in zip(measured, norms(before), strict=True):
-            record.update = norm
+def _measure_updates(before: list[Copy], measured: list[Measured]) -> None:
+    records = {id(record.entry): record for record in measured}
+    changes: list[tuple[Measured, Tensor]] = []
+    with torch.no_grad():
+        for entry, old in before:
+            record, parameter = records.get(id(entry)), entry.parameter()
+            new = None if parameter is None else _on_cpu(parameter)
+            if record is None or new is None:
+                continue
+            if (new.shape, new.dtype) == (old.shape, old.dtype):
+                changes.append((record, torch.sub(new, old, out=old)))
+        values = norms([change for _, change in changes])
+    for (record, _), norm in zip(changes, values, strict=True):
+        record.update = norm

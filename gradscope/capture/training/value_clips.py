@@ -5,16 +5,18 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
+from gradscope.capture.reading import is_plain_float
+
 
 def value_numbers(parameters: Sequence[Tensor], limit: float) -> dict[str, object]:
     """Return the norm of all gradients before and after, and the cosine between the two.
 
     They stay on the gradients' device. Empty where some gradient cannot be measured.
     """
-    gradients = [one.grad.detach() for one in parameters if one.grad is not None]
-    if not gradients or any(_is_odd(gradient) for gradient in gradients):
+    gradients = [one.grad for one in parameters if one.grad is not None]
+    if not gradients or not all(map(is_plain_float, gradients)):
         return {}
-    sums = [_sums(gradient, limit) for gradient in gradients]
+    sums = [_sums(gradient.detach(), limit) for gradient in gradients]
     device = sums[0].device
     before, after, product = torch.stack([one.to(device) for one in sums]).sum(dim=0).unbind()
     return {
@@ -22,11 +24,6 @@ def value_numbers(parameters: Sequence[Tensor], limit: float) -> dict[str, objec
         "norm_after": after.sqrt(),
         "cosine": product / (before * after).sqrt(),
     }
-
-
-def _is_odd(gradient: Tensor) -> bool:
-    is_plain = gradient.layout is torch.strided and not gradient.is_nested
-    return not is_plain or gradient.is_meta or gradient.is_complex() or type(gradient) is not Tensor
 
 
 def _sums(gradient: Tensor, limit: float) -> Tensor:

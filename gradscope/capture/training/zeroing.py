@@ -11,6 +11,7 @@ import torch
 from torch import nn
 from torch.optim import Optimizer
 
+from gradscope.capture.shards import parameters_of
 from gradscope.capture.training.ledger import EMPTY, UNSPENT, Entry
 from gradscope.capture.training.patches import Function, Patches
 from gradscope.capture.training.places import Place, receiver
@@ -79,7 +80,7 @@ class Zeroing:
         scene = self._scene
         place = scene.places.of(frame)
         self._sync(frame)
-        found = map(scene.ledger.add, module.parameters())
+        found = map(scene.ledger.add, parameters_of(module))
         subject = receiver(place.call()) or type(module).__name__
         return _held(place, [entry for entry in found if entry is not None], None, subject)
 

@@ -33,8 +33,9 @@ class UpdateRatios:
             stat, record = self.case.parameter_stat(index), self.case.recording.parameters[index]
             if stat is None or stat.update_norm is None or not self._counts(record):
                 continue
-            if stat.gradient is not None and stat.gradient.norm > 0 and stat.weight_norm > 0:
-                ratios[index] = stat.update_norm / stat.weight_norm
+            weight = stat.weight_norm or 0.0
+            if stat.gradient is not None and stat.gradient.norm > 0 and weight > 0:
+                ratios[index] = stat.update_norm / weight
         return {index: ratio for index, ratio in ratios.items() if isfinite(ratio)}
 
     @property

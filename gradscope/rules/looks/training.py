@@ -9,7 +9,7 @@ from itertools import islice
 from math import isclose, isfinite
 
 from gradscope.recording.evidence.trained_optimizer import TrainedOptimizer
-from gradscope.recording.norm_table import REACHES, norms_of
+from gradscope.recording.norm_table import NOT_MEASURED, REACHES, norms_of
 from gradscope.recording.records import Look, Recording, Site
 from gradscope.rules.accumulation.windows import RunEvent, Windows
 from gradscope.rules.case import Case
@@ -253,14 +253,15 @@ class Training:
         for record in self.recording.parameters:
             fate = found[record.name]
             fate.last_alive = alive.get(record.index, -1)
-            if record.index in first:
-                fate.weigh(first[record.index])
-                fate.weigh(last[record.index])
+            for norm in (first.get(record.index), last.get(record.index)):
+                if norm is not None and norm != NOT_MEASURED:
+                    fate.weigh(norm)
         for look in self.recording.looks:
             own = look.recording.parameters
             for stat in look.recording.parameter_stats:
                 fate = found.setdefault(own[stat.parameter].name, _Fate())
-                fate.weigh(stat.weight_norm)
+                if stat.weight_norm is not None:
+                    fate.weigh(stat.weight_norm)
                 if stat.reach == "gradient":
                     fate.last_alive = max(fate.last_alive, look.step)
         return found
