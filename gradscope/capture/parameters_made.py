@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from torch import Tensor, nn
 
 from gradscope.capture.cuts import CutTracker
+from gradscope.capture.untraced import follow_original
 
 
 @contextmanager
@@ -26,6 +27,7 @@ def watch_parameters_made(cuts: CutTracker) -> Iterator[None]:
             cuts.see_wrapped(data, parameter, sys._getframe(1))
         return parameter
 
+    follow_original(noted, original)
     nn.Parameter.__new__ = staticmethod(noted)  # type: ignore[method-assign,assignment]
     try:
         yield

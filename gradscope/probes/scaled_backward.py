@@ -14,6 +14,7 @@ from torch import Tensor
 
 from gradscope.capture.graph import Graph
 from gradscope.capture.lines import Caller, Line
+from gradscope.capture.untraced import follow_original
 from gradscope.errors import GradscopeError
 from gradscope.probes.scene import Scene
 from gradscope.recording.evidence.flush import FlushedGradient, FlushRecord
@@ -174,6 +175,7 @@ def autocast_lines() -> Iterator[AutocastLines]:
             found.append((line, autocast.fast_dtype))
         return original(autocast)  # type: ignore[no-untyped-call]
 
+    follow_original(noted, original)
     torch.autocast.__enter__ = noted  # type: ignore[method-assign]
     try:
         yield found

@@ -18,6 +18,7 @@ from torch.optim.optimizer import (
 )
 from torch.utils.hooks import RemovableHandle
 
+from gradscope.capture.compiled import is_traced
 from gradscope.capture.elements import is_readable
 from gradscope.capture.statistics import norms
 from gradscope.capture.training.journal import Number, known
@@ -29,6 +30,7 @@ from gradscope.capture.training.rounding import Sample, rounded, samples_of
 from gradscope.capture.training.scene import Scene
 from gradscope.capture.training.step_writer import Finished, Measured, StepWriter
 from gradscope.capture.training.troubles import Troubles
+from gradscope.capture.untraced import untraced
 
 _UPDATES_FIRST, _UPDATES_EVERY = 3, 10
 """Weights and updates are measured in so many steps of an optimizer at first, and in every so
@@ -109,14 +111,16 @@ class Steps:
         while self._handles:
             self._handles.pop().remove()
 
+    @untraced
     def _enter(self, optimizer: Optimizer, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        if not torch.compiler.is_compiling():
+        if not is_traced():
             has_closure = any(callable(one) for one in (*args[1:2], kwargs.get("closure")))
             self._scene.guard.run(self._before, optimizer, has_closure, sys._getframe(1))
 
+    @untraced
     def _leave(self, optimizer: Optimizer, args: object, kwargs: object) -> None:
         guard = self._scene.guard
-        if torch.compiler.is_compiling() or not guard.active:
+        if is_traced() or not guard.active:
             return
         guard.run(self._finish, optimizer)
 

@@ -17,6 +17,7 @@ from gradscope.capture.training.backwards import Backwards
 from gradscope.capture.training.by_hand import ByHand
 from gradscope.capture.training.clips import Clips
 from gradscope.capture.training.close_looks import MakeLooks
+from gradscope.capture.training.compilations import Compilations
 from gradscope.capture.training.given import Given, compiled_models
 from gradscope.capture.training.guard import Guard
 from gradscope.capture.training.keeping import Keeping
@@ -28,6 +29,7 @@ from gradscope.capture.training.schedulers import Schedulers
 from gradscope.capture.training.step_writer import StepWriter
 from gradscope.capture.training.steps import Steps
 from gradscope.capture.training.zeroing import Zeroing
+from gradscope.capture.untraced import unfollow_package
 from gradscope.errors import GradscopeError
 from gradscope.recording.evidence.run_ending import RunEnding
 from gradscope.recording.meta import Header
@@ -156,6 +158,7 @@ class _Running:
             scene, self._writer, every=every, keeping=keeping, ended=self._ended
         )
         self._patches = Patches()
+        self._compilations = Compilations(lambda: self._guard.run(self._see_compiling))
 
     def start(self, given: Given, make_looks: MakeLooks | None, header: Header) -> None:
         """Install everything, and take in what was there before."""
@@ -167,6 +170,7 @@ class _Running:
         self._guard.run(self._see_given, given)
 
     def _install(self) -> None:
+        unfollow_package()
         patches = self._patches
         patches.wrap(torch.autograd.graph, "_engine_run_backward", self._backwards.wrap)
         patches.put(
@@ -183,6 +187,7 @@ class _Running:
         self._scene.models.eval_modes.install(patches)
         self._scene.models.start()
         self._steps.start()
+        self._compilations.start()
 
     def see_end(self, error: BaseException) -> None:
         """Take in the exception that has ended the training."""
@@ -197,6 +202,7 @@ class _Running:
         self._remove()
 
     def _remove(self) -> None:
+        self._compilations.stop()
         self._steps.stop()
         self._scene.models.stop()
         self._patches.restore()
@@ -205,6 +211,7 @@ class _Running:
 
     def _ended(self) -> None:
         self._backwards.next_window()
+        self._compilations.listen()
         self._guard.later(self._after_step)
 
     def _wrap_making(self, original: Function) -> Function:
@@ -215,6 +222,7 @@ class _Running:
         return __init__
 
     def _see_made(self, optimizer: Optimizer, frame: FrameType) -> None:
+        self._compilations.listen()
         self._scene.optimizers.made(optimizer, frame)
         if self._scene.looks is not None:
             self._scene.looks.optimizer_made(self._scene.optimizers.known[-1].index)
@@ -227,9 +235,13 @@ class _Running:
         return compile
 
     def _see_compiled(self, compiled: object, frame: FrameType) -> None:
-        # A hook on modules would be compiled into what runs, and could break it up.
         self._scene.models.see_compiled(compiled, frame)
         self._scene.ledger.steps_are_unseen = not self._steps.has_seen
+        self._see_compiling()
+
+    def _see_compiling(self) -> None:
+        """Take away what compiled code would contain, or would be compiled again without."""
+        self._scene.models.stop()
         self._writer.skip("rows and modes of models", "torch.compile is used")
         if self._scene.looks is not None:
             self._scene.looks.give_up("torch.compile is used, whose code cannot be looked at")
