@@ -17,9 +17,10 @@ from torch.nn.modules.module import (
 )
 from torch.utils.weak import WeakTensorKeyDictionary
 
+from gradscope.capture.compiled import is_traced
 from gradscope.capture.initialisations import Initialisations, watch_initialisations
 from gradscope.capture.lines import Caller, Line
-from gradscope.capture.untraced import follow_original, unfollowed, untraced
+from gradscope.capture.untraced import unfollowed, untraced
 
 
 class Registration(NamedTuple):
@@ -100,10 +101,10 @@ def watch_definitions() -> Iterator[Definitions]:
 
     @functools.wraps(original)
     def noted(optimizer: torch.optim.Optimizer, *args: Any, **kwargs: Any) -> None:  # noqa: ANN401
-        watch.note_optimizer(optimizer)
+        if not is_traced():
+            watch.note_optimizer(optimizer)
         original(optimizer, *args, **kwargs)
 
-    follow_original(noted, original)
     torch.optim.Optimizer.__init__ = noted  # type: ignore[method-assign,assignment]
     try:
         with watch_initialisations() as watch.found.initialisations:

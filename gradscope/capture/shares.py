@@ -14,6 +14,7 @@ from gradscope.capture.graph import Graph
 from gradscope.capture.lines import created
 from gradscope.capture.modules import ModuleCall
 from gradscope.capture.statistics import Key, Measurer
+from gradscope.capture.training.interruptions import is_interruption
 
 _User = tuple[int, int, int]
 """What hands a tensor a gradient: creation number, node, which of its inputs the tensor is."""
@@ -27,11 +28,18 @@ class ShareCollector:
         calls: The module calls of its forward.
         measurer: Takes the parts, under (kind - call, place among the call's inputs).
         kind: What tells these keys from others.
+        faults: Takes what goes wrong in a hook: the backward must not end by it.
     """
 
     def __init__(
-        self, graph: Graph, calls: list[ModuleCall], measurer: Measurer, kind: int
+        self,
+        graph: Graph,
+        calls: list[ModuleCall],
+        measurer: Measurer,
+        kind: int,
+        faults: list[Exception],
     ) -> None:
+        self._faults = faults
         self._graph = graph
         self._calls = calls
         self._measurer = measurer
@@ -103,7 +111,14 @@ class ShareCollector:
         input_gradients: tuple[Tensor | None, ...],
         _: tuple[Tensor | None, ...],
     ) -> None:
-        part = input_gradients[place]
+        try:
+            self._add(key, input_gradients[place])
+        except Exception as error:
+            self._faults.append(error)
+            if is_interruption(error):
+                raise
+
+    def _add(self, key: Key, part: Tensor | None) -> None:
         if part is not None:
             known = self._sums.get(key)
             self._sums[key] = part.detach() if known is None else known + part.detach()

@@ -12,9 +12,9 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from gradscope.capture.compiled import is_traced
 from gradscope.capture.graph import Graph
 from gradscope.capture.lines import Caller, Line
-from gradscope.capture.untraced import follow_original
 from gradscope.errors import GradscopeError
 from gradscope.probes.scene import Scene
 from gradscope.recording.evidence.flush import FlushedGradient, FlushRecord
@@ -170,12 +170,11 @@ def autocast_lines() -> Iterator[AutocastLines]:
     original = torch.autocast.__enter__
 
     def noted(autocast: torch.autocast) -> object:
-        line = caller.line(sys._getframe(1))
+        line = None if is_traced() else caller.line(sys._getframe(1))
         if line is not None and autocast._enabled and autocast.fast_dtype is not None:
             found.append((line, autocast.fast_dtype))
         return original(autocast)  # type: ignore[no-untyped-call]
 
-    follow_original(noted, original)
     torch.autocast.__enter__ = noted  # type: ignore[method-assign]
     try:
         yield found

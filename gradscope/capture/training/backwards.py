@@ -55,7 +55,7 @@ class Backwards:
         guard = self._scene.guard
 
         def run_backward(t_outputs: Any, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
-            if self._is_own or is_traced() or not guard.active:
+            if is_traced() or self._is_own or not guard.active:
                 return original(t_outputs, *args, **kwargs)
             if _is_within_backward():
                 return original(t_outputs, *args, **kwargs)
@@ -83,7 +83,8 @@ class Backwards:
         """
 
         def __enter__(hooks: saved_tensors_hooks) -> None:  # noqa: N807
-            self.are_saved_readable = False
+            if not is_traced():
+                self.are_saved_readable = False
             original(hooks)
 
         return __enter__

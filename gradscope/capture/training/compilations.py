@@ -1,48 +1,43 @@
-"""When torch begins to compile a part of the script."""
+"""When the script gives something to torch's compiler."""
 
 import sys
 from collections.abc import Callable
+from typing import Any
 
 from gradscope.capture.compiled import may_run_compiled
-from gradscope.capture.untraced import untraced
+from gradscope.capture.training.patches import Function, Patches
 
 
 class Compilations:
-    """Tells of torch's compiler before it follows any code, whoever has asked it to.
+    """Tells of everything that is to be compiled, whoever has asked for it.
 
-    `torch.compile` is one way among many: `torch._dynamo.optimize`, `torch.export`, ...
+    `torch.compile` is one way among many: `torch._dynamo.explain`, `torch.export`, ...
 
     Args:
-        begin: Called when something is about to be compiled, or may have been before.
+        begin: Called before something is compiled.
     """
 
-    def __init__(self, begin: Callable[[], None]) -> None:
-        self._begin = begin
-        self._is_known = False
+    def __init__(self, patches: Patches, begin: Callable[[], None]) -> None:
+        self._patches, self._begin = patches, begin
+        self._listens = False
 
     def start(self) -> None:
         """Begin to listen."""
         if may_run_compiled():
-            self._hear(None)
+            self._begin()
         self.listen()
 
     def listen(self) -> None:
         """Listen to the compiler, if the script has imported it by now."""
-        compiler = None if self._is_known else sys.modules.get("torch._dynamo.callback")
-        handler = getattr(compiler, "callback_handler", None)
-        # `torch._dynamo.reset` makes it forget who listens.
-        if handler is not None and self._hear not in handler.start_callbacks:
-            handler.register_start_callback(self._hear)
+        frames = None if self._listens else sys.modules.get("torch._dynamo.eval_frame")
+        context = getattr(frames, "OptimizeContext", None)
+        if context is not None:
+            self._listens = True
+            self._patches.wrap(context, "__init__", self._wrap)
 
-    def stop(self) -> None:
-        """Listen no more."""
-        compiler = sys.modules.get("torch._dynamo.callback")
-        handler = getattr(compiler, "callback_handler", None)
-        if handler is not None and self._hear in handler.start_callbacks:
-            handler.remove_start_callback(self._hear)
-
-    @untraced
-    def _hear(self, _: object) -> None:
-        if not self._is_known:
-            self._is_known = True
+    def _wrap(self, original: Function) -> Function:
+        def __init__(context: object, *args: Any, **kwargs: Any) -> None:  # noqa: ANN401, N807
             self._begin()
+            original(context, *args, **kwargs)
+
+        return __init__

@@ -8,6 +8,7 @@ from typing import Any
 from torch.utils.data import DataLoader
 from torch.utils.data.dataloader import _DatasetKind
 
+from gradscope.capture.compiled import is_traced
 from gradscope.capture.training.journal import known
 from gradscope.capture.training.patches import Function, Patches
 from gradscope.capture.training.places import stem
@@ -26,7 +27,8 @@ class Loaders:
 
     def _wrap(self, original: Function) -> Function:
         def __iter__(loader: DataLoader[Any]) -> Any:  # noqa: ANN401, N807
-            self._scene.guard.glance(self._note, loader, sys._getframe(1))
+            if not is_traced():
+                self._scene.guard.glance(self._note, loader, sys._getframe(1))
             return original(loader)
 
         return __iter__

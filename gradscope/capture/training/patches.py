@@ -26,10 +26,15 @@ class Patches:
         self._replaced: list[_Replaced] = []
 
     def wrap(self, owner: object, name: str, make: Callable[[Function], Function]) -> None:
-        """Replace a function, or a method of a class, by what `make` returns for it."""
+        """Replace a function, or a method of a class, by what `make` returns for it.
+
+        A method's replacement has to ask `is_traced` before anything else, and then hand on alone:
+        the compiler can follow another function in place of a function, but not of a method.
+        """
         original = vars(owner)[name]
         ours = functools.wraps(original)(make(original))
-        follow_original(ours, original)
+        if not isinstance(owner, type):
+            follow_original(ours, original)
         setattr(owner, name, ours)
         self._replaced.append(_Replaced(owner, name, original, ours))
 

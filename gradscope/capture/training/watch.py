@@ -13,6 +13,7 @@ from torch.autograd.graph import saved_tensors_hooks
 from torch.optim import Optimizer
 
 from gradscope import __version__
+from gradscope.capture.compiled import is_traced
 from gradscope.capture.training.backwards import Backwards
 from gradscope.capture.training.by_hand import ByHand
 from gradscope.capture.training.clips import Clips
@@ -158,7 +159,7 @@ class _Running:
             scene, self._writer, every=every, keeping=keeping, ended=self._ended
         )
         self._patches = Patches()
-        self._compilations = Compilations(lambda: self._guard.run(self._see_compiling))
+        self._compilations = Compilations(self._patches, self._begin_compiling)
 
     def start(self, given: Given, make_looks: MakeLooks | None, header: Header) -> None:
         """Install everything, and take in what was there before."""
@@ -202,7 +203,6 @@ class _Running:
         self._remove()
 
     def _remove(self) -> None:
-        self._compilations.stop()
         self._steps.stop()
         self._scene.models.stop()
         self._patches.restore()
@@ -217,7 +217,8 @@ class _Running:
     def _wrap_making(self, original: Function) -> Function:
         def __init__(optimizer: Optimizer, *args: Any, **kwargs: Any) -> None:  # noqa: ANN401, N807
             original(optimizer, *args, **kwargs)
-            self._guard.run(self._see_made, optimizer, sys._getframe(1))
+            if not is_traced():
+                self._guard.run(self._see_made, optimizer, sys._getframe(1))
 
         return __init__
 
@@ -238,6 +239,9 @@ class _Running:
         self._scene.models.see_compiled(compiled, frame)
         self._scene.ledger.steps_are_unseen = not self._steps.has_seen
         self._see_compiling()
+
+    def _begin_compiling(self) -> None:
+        self._guard.run(self._see_compiling)
 
     def _see_compiling(self) -> None:
         """Take away what compiled code would contain, or would be compiled again without."""
