@@ -180,10 +180,13 @@ class ByHand:
         return owners[0] if len(owners) == 1 else None
 
     def _note_of(self, one: Known, numbers: dict[str, Number]) -> str:
-        """Note a step of an optimizer that compiled code has made; return its description."""
+        """Note a step of an optimizer that compiled code has made; return its description.
+
+        It is noticed late, like one by hand: what came between is no sign of a wrong order.
+        """
         optimizer = one.optimizer()
         none = len(one.entries) - numbers["with_gradient"]
-        numbers |= {"manual": 0.0, "parameters": float(len(one.entries)), "stale": 0.0}
+        numbers |= {"parameters": float(len(one.entries)), "stale": 0.0}
         numbers |= {"none": none, **known(lr=optimizer and learning_rate(optimizer))}
         self._scene.journal.note("step", NOWHERE, numbers, optimizer=one.index, subject=one.name)
         return COMPILED if optimizer is None else describe(optimizer)

@@ -157,7 +157,7 @@ def test_a_fault_in_a_hook_does_not_end_the_training(monkeypatch):
         with gradscope.watch() as watch:
             assert trained() == plain
     report = watch.report()
-    assert not [one for one in report.findings if one.code.startswith("GS5")]
+    assert not [one for one in report.findings if one.rule.startswith("GS5")]
     assert any("a fault of gradscope's" in one.reason for one in report.skipped)
 
 
@@ -179,7 +179,7 @@ def test_what_gradscope_raises_is_no_finding(monkeypatch):
     assert raised is not None
     assert is_own_fault(raised)
     report = watch.report()
-    assert not [one for one in report.findings if one.code.startswith("GS5")]
+    assert not [one for one in report.findings if one.rule.startswith("GS5")]
 
 
 def test_what_a_hook_of_the_users_raises_is_theirs():
@@ -197,4 +197,4 @@ def test_what_a_hook_of_the_users_raises_is_theirs():
         raised = error
     assert raised is not None
     assert not is_own_fault(raised)
-    assert [one.code for one in watch.report().findings] == ["GS506"]
+    assert [one.rule for one in watch.report().findings] == ["GS506"]
