@@ -15,6 +15,7 @@ from gradscope.capture.errors import (
     StepFailedError,
     autograd_error,
     backward_failed,
+    is_autograds,
     subject_of,
 )
 from gradscope.capture.measurements import Measurements
@@ -135,5 +136,7 @@ def _measured(capture: StepCapture, outcome: Outcome) -> Measurements:
     except GradscopeError:
         raise
     except Exception as error:
+        if not is_autograds(error):
+            raise
         shown = backward_failed(capture, error)
         raise StepFailedError(shown, error, capture, outcome.description) from error

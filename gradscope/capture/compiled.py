@@ -8,6 +8,8 @@ from contextlib import contextmanager
 import torch
 from torch import nn
 
+from gradscope.capture.untraced import unfollowed
+
 
 def is_compiled(model: nn.Module) -> bool:
     """Return whether the model, or a module in it, was compiled."""
@@ -17,12 +19,23 @@ def is_compiled(model: nn.Module) -> bool:
     )
 
 
+@unfollowed
 def is_traced() -> bool:
-    """Return whether code is being compiled, exported or traced: what is seen must not become part.
-
-    Compiled code itself takes this for a constant.
-    """
+    """Return whether code is being compiled, exported or traced, and not run."""
     return torch.compiler.is_compiling() or torch._C._is_tracing()
+
+
+def may_run_compiled() -> bool:
+    """Return whether anything was given to torch's compiler in this process."""
+    frames = sys.modules.get("torch._dynamo.eval_frame")
+    backends = {} if frames is None else frames.cached_backends
+    return any(backend is not None for backend in backends.values())
+
+
+def compiles_backward() -> bool:
+    """Return whether a backward that begins now is compiled, with every hook in its graph."""
+    compiler = sys.modules.get("torch._dynamo.compiled_autograd")
+    return compiler is not None and compiler.compiled_autograd_enabled
 
 
 @contextmanager
@@ -32,9 +45,7 @@ def watchable() -> Iterator[None]:
     The compiler would trace through the modes and hooks that watch the forward, warn of them, and
     break functions up. Without compiled code nothing is changed, nor imported.
     """
-    frames = sys.modules.get("torch._dynamo.eval_frame")
-    backends = {} if frames is None else frames.cached_backends
-    if all(backend is None for backend in backends.values()):
+    if not may_run_compiled():
         yield
         return
     with torch.compiler.set_stance("force_eager"), warnings.catch_warnings():

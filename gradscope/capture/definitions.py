@@ -17,8 +17,10 @@ from torch.nn.modules.module import (
 )
 from torch.utils.weak import WeakTensorKeyDictionary
 
+from gradscope.capture.compiled import is_traced
 from gradscope.capture.initialisations import Initialisations, watch_initialisations
 from gradscope.capture.lines import Caller, Line
+from gradscope.capture.untraced import unfollowed, untraced
 
 
 class Registration(NamedTuple):
@@ -99,7 +101,8 @@ def watch_definitions() -> Iterator[Definitions]:
 
     @functools.wraps(original)
     def noted(optimizer: torch.optim.Optimizer, *args: Any, **kwargs: Any) -> None:  # noqa: ANN401
-        watch.note_optimizer(optimizer)
+        if not is_traced():
+            watch.note_optimizer(optimizer)
         original(optimizer, *args, **kwargs)
 
     torch.optim.Optimizer.__init__ = noted  # type: ignore[method-assign,assignment]
@@ -121,6 +124,7 @@ class _Watch:
         self._noted = 0
         self.found = Definitions()
 
+    @untraced
     def note_module(self, parent: nn.Module, name: str, module: nn.Module | None) -> None:
         line = None if module is None else self._line()
         if module is None or line is None:
@@ -134,6 +138,7 @@ class _Watch:
                 place = Replacement(ref(parent), f"{name}.{inner}", line)
                 self.found.replaced[parameter] = place
 
+    @untraced
     def note_parameter(self, module: nn.Module, name: str, parameter: Tensor | None) -> None:
         if parameter is None:
             return
@@ -144,6 +149,7 @@ class _Watch:
         if replaced is not None and replaced is not parameter:
             self.found.replaced[replaced] = Replacement(ref(module), name, self._line())
 
+    @unfollowed
     def note_optimizer(self, optimizer: torch.optim.Optimizer) -> None:
         frame: FrameType | None = sys._getframe(2)
         # Where a class of the user's calls this, the line that made the optimizer is further out.

@@ -9,6 +9,7 @@ from torch import Tensor
 
 from gradscope.capture.edges import tensors
 from gradscope.capture.lines import Line
+from gradscope.capture.own_faults import is_own_fault
 from gradscope.capture.session import StepCapture
 from gradscope.errors import GradscopeError, UserCodeError
 from gradscope.recording.evidence.autograd_error import (
@@ -44,7 +45,12 @@ def autograd_error(error: GradscopeError) -> BaseException | None:
 
 
 def is_autograds(raised: BaseException) -> bool:
-    """Return whether an exception came out of a backward, or is of a write in place."""
+    """Return whether an exception came out of a backward, or is of a write in place.
+
+    Of what gradscope has raised itself it is neither.
+    """
+    if is_own_fault(raised):
+        return False
     ran_backward = any(frame.f_code in ENTRIES for frame, _ in walk_tb(raised.__traceback__))
     return ran_backward or kind_of(raised) == "in-place"
 

@@ -9,6 +9,7 @@ from torch.utils.hooks import RemovableHandle
 from gradscope.capture.graph import Graph
 from gradscope.capture.reading import is_plain
 from gradscope.capture.statistics import HELD_ELEMENTS, Measurer
+from gradscope.capture.training.interruptions import is_interruption
 
 Slot = tuple[int, int]
 """A tensor of the graph: (node, output slot)."""
@@ -25,10 +26,13 @@ class GradientCollector:
         graph: The graph whose backward is about to run.
         skip: Nodes that get no hook: views, and leaves whose gradient is read after backward.
         measurer: Takes the gradients, under their `Slot`.
+        faults: Takes what goes wrong here: the backward must not end by it.
     """
 
-    def __init__(self, graph: Graph, skip: set[int], measurer: Measurer) -> None:
-        self._graph = graph
+    def __init__(
+        self, graph: Graph, skip: set[int], measurer: Measurer, faults: list[Exception]
+    ) -> None:
+        self._graph, self._faults = graph, faults
         self._skip = skip
         self._measurer = measurer
         self._handles: list[RemovableHandle] = []
@@ -55,16 +59,29 @@ class GradientCollector:
 
     def _arrive_at_custom(self, number: int, gradients: tuple[Tensor | None, ...]) -> None:
         # The backward of a custom function may write into the very gradients that it is given.
-        self._arrive(number, tuple(map(_copied, gradients)))
+        try:
+            copies = tuple(map(_copied, gradients))
+        except Exception as error:  # noqa: BLE001 - the script must not suffer from it
+            self._note(error)
+        else:
+            self._arrive(number, copies)
 
     def _arrive(self, number: int, gradients: tuple[Tensor | None, ...]) -> None:
         slot = 0
-        for gradient in gradients:
-            if gradient is not None:
-                key = (number, slot)
-                self.arrived.append(key)
-                self._measurer.add(key, gradient)
-            slot += 1  # noqa: SIM113 - this runs for every node: enumerate costs more
+        try:
+            for gradient in gradients:
+                if gradient is not None:
+                    key = (number, slot)
+                    self.arrived.append(key)
+                    self._measurer.add(key, gradient)
+                slot += 1  # to enumerate costs more, and this runs for every node
+        except Exception as error:  # noqa: BLE001 - the script must not suffer from it
+            self._note(error)
+
+    def _note(self, error: Exception) -> None:
+        self._faults.append(error)
+        if is_interruption(error):
+            raise error
 
 
 def _copied(gradient: Tensor | None) -> Tensor | None:

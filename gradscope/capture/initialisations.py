@@ -13,6 +13,7 @@ from torch.multiprocessing.reductions import StorageWeakRef
 from torch.utils.weak import WeakTensorKeyDictionary
 
 from gradscope.capture.lines import Caller, Line
+from gradscope.capture.untraced import follow_original, unfollowed
 
 
 class Initialisation(NamedTuple):
@@ -44,6 +45,7 @@ class Initialisations:
         found = self._stored(parameter)
         return found or self._parameters.get(parameter)
 
+    @unfollowed
     def note(self, tensor: Tensor, initialisation: Initialisation) -> None:
         """Keep what filled a tensor."""
         place = _place(tensor)
@@ -82,6 +84,7 @@ def watch_initialisations() -> Iterator[Initialisations]:
                     found.note(result, Initialisation(name, line))
             return result
 
+        follow_original(fill, original)
         return fill
 
     originals = {

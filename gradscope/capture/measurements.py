@@ -93,8 +93,10 @@ class BackwardWatch:
         skip = set(graph.shared_gradients())
         skip.update(n for p, n in self._nodes.items() if p not in hooked | self._added)
         self._measurer = Measurer()
-        self._collector = GradientCollector(graph, skip, self._measurer)
-        self._shares = ShareCollector(graph, capture.modules.calls, self._measurer, _SHARE)
+        self._faults: list[Exception] = []
+        self._collector = GradientCollector(graph, skip, self._measurer, self._faults)
+        calls = capture.modules.calls
+        self._shares = ShareCollector(graph, calls, self._measurer, _SHARE, self._faults)
         self._collector.install()
         self._shares.install()
 
@@ -118,7 +120,13 @@ class BackwardWatch:
 
     @no_garbage_collection()
     def measurements(self) -> Measurements:
-        """Return what the backward, which is over, has delivered."""
+        """Return what the backward, which is over, has delivered.
+
+        Raises:
+            Exception: gradscope's own, which a hook has kept from ending the backward.
+        """
+        if self._faults:
+            raise self._faults[0]
         # Under a reentrant checkpoint parameters get gradients without being part of the graph.
         after, before = self._gradient_versions(), self._before
         reached = set(self._nodes)

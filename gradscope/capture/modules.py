@@ -26,6 +26,7 @@ from torch.utils.hooks import RemovableHandle
 from gradscope.capture.compiled import is_traced
 from gradscope.capture.edges import Edge, edges, without_node
 from gradscope.capture.lines import Caller, Forward, Line, OpenCall, sequence_number
+from gradscope.capture.untraced import untraced
 
 _FAST = (nn.MultiheadAttention, nn.TransformerEncoder, nn.TransformerEncoderLayer)
 """Modules that, in eval mode, may take a faster way with other rounding, but never under a torch
@@ -85,6 +86,7 @@ class ModuleTracker:
         self._handles = []
         self._open.clear()
 
+    @untraced
     def _enter(self, module: nn.Module, args: tuple[object, ...]) -> None:
         if is_traced() or threading.get_ident() != self._thread:
             return
@@ -124,6 +126,7 @@ class ModuleTracker:
         call.inputs = [without_node(edge)._replace(leaf=None) for edge in call.inputs]
         call.outputs = [without_node(edge) for edge in call.outputs]
 
+    @untraced
     def _leave(
         self,
         module: nn.Module,

@@ -9,6 +9,7 @@ from contextlib import contextmanager
 
 from torch import Tensor, nn
 
+from gradscope.capture.compiled import is_traced
 from gradscope.capture.cuts import CutTracker
 
 
@@ -22,7 +23,7 @@ def watch_parameters_made(cuts: CutTracker) -> Iterator[None]:
         kind: type[nn.Parameter], data: Tensor | None = None, requires_grad: bool = True
     ) -> nn.Parameter:
         parameter = original(kind, data, requires_grad)
-        if isinstance(data, Tensor):
+        if not is_traced() and isinstance(data, Tensor):
             cuts.see_wrapped(data, parameter, sys._getframe(1))
         return parameter
 

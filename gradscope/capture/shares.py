@@ -15,6 +15,7 @@ from gradscope.capture.lines import created
 from gradscope.capture.modules import ModuleCall
 from gradscope.capture.reading import is_plain
 from gradscope.capture.statistics import Key, Measurer
+from gradscope.capture.training.interruptions import is_interruption
 
 _User = tuple[int, int, int]
 """What hands a tensor a gradient: creation number, node, which of its inputs the tensor is."""
@@ -28,11 +29,18 @@ class ShareCollector:
         calls: The module calls of its forward.
         measurer: Takes the parts, under (kind - call, place among the call's inputs).
         kind: What tells these keys from others.
+        faults: Takes what goes wrong in a hook: the backward must not end by it.
     """
 
     def __init__(
-        self, graph: Graph, calls: list[ModuleCall], measurer: Measurer, kind: int
+        self,
+        graph: Graph,
+        calls: list[ModuleCall],
+        measurer: Measurer,
+        kind: int,
+        faults: list[Exception],
     ) -> None:
+        self._faults = faults
         self._graph = graph
         self._calls = calls
         self._measurer = measurer
@@ -105,14 +113,25 @@ class ShareCollector:
         input_gradients: tuple[Tensor | None, ...],
         _: tuple[Tensor | None, ...],
     ) -> None:
-        part = input_gradients[place]
-        if part is not None and key not in self._unread:
-            if is_plain(part):
-                known = self._sums.get(key)
-                self._sums[key] = part.detach() if known is None else known + part.detach()
-            else:  # sums of others may be anything: of sharded tensors, a collective
-                self._sums.pop(key, None)
-                self._unread.add(key)
+        try:
+            self._add(key, input_gradients[place])
+        except Exception as error:
+            self._faults.append(error)
+            if is_interruption(error):
+                raise
+        self._count_down(key)
+
+    def _add(self, key: Key, part: Tensor | None) -> None:
+        if part is None or key in self._unread:
+            return
+        if is_plain(part):
+            known = self._sums.get(key)
+            self._sums[key] = part.detach() if known is None else known + part.detach()
+        else:  # sums of others may be anything: of sharded tensors, a collective
+            self._sums.pop(key, None)
+            self._unread.add(key)
+
+    def _count_down(self, key: Key) -> None:
         self._waiting[key] -= 1
         if not self._waiting[key] and key in self._sums:
             self._measurer.add(key, self._sums.pop(key))

@@ -10,11 +10,12 @@ from bisect import bisect_right
 from collections.abc import Callable, Iterable, Mapping
 from types import FrameType
 
-from torch.overrides import TorchFunctionMode
+from torch.overrides import BaseTorchFunctionMode, TorchFunctionMode
 
 from gradscope.capture.cuts import CutTracker
 from gradscope.capture.edges import Edge, edges
 from gradscope.capture.lines import Caller, Line, sequence_number
+from gradscope.capture.untraced import follow_original
 from gradscope.capture.witness import Witness, Witnesses
 
 
@@ -111,3 +112,6 @@ class SiteMode(TorchFunctionMode):
         if place < 0:
             return None if self.earlier is None else self.earlier.find(sequence)
         return self.lines[place] if sequence < self.ends[place] else None
+
+
+follow_original(SiteMode.__torch_function__, BaseTorchFunctionMode.__torch_function__)

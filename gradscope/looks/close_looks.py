@@ -9,11 +9,13 @@ import torch
 from torch import Tensor
 from torch._C import DisableTorchFunction
 
+from gradscope.capture.compiled import compiles_backward
 from gradscope.capture.definitions import watch_definitions
 from gradscope.capture.errors import backward_call, is_autograds
 from gradscope.capture.garbage import no_garbage_collection
 from gradscope.capture.lines import NUMBERED
 from gradscope.capture.naming import name_model
+from gradscope.capture.own_faults import is_own_fault
 from gradscope.capture.session import StepCapture
 from gradscope.capture.training.backwards import subject_of
 from gradscope.capture.training.close_looks import MakeLooks
@@ -171,6 +173,8 @@ class ScriptLooks:
         """Take in the exception that has ended the script, with its traceback."""
         if not isinstance(error, Exception) or isinstance(error, torch.OutOfMemoryError):
             return
+        if is_own_fault(error):
+            self.fail(error)
         if not is_autograds(error):
             return
         self._training.take_in()
@@ -233,6 +237,9 @@ class ScriptLooks:
         self._forget_failed()
         window, line = self._window, place.inner
         key = None if line is None else (id(line.code), line.number)
+        if compiles_backward():
+            self.give_up("compiled autograd is used, whose code cannot be looked at")
+            return
         if window is None or self._is_over or not window.is_here or key in window.looked_at:
             return
         window.looked_at.add(key)

@@ -10,12 +10,13 @@ from types import FrameType
 import torch
 from torch._C import DisableTorchFunction, _len_torch_function_stack
 from torch.nn.modules.module import register_module_forward_pre_hook
-from torch.overrides import TorchFunctionMode, _pop_mode, _push_mode
+from torch.overrides import BaseTorchFunctionMode, TorchFunctionMode, _pop_mode, _push_mode
 from torch.utils.hooks import RemovableHandle
 
 from gradscope.capture.compiled import is_traced
 from gradscope.capture.sites import SiteMode
 from gradscope.capture.training.interruptions import is_interruption
+from gradscope.capture.untraced import follow_original
 from gradscope.looks.called_from import CalledFrom
 from gradscope.looks.forward_watch import ForwardWatch
 from gradscope.looks.replaced import HANDING_ON, handed_on
@@ -197,6 +198,9 @@ class LookMode(TorchFunctionMode):
         if is_own is None:
             is_own = self._is_own[file] = file.startswith(_PACKAGE)
         return is_own
+
+
+follow_original(LookMode.__torch_function__, BaseTorchFunctionMode.__torch_function__)
 
 
 def _caller_of(frame: FrameType) -> FrameType:

@@ -12,6 +12,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from gradscope.capture.compiled import is_traced
 from gradscope.capture.graph import Graph
 from gradscope.capture.lines import Caller, Line
 from gradscope.capture.reading import NotReadable, elements, is_plain
@@ -169,7 +170,7 @@ def autocast_lines() -> Iterator[AutocastLines]:
     original = torch.autocast.__enter__
 
     def noted(autocast: torch.autocast) -> object:
-        line = caller.line(sys._getframe(1))
+        line = None if is_traced() else caller.line(sys._getframe(1))
         if line is not None and autocast._enabled and autocast.fast_dtype is not None:
             found.append((line, autocast.fast_dtype))
         return original(autocast)  # type: ignore[no-untyped-call]

@@ -13,6 +13,7 @@ from torch import Tensor
 from torch._C import DisableTorchFunction
 from torch.autograd.graph import GradientEdge, Node, saved_tensors_hooks
 
+from gradscope.capture.compiled import is_traced
 from gradscope.capture.lines import Line, created, sequence_number
 from gradscope.capture.teardown import free_the_dead
 from gradscope.capture.training.close_looks import CloseLooks
@@ -55,7 +56,7 @@ class Backwards:
         guard = self._scene.guard
 
         def run_backward(t_outputs: Any, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
-            if self._is_own or torch.compiler.is_compiling() or not guard.active:
+            if is_traced() or self._is_own or not guard.active:
                 return original(t_outputs, *args, **kwargs)
             if _is_within_backward():
                 return original(t_outputs, *args, **kwargs)
@@ -158,7 +159,8 @@ class Backwards:
         """
 
         def __enter__(hooks: saved_tensors_hooks) -> None:  # noqa: N807
-            self.are_saved_readable = False
+            if not is_traced():
+                self.are_saved_readable = False
             original(hooks)
 
         return __enter__

@@ -13,9 +13,10 @@ from gradscope.capture.lines import Line
 from gradscope.capture.statistics import norms
 from gradscope.capture.training.graph_facts import leaves
 from gradscope.capture.training.holders import name_of
-from gradscope.capture.training.journal import Number
+from gradscope.capture.training.journal import Number, known
 from gradscope.capture.training.keeping import Keeping
 from gradscope.capture.training.ledger import UNSPENT, Entry
+from gradscope.capture.training.optimizers import Known, describe, learning_rate
 from gradscope.capture.training.places import NOWHERE, Place
 from gradscope.capture.training.scene import Scene
 from gradscope.capture.training.source_trees import code_at, tree_of
@@ -153,26 +154,50 @@ class ByHand:
         if not self.is_on or not measured:
             self._scene.journal.note("step", NOWHERE, numbers)
             return
-        known = [one.gradient for one in measured if one.gradient is not None]
+        present = [one.gradient for one in measured if one.gradient is not None]
         numbers |= {
-            "with_gradient": float(len(known)),
-            "fresh": float(len(known)),
-            "norm": math.hypot(*known),
-            "nonfinite": float(sum(not math.isfinite(norm) for norm in known)),
+            "with_gradient": float(len(present)),
+            "fresh": float(len(present)),
+            "norm": math.hypot(*present),
+            "nonfinite": float(sum(not math.isfinite(norm) for norm in present)),
         }
-        if self._place is None:
-            self._place = _place_of_update(self._scene.places.users(frame))
-        self._scene.journal.note("step", self._place, numbers)
+        one = self._compiled_optimizer(moved)
+        name = self._note_by_hand(numbers, frame) if one is None else self._note_of(one, numbers)
         first = measured[0].entry.parameter()
         if first is not None:
             self._scene.pace.watch_weight(first)
         is_due = self._scene.pace.measures
         self._has_written = True
-        name = COMPILED if self._is_compiled else OPTIMIZER
         if self._is_to_keep:
             self._writer.skip(f"the elements of gradients of {name}", "no optimizer is given them")
-        self._writer.write(Finished(name, measured if is_due else []))
+        place = 0 if one is None else one.index
+        self._writer.write(Finished(name, measured if is_due else [], place))
         self._ended()
+
+    def _compiled_optimizer(self, moved: set[int]) -> Known | None:
+        """Return the one optimizer that has all parameters which a compiled step has changed."""
+        optimizers = self._scene.optimizers.known if self._is_compiled else []
+        alive = [one for one in optimizers if one.optimizer() is not None]
+        owners = [one for one in alive if moved <= set(map(id, one.entries))]
+        return owners[0] if len(owners) == 1 else None
+
+    def _note_of(self, one: Known, numbers: dict[str, Number]) -> str:
+        """Note a step of an optimizer that compiled code has made; return its description.
+
+        It is noticed late, like one by hand: what came between is no sign of a wrong order.
+        """
+        optimizer = one.optimizer()
+        none = len(one.entries) - numbers["with_gradient"]
+        numbers |= {"parameters": float(len(one.entries)), "stale": 0.0}
+        numbers |= {"none": none, **known(lr=optimizer and learning_rate(optimizer))}
+        self._scene.journal.note("step", NOWHERE, numbers, optimizer=one.index, subject=one.name)
+        return COMPILED if optimizer is None else describe(optimizer)
+
+    def _note_by_hand(self, numbers: dict[str, Number], frame: FrameType | None) -> str:
+        if self._place is None:
+            self._place = _place_of_update(self._scene.places.users(frame))
+        self._scene.journal.note("step", self._place, numbers)
+        return COMPILED if self._is_compiled else OPTIMIZER
 
 
 def _differ(norm: float, other: float) -> bool:

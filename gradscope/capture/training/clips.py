@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 from torch.nn.utils import clip_grad
 
+from gradscope.capture.compiled import is_traced
 from gradscope.capture.training.journal import known
 from gradscope.capture.training.ledger import EMPTY, SPENT, UNSPENT, Entry
 from gradscope.capture.training.pace import is_broken
@@ -59,7 +60,7 @@ class Clips:
 
     def _wrap_norm(self, original: Function) -> Function:
         def get_total_norm(tensors: Any, norm_type: float = 2.0, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
-            if not torch.compiler.is_compiling():
+            if not is_traced():
                 self._norm_type = norm_type
             return original(tensors, norm_type, *args, **kwargs)
 
@@ -75,7 +76,7 @@ class Clips:
             *args: Any,  # noqa: ANN401
             **kwargs: Any,  # noqa: ANN401
         ) -> Any:  # noqa: ANN401
-            if torch.compiler.is_compiling() or not guard.active:
+            if is_traced() or not guard.active:
                 return original(parameters, max_norm, total_norm, *args, **kwargs)
             if not isinstance(parameters, Tensor):
                 parameters = list(parameters)
@@ -98,7 +99,7 @@ class Clips:
             *args: Any,  # noqa: ANN401
             **kwargs: Any,  # noqa: ANN401
         ) -> Any:  # noqa: ANN401
-            if torch.compiler.is_compiling() or not guard.active:
+            if is_traced() or not guard.active:
                 return original(parameters, clip_value, *args, **kwargs)
             if not isinstance(parameters, Tensor):
                 parameters = list(parameters)

@@ -12,6 +12,7 @@ from torch._C import DisableTorchFunction
 from torch.utils._python_dispatch import _disable_current_modes
 
 from gradscope.capture.training.interruptions import is_interruption
+from gradscope.capture.untraced import unfollowed
 from gradscope.errors import GradscopeError
 
 Parameters = ParamSpec("Parameters")
@@ -44,6 +45,7 @@ class Guard:
         """False once watching has ended, and in processes that were forked off."""
         os.register_at_fork(after_in_child=self._let_go)
 
+    @unfollowed
     def run(
         self,
         part: Callable[Parameters, Result],

@@ -8,6 +8,7 @@ from typing import Any
 from torch.utils.data import DataLoader
 from torch.utils.data.dataloader import _DatasetKind
 
+from gradscope.capture.compiled import is_traced
 from gradscope.capture.training.journal import known
 from gradscope.capture.training.patches import Function, Patches
 from gradscope.capture.training.places import stem
@@ -28,7 +29,9 @@ class Loaders:
         def __iter__(loader: DataLoader[Any]) -> Any:  # noqa: ANN401, N807
             scene, frame = self._scene, sys._getframe(1)
             # Where another thread makes the steps, it need not know.
-            if not (scene.pace.is_elsewhere() or scene.repeats("epoch", None, frame)):
+            if not (
+                is_traced() or scene.pace.is_elsewhere() or scene.repeats("epoch", None, frame)
+            ):
                 scene.guard.glance(self._note, loader, frame)
             return original(loader)
 

@@ -26,6 +26,7 @@ from gradscope.capture.training.model_records import ModelRecords
 from gradscope.capture.training.modes import EvalModes, Mode, depends_on_mode
 from gradscope.capture.training.owners import models_of
 from gradscope.capture.training.places import Places, receiver, stem
+from gradscope.capture.untraced import untraced
 
 _MODULE_FILE = nn.modules.module.__file__
 _ALL_SEEN, _ALL_SEEN_EVERY = 10, 20
@@ -125,8 +126,7 @@ class Models:
         return forwards
 
     def see_compiled(self, compiled: object, frame: FrameType) -> None:
-        """Take in a model that is compiled, and see no more calls: a hook would be compiled too."""
-        self.stop()
+        """Take in a model that is compiled."""
         module = getattr(compiled, "__self__", compiled)
         if isinstance(module, nn.Module) and id(module) not in self._known:
             call = self._places.of(frame).call()
@@ -150,6 +150,7 @@ class Models:
         """All modules of the models."""
         return [module for one in list(self._known.values()) if (module := one()) is not None]
 
+    @untraced
     def _enter(self, module: nn.Module, args: tuple[object, ...]) -> None:
         if is_traced():
             return

@@ -9,6 +9,7 @@ from torch import nn
 from torch.nn.modules.batchnorm import _BatchNorm
 from torch.nn.modules.dropout import _DropoutNd
 
+from gradscope.capture.compiled import is_traced
 from gradscope.capture.training.guard import Guard
 from gradscope.capture.training.patches import Function, Patches
 from gradscope.capture.training.places import Place, Places
@@ -45,7 +46,7 @@ class EvalModes:
 
     def _wrap(self, original: Function) -> Function:
         def train(module: nn.Module, mode: bool = True) -> Any:  # noqa: ANN401
-            if mode or not self._guard.active:
+            if is_traced() or mode or not self._guard.active:
                 return original(module, mode)
             frame = sys._getframe(1)
             is_outermost = self._outermost is None

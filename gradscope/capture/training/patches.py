@@ -4,6 +4,8 @@ import functools
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+from gradscope.capture.untraced import follow_original
+
 Function = Callable[..., Any]
 
 
@@ -17,16 +19,22 @@ class _Replaced(NamedTuple):
 class Patches:
     """The functions that are replaced, each by one that looks like it.
 
-    `inspect.signature`, pickling by name and `isinstance` see no difference.
+    `inspect.signature`, pickling by name, `isinstance` and torch's compiler see no difference.
     """
 
     def __init__(self) -> None:
         self._replaced: list[_Replaced] = []
 
     def wrap(self, owner: object, name: str, make: Callable[[Function], Function]) -> None:
-        """Replace a function, or a method of a class, by what `make` returns for it."""
+        """Replace a function, or a method of a class, by what `make` returns for it.
+
+        A method's replacement has to ask `is_traced` before anything else, and then hand on alone:
+        the compiler can follow another function in place of a function, but not of a method.
+        """
         original = vars(owner)[name]
         ours = functools.wraps(original)(make(original))
+        if not isinstance(owner, type):
+            follow_original(ours, original)
         setattr(owner, name, ours)
         self._replaced.append(_Replaced(owner, name, original, ours))
 

@@ -4,11 +4,11 @@ import sys
 from types import FrameType
 from typing import Any
 
-import torch
 from torch import Tensor
 from torch.amp.grad_scaler import GradScaler
 from torch.optim import Optimizer
 
+from gradscope.capture.compiled import is_traced
 from gradscope.capture.edges import tensors
 from gradscope.capture.lines import created
 from gradscope.capture.training.backwards import Backwards
@@ -34,9 +34,7 @@ class Scalers:
         patches.wrap(GradScaler, "update", self._wrap_update)
 
     def _is_off(self, scaler: GradScaler) -> bool:
-        return (
-            torch.compiler.is_compiling() or not self._scene.guard.active or not scaler.is_enabled()
-        )
+        return is_traced() or not self._scene.guard.active or not scaler.is_enabled()
 
     def _wrap_scale(self, original: Function) -> Function:
         def scale(scaler: GradScaler, outputs: Any) -> Any:  # noqa: ANN401

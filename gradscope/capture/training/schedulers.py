@@ -7,6 +7,7 @@ from typing import Any
 from torch.optim import Optimizer, lr_scheduler
 from torch.optim.lr_scheduler import LRScheduler
 
+from gradscope.capture.compiled import is_traced
 from gradscope.capture.training.journal import known, number
 from gradscope.capture.training.optimizers import learning_rate
 from gradscope.capture.training.patches import Function, Patches
@@ -34,8 +35,7 @@ class Schedulers:
         guard = self._scene.guard
 
         def step(scheduler: LRScheduler, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
-            is_first = getattr(scheduler, "_is_initial", False)
-            if not guard.active or self._depth or is_first:
+            if is_traced() or not guard.active or self._depth or _is_initial(scheduler):
                 return original(scheduler, *args, **kwargs)
             is_repeated = self._scene.repeats("scheduler", _optimizer(scheduler), sys._getframe(1))
             before = None if is_repeated else guard.run(_rate, scheduler)
@@ -60,6 +60,10 @@ class Schedulers:
             optimizer=None if optimizer is None else scene.optimizers.of(optimizer).index,
             subject=type(scheduler).__name__,
         )
+
+
+def _is_initial(scheduler: LRScheduler) -> bool:
+    return getattr(scheduler, "_is_initial", False)
 
 
 def _optimizer(scheduler: LRScheduler) -> Optimizer | None:

@@ -309,7 +309,9 @@ def _is_read(position: Position, event: Event) -> bool:
 
 def _is_unseen(event: Event) -> bool:
     """Return whether an event is of something that the script did by no call that is watched."""
-    return event.place.code is None and event.kind in ("zero", "step") and event.optimizer is None
+    if event.kind == "step":
+        return bool(event.numbers.get("manual"))
+    return event.kind == "zero" and event.place.code is None and event.optimizer is None
 
 
 def detail_of(event: Event) -> int:

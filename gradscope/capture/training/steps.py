@@ -20,6 +20,7 @@ from torch.optim.optimizer import (
 )
 from torch.utils.hooks import RemovableHandle
 
+from gradscope.capture.compiled import is_traced
 from gradscope.capture.reading import (
     CALCULABLE,
     NotReadable,
@@ -39,6 +40,7 @@ from gradscope.capture.training.scene import Scene
 from gradscope.capture.training.step_patterns import Position
 from gradscope.capture.training.step_writer import Finished, Measured, StepWriter
 from gradscope.capture.training.troubles import Troubles
+from gradscope.capture.untraced import untraced
 from gradscope.counting import counted
 
 _UPDATES_FIRST, _UPDATES_EVERY = 3, 10
@@ -127,8 +129,9 @@ class Steps:
         while self._handles:
             self._handles.pop().remove()
 
+    @untraced
     def _enter(self, optimizer: Optimizer, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        if torch.compiler.is_compiling():
+        if is_traced():
             return
         has_closure = any(callable(one) for one in (*args[1:2], kwargs.get("closure")))
         frame = sys._getframe(1)
@@ -159,9 +162,10 @@ class Steps:
         self._repeated = _RepeatedStep(ref(optimizer), end, index, id(frame), frame.f_code)
         return True
 
+    @untraced
     def _leave(self, optimizer: Optimizer, args: object, kwargs: object) -> None:
         guard = self._scene.guard
-        if torch.compiler.is_compiling() or not guard.active:
+        if is_traced() or not guard.active:
             return
         repeated = self._repeated
         if self.in_repeated_backward is not None:

@@ -13,11 +13,13 @@ from torch.autograd.graph import saved_tensors_hooks
 from torch.optim import Optimizer
 
 from gradscope import __version__
+from gradscope.capture.compiled import is_traced
 from gradscope.capture.training.backwards import Backwards
 from gradscope.capture.training.budget import Budget
 from gradscope.capture.training.by_hand import ByHand
 from gradscope.capture.training.clips import Clips
 from gradscope.capture.training.close_looks import MakeLooks
+from gradscope.capture.training.compilations import Compilations
 from gradscope.capture.training.given import Given, compiled_models
 from gradscope.capture.training.guard import Guard
 from gradscope.capture.training.keeping import Keeping
@@ -31,6 +33,7 @@ from gradscope.capture.training.step_patterns import Position
 from gradscope.capture.training.step_writer import StepWriter
 from gradscope.capture.training.steps import Steps
 from gradscope.capture.training.zeroing import Zeroing
+from gradscope.capture.untraced import unfollow_package
 from gradscope.errors import GradscopeError
 from gradscope.recording.evidence.run_ending import RunEnding
 from gradscope.recording.meta import Header
@@ -178,6 +181,7 @@ class _Running:
             scene, self._writer, keeping=keeping, ended=self._ended_by_hand
         )
         self._patches = Patches()
+        self._compilations = Compilations(self._patches, self._begin_compiling)
 
     def start(self, given: Given, make_looks: MakeLooks | None, header: Header) -> None:
         """Install everything, and take in what was there before."""
@@ -189,6 +193,7 @@ class _Running:
         self._guard.run(self._see_given, given)
 
     def _install(self) -> None:
+        unfollow_package()
         patches = self._patches
         patches.wrap(torch.autograd.graph, "_engine_run_backward", self._backwards.wrap)
         patches.put(
@@ -205,6 +210,7 @@ class _Running:
         self._scene.models.eval_modes.install(patches)
         self._scene.models.start()
         self._steps.start()
+        self._compilations.start()
 
     def see_end(self, error: BaseException) -> None:
         """Take in the exception that has ended the training."""
@@ -232,6 +238,7 @@ class _Running:
 
     def _ended(self, *, within_call: bool = False) -> None:
         self._backwards.next_window()
+        self._compilations.listen()
         self._begin_step(within_call=within_call)
         self._guard.later(self._after_step)
 
@@ -270,12 +277,14 @@ class _Running:
     def _wrap_making(self, original: Function) -> Function:
         def __init__(optimizer: Optimizer, *args: Any, **kwargs: Any) -> None:  # noqa: ANN401, N807
             original(optimizer, *args, **kwargs)
-            self._guard.run(self._see_made, optimizer, sys._getframe(1))
+            if not is_traced():
+                self._guard.run(self._see_made, optimizer, sys._getframe(1))
 
         return __init__
 
     def _see_made(self, optimizer: Optimizer, frame: FrameType) -> None:
         self._scene.record_in_full()
+        self._compilations.listen()
         self._scene.optimizers.made(optimizer, frame)
         if self._scene.looks is not None:
             self._scene.looks.optimizer_made(self._scene.optimizers.known[-1].index)
@@ -289,9 +298,16 @@ class _Running:
 
     def _see_compiled(self, compiled: object, frame: FrameType) -> None:
         self._scene.record_in_full()
-        # A hook on modules would be compiled into what runs, and could break it up.
         self._scene.models.see_compiled(compiled, frame)
         self._scene.ledger.steps_are_unseen = not self._steps.has_seen
+        self._see_compiling()
+
+    def _begin_compiling(self) -> None:
+        self._guard.run(self._see_compiling)
+
+    def _see_compiling(self) -> None:
+        """Take away what compiled code would contain, or would be compiled again without."""
+        self._scene.models.stop()
         self._writer.skip("rows and modes of models", "torch.compile is used")
         if self._scene.looks is not None:
             self._scene.looks.give_up("torch.compile is used, whose code cannot be looked at")

@@ -7,10 +7,10 @@ from functools import partial
 from types import FrameType
 from typing import Any, TypeVar
 
-import torch
 from torch import nn
 from torch.optim import Optimizer
 
+from gradscope.capture.compiled import is_traced
 from gradscope.capture.shards import parameters_of
 from gradscope.capture.training.ledger import EMPTY, UNSPENT, Entry
 from gradscope.capture.training.patches import Function, Patches
@@ -52,7 +52,7 @@ class Zeroing:
             return held
 
         def zero_grad(owner: Owner, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
-            if torch.compiler.is_compiling() or not guard.active:
+            if is_traced() or not guard.active:
                 return original(owner, *args, **kwargs)
             optimizer = owner if isinstance(owner, Optimizer) else None
             if self._scene.repeats("zero", optimizer, sys._getframe(1)):

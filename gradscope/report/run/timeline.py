@@ -130,7 +130,7 @@ class Spelling:
                 return "backward with create_graph"
             case "zero" if event.subject == "outside":
                 return "zero by hand"
-            case "step" if numbers.get("manual"):
+            case "step" if numbers.get("manual") and event.optimizer is None:
                 return "step by hand"
         return _WORDS.get(event.kind, event.kind) + self._owner(event, window)
 

@@ -75,5 +75,6 @@ def event_notes(event: EventRecord) -> Iterator[str]:
     """Yield what is said of an event without a number."""
     numbers = dict(event.numbers)
     for name, words in _NOTED.get(event.kind, {}).items():
-        if numbers.get(name):
+        # A step of an optimizer is noticed like those by hand where compiled code makes it.
+        if numbers.get(name) and not (name == "manual" and event.optimizer is not None):
             yield words

@@ -1,0 +1,43 @@
+"""When the script gives something to torch's compiler."""
+
+import sys
+from collections.abc import Callable
+from typing import Any
+
+from gradscope.capture.compiled import may_run_compiled
+from gradscope.capture.training.patches import Function, Patches
+
+
+class Compilations:
+    """Tells of everything that is to be compiled, whoever has asked for it.
+
+    `torch.compile` is one way among many: `torch._dynamo.explain`, `torch.export`, ...
+
+    Args:
+        begin: Called before something is compiled.
+    """
+
+    def __init__(self, patches: Patches, begin: Callable[[], None]) -> None:
+        self._patches, self._begin = patches, begin
+        self._listens = False
+
+    def start(self) -> None:
+        """Begin to listen."""
+        if may_run_compiled():
+            self._begin()
+        self.listen()
+
+    def listen(self) -> None:
+        """Listen to the compiler, if the script has imported it by now."""
+        frames = None if self._listens else sys.modules.get("torch._dynamo.eval_frame")
+        context = getattr(frames, "OptimizeContext", None)
+        if context is not None:
+            self._listens = True
+            self._patches.wrap(context, "__init__", self._wrap)
+
+    def _wrap(self, original: Function) -> Function:
+        def __init__(context: object, *args: Any, **kwargs: Any) -> None:  # noqa: ANN401, N807
+            self._begin()
+            original(context, *args, **kwargs)
+
+        return __init__

@@ -1,0 +1,100 @@
+"""Keeps torch's compiler away from gradscope's own code.
+
+Inside a compiled function the compiler follows every function that is called, and evaluates every
+Python frame that it does not follow. What is marked here it does neither to, so a compiled script
+has the graphs, guards and messages that it has without gradscope. The marks are an attribute that
+the compiler asks functions for and a flag on their code: nothing of the compiler is imported.
+"""
+
+import inspect
+import sys
+from collections.abc import Callable, Iterator
+from types import CodeType, FunctionType, ModuleType
+from typing import Any, TypeVar
+
+import torch
+
+_frames = torch._C._dynamo.eval_frame
+
+_Hook = TypeVar("_Hook", bound=Callable[..., object])
+
+_PACKAGES = ("gradscope.capture.", "gradscope.launch.", "gradscope.looks.")
+"""What of gradscope runs while a script does."""
+
+_with_those_below: set[int] = set()
+"""By `id`: code of functions, which live as long as the process."""
+
+_FOLLOWED_INSTEAD = "_torchdynamo_inline"
+"""The attribute under which a function names another one that is compiled in its place."""
+
+
+def follow_original(ours: Callable[..., Any], original: Callable[..., Any]) -> None:
+    """Let the compiler follow the original of a function that is wrapped.
+
+    Frames below that of the wrapper are the compiler's: they would be without gradscope, too.
+    """
+    setattr(ours, _FOLLOWED_INSTEAD, original)
+    _skip(_code_of(ours), below=False)
+
+
+def untraced(hook: _Hook) -> _Hook:
+    """Return a hook of which the compiler sees nothing, nor of what it calls."""
+    setattr(hook, _FOLLOWED_INSTEAD, _nothing)
+    _skip(_code_of(hook), below=True)
+    return hook
+
+
+def unfollowed(function: _Hook) -> _Hook:
+    """Return a function whose frames, and those below, are not compiled."""
+    _skip(_code_of(function), below=True)
+    return function
+
+
+def unfollow_package() -> None:
+    """Do the same for every function of gradscope's that is there by now.
+
+    The frames below are not meant: some of these functions call functions of the script's.
+    """
+    for name, module in tuple(sys.modules.items()):
+        if name.startswith(_PACKAGES):
+            for code in _codes_in(module):
+                _skip(code, below=False)
+
+
+def _codes_in(module: ModuleType) -> Iterator[CodeType]:
+    """Yield the code of each function that a module's file defines."""
+    waiting: list[object] = [one for one in vars(module).values() if _is_of(one, module)]
+    while waiting:
+        match waiting.pop():
+            case type() as made:
+                waiting += vars(made).values()
+            case staticmethod(__func__=one) | classmethod(__func__=one) | property(fget=one):
+                waiting.append(one)
+            case FunctionType() as function:
+                waiting.append(inspect.unwrap(function).__code__)
+            case CodeType(co_filename=file) as code if file == module.__file__:
+                yield code
+                waiting += code.co_consts
+
+
+def _is_of(value: object, module: ModuleType) -> bool:
+    return getattr(value, "__module__", None) == module.__name__
+
+
+def _nothing(*args: object, **kwargs: object) -> None:
+    """Stand in for a hook, where the compiler follows a call of it."""
+
+
+def _skip(code: CodeType, *, below: bool) -> None:
+    if below:
+        _with_those_below.add(id(code))
+    elif id(code) in _with_those_below:
+        return
+    skip, default = _frames._FrameAction.SKIP, _frames._FrameAction.DEFAULT
+    strategy = _frames._FrameExecStrategy(skip, skip if below else default)
+    _frames.set_code_exec_strategy(code, strategy)
+
+
+def _code_of(function: Callable[..., Any]) -> CodeType:
+    code: CodeType = function.__code__
+    return code

@@ -1,0 +1,200 @@
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from torch import nn
+
+import gradscope
+from gradscope.capture.gradients import GradientCollector
+from gradscope.capture.own_faults import is_own_fault
+from gradscope.capture.statistics import Measurer
+
+ROOT = Path(__file__).parents[3]
+
+WHOLE_STEPS = """
+import torch
+from torch import nn
+
+{prepare}
+torch.manual_seed(0)
+model = nn.Sequential(nn.Linear(4, 8), nn.Tanh(), nn.Linear(8, 1))
+optimizer = torch.optim.AdamW(model.parameters(), lr=0.01)
+
+@torch.compile(backend="{backend}")
+def train(x):
+    optimizer.zero_grad()
+    loss = model(x).pow(2).mean()
+    loss.backward()
+    nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+    optimizer.step()
+    return loss
+
+for _ in range(4):
+    print(train(torch.randn(16, 4)).item())
+print([p.detach().double().sum().item() for p in model.parameters()])
+from torch._dynamo.convert_frame import input_codes
+from torch._dynamo.utils import counters
+print(counters["stats"]["unique_graphs"], sum(counters["graph_break"].values()))
+codes = [code for reference in input_codes.seen if (code := reference()) is not None]
+print([code.co_name for code in codes if "/gradscope/" in code.co_filename])
+"""
+
+MADE_INSIDE = """
+import torch
+from torch import nn
+
+@torch.compile(backend="eager")
+def made(x):
+    layer = nn.Linear(4, 4)
+    nn.init.ones_(layer.weight)
+    return layer.eval()(x).sum()
+
+print(made(torch.ones(2, 4)).item() is not None)
+"""
+
+
+@pytest.fixture
+def both(tmp_path):
+    """Return what a script prints and tells, as python runs it and as gradscope does."""
+
+    def run(source: str) -> tuple[tuple[str, str], tuple[str, str]]:
+        script = tmp_path / "train.py"
+        script.write_text(source)
+        report = ["-o", str(tmp_path / "report.txt"), "--save", str(tmp_path / "one.gradscope")]
+        told = []
+        for before in ([], ["-m", "gradscope", "run", "-q", *report]):
+            done = subprocess.run(
+                [sys.executable, *before, str(script)],
+                capture_output=True,
+                text=True,
+                env=os.environ | {"PYTHONPATH": str(ROOT), "TORCH_LOGS": "-dynamo"},
+                check=False,
+            )
+            told.append((done.stdout, done.stderr))
+        return told[0], told[1]
+
+    return run
+
+
+@pytest.mark.parametrize(
+    ("prepare", "backend"),
+    [
+        ("", "eager"),
+        ("import torch._dynamo; torch._dynamo.config.compiled_autograd = True", "aot_eager"),
+    ],
+    ids=["whole steps", "compiled autograd"],
+)
+def test_a_compiled_script_computes_and_compiles_the_same(both, prepare, backend):
+    plain, watched = both(WHOLE_STEPS.format(prepare=prepare, backend=backend))
+    assert watched[0] == plain[0]
+    assert plain[0].endswith("[]\n")
+    assert "gradscope" not in watched[1].replace("note: wrote", "")
+
+
+def test_a_module_made_in_compiled_code_says_nothing(both):
+    plain, watched = both(MADE_INSIDE)
+    assert plain[0] == watched[0] == "True\n"
+    assert "Exception ignored" not in watched[1]
+    assert "StorageWeakRef" not in watched[1]
+
+
+def test_hooks_are_gone_before_a_model_is_explained(recwarn):
+    torch.manual_seed(0)
+    model = nn.Linear(3, 1)
+    with gradscope.watch():
+        torch.optim.SGD(model.parameters(), lr=0.1)
+        explained = torch._dynamo.explain(model)(torch.ones(2, 3))
+    assert explained.graph_break_count == 0
+    assert not [one for one in recwarn if "global hooks" in str(one.message)]
+
+
+def test_the_compiler_is_not_imported_for_a_script_that_does_without(tmp_path):
+    script = """
+import sys, torch, gradscope
+weight = torch.ones(3, requires_grad=True)
+with gradscope.watch():
+    for _ in range(3):
+        weight.square().sum().backward()
+        weight.data -= 0.1 * weight.grad
+        weight.grad = None
+print("torch._dynamo" in sys.modules)
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", script],
+        capture_output=True,
+        text=True,
+        env=os.environ | {"PYTHONPATH": str(ROOT)},
+        check=True,
+    )
+    assert done.stdout == "False\n"
+
+
+def trained(steps: int = 3) -> list[float]:
+    torch.manual_seed(0)
+    model = nn.Linear(3, 1)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    losses = []
+    for _ in range(steps):
+        optimizer.zero_grad()
+        loss = model(torch.randn(4, 3)).square().mean()
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.item())
+    return losses
+
+
+def test_a_fault_in_a_hook_does_not_end_the_training(monkeypatch):
+    plain = trained()
+
+    def broken(*_: object) -> None:
+        raise RuntimeError("a fault of gradscope's")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Measurer, "add", broken)
+        with gradscope.watch() as watch:
+            assert trained() == plain
+    report = watch.report()
+    assert not [one for one in report.findings if one.rule.startswith("GS5")]
+    assert any("a fault of gradscope's" in one.reason for one in report.skipped)
+
+
+def test_what_gradscope_raises_is_no_finding(monkeypatch):
+    measured = GradientCollector._arrive.__code__
+
+    def arrive(self, number, gradients):
+        raise KeyError("of gradscope's own")
+
+    own = arrive.__code__.replace(co_filename=measured.co_filename)
+    arrive.__code__ = own
+    monkeypatch.setattr(GradientCollector, "_arrive", arrive)
+    raised = None
+    try:
+        with gradscope.watch() as watch:
+            trained()
+    except KeyError as error:
+        raised = error
+    assert raised is not None
+    assert is_own_fault(raised)
+    report = watch.report()
+    assert not [one for one in report.findings if one.rule.startswith("GS5")]
+
+
+def test_what_a_hook_of_the_users_raises_is_theirs():
+    model = nn.Linear(3, 1)
+
+    def hook(gradient):
+        raise ValueError("the user's")
+
+    raised = None
+    try:
+        with gradscope.watch() as watch:
+            model.weight.register_hook(hook)
+            model(torch.ones(2, 3)).sum().backward()
+    except ValueError as error:
+        raised = error
+    assert raised is not None
+    assert not is_own_fault(raised)
+    assert [one.rule for one in watch.report().findings] == ["GS506"]
