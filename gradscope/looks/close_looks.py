@@ -214,9 +214,11 @@ class ScriptLooks:
         self._forget_failed()
         window, line = self._window, place.inner
         key = None if line is None else (id(line.code), line.number)
-        if window is None or self._is_over or not window.is_here or key in window.looked_at:
+        if window is None or self._is_over or not window.is_here:
             return
-        window.looked_at.add(key)
+        if window.looked_at[key] >= self._schedule.looks_a_line:
+            return
+        window.looked_at[key] += 1
         self._training.take_in()
         script = script_of(self._training)
         try:

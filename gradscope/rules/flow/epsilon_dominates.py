@@ -47,6 +47,7 @@ class EpsilonDominates(Rule):
     code: ClassVar[str] = "GS110"
     name: ClassVar[str] = "epsilon-dominates"
     level: ClassVar[Severity] = "warning"
+    judges_learning: ClassVar[bool] = True
     lasts: ClassVar[Lasting] = "always"
     measures: ClassVar[tuple[Measure, ...]] = (Measure(number="share_below_epsilon"),)
 
