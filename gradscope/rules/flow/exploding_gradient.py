@@ -321,7 +321,7 @@ def _is_finite(case: Case) -> bool:
     if step is not None and step.loss is not None and not math.isfinite(step.loss):
         return False
     stats = case.first.parameter_stats.values()
-    return all(stat.gradient is None or not stat.gradient.nonfinite for stat in stats)
+    return all(stat.gradient is None or not stat.gradient.is_broken for stat in stats)
 
 
 def _parameters_of(case: Case, growing: list[Memory]) -> list[int]:

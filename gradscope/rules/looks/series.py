@@ -112,7 +112,7 @@ def _numbers(sight: Sight) -> Iterator[object]:
     step = sight.step
     yield step is None or step.loss is None or math.isfinite(step.loss)
     yield tuple(
-        (stat.reach, bool(stat.gradient and stat.gradient.nonfinite))
+        (stat.reach, bool(stat.gradient and stat.gradient.is_broken))
         for stat in recording.parameter_stats
     )
 
