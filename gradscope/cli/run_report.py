@@ -13,7 +13,7 @@ from gradscope.cli.console import make_console
 from gradscope.cli.errors import show_error, show_note
 from gradscope.cli.output import write_text
 from gradscope.cli.run import PlannedRun
-from gradscope.cli.run_unseen import Unseen, is_unseen, unseen_result
+from gradscope.cli.run_unseen import Unseen, unseen_result
 from gradscope.counting import counted
 from gradscope.errors import ExitCode, GradscopeError
 from gradscope.gate.decision import exit_code, fails
@@ -21,6 +21,7 @@ from gradscope.gate.merging import target_result
 from gradscope.gate.options import Policy
 from gradscope.gate.results import CheckResult, Failure, Run
 from gradscope.recording.records import Recording
+from gradscope.recording.run_events import says_nothing
 from gradscope.recording.store import load_recording
 from gradscope.recording.writer import remove_logs
 from gradscope.report.formats import is_of_ci
@@ -66,7 +67,7 @@ def report_run(
         unseen = Unseen(why=_why_unwatched(), seconds_of_children=seconds_of_children)
         return _report_unseen(planned, None, unseen, is_told=trouble is not None or has_failed)
     recording = load_recording(path)
-    if is_unseen(recording):
+    if says_nothing(recording):
         path.unlink()
         remove_logs(path)
         why = _NEVER_BACKWARD[recording.finished]
@@ -130,11 +131,14 @@ def _report_unseen(
     is_asked_for = planned.report is not None or planned.on_stdout
     if is_asked_for and planned.rank in (None, 0):
         result = unseen_result(planned, recording, failure)
-        _write(planned, result, "", is_wanted=True)
+        closing = "" if planned.policy is None else closing_text(result)
+        _write(planned, result, closing, is_wanted=True)
     if is_told:
         pass
     elif planned.policy is None:
-        show_note(failure.what)
+        # Where processes computed, the way to see them is what is asked for next.
+        advice = f"; {failure.help}" if unseen.is_elsewhere else ""
+        show_note(f"{failure.what}{advice}")
     else:
         show_error(GradscopeError(failure.what, cause=failure.cause, help=failure.help))
     return ExitCode.OK if planned.policy is None else ExitCode.CANNOT_JUDGE

@@ -19,10 +19,6 @@ from gradscope.repository import repository_of
 from gradscope.rules.engine import judge
 from gradscope.rules.verdict import SkippedRule, Verdict
 
-_SEEN = frozenset({"backward", "backward-error", "grad", "grad-error", "step"})
-"""Kinds of events that say something about gradients."""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Unseen:
     """Why nothing was seen of gradients."""
@@ -32,13 +28,18 @@ class Unseen:
     seconds_of_children: float
     """CPU time of the processes that it has started."""
 
+    @property
+    def is_elsewhere(self) -> bool:
+        """Whether processes that it started may have trained in its place."""
+        return self.seconds_of_children >= TELLING_SECONDS
+
     def failure(self, name: str) -> Failure:
         """Return what a gate says of it.
 
         Args:
             name: Of the program.
         """
-        if self.seconds_of_children < TELLING_SECONDS:
+        if not self.is_elsewhere:
             return Failure(
                 what=f"{name} {self.why}: there is nothing to report",
                 help="processes that it starts are not watched: start each with gradscope run,"
@@ -52,11 +53,6 @@ class Unseen:
             help="watch each process: call gradscope.watch() in the function that it runs, or"
             " start it with gradscope run, as torchrun -m gradscope run does",
         )
-
-
-def is_unseen(recording: Recording) -> bool:
-    """Return whether a run's recording says nothing about gradients."""
-    return not recording.looks and all(event.kind not in _SEEN for event in recording.events)
 
 
 def unseen_result(
