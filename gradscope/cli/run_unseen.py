@@ -19,6 +19,7 @@ from gradscope.repository import repository_of
 from gradscope.rules.engine import judge
 from gradscope.rules.verdict import SkippedRule, Verdict
 
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Unseen:
     """Why nothing was seen of gradients."""

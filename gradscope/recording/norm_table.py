@@ -103,9 +103,7 @@ class NormTable(Sequence[ParameterStat]):
             step=self.steps[row],
             parameter=parameter,
             reach=REACHES[self.reaches[row]],
-            gradient=(
-                None if norm < 0 else GradientStat(numel=self.numels[parameter], norm=norm)
-            ),
+            gradient=(None if norm < 0 else GradientStat(numel=self.numels[parameter], norm=norm)),
             reason=NO_GRADIENT if norm < 0 else None,
             weight_norm=self.weights[row],
             update_norm=None if update < 0 else update,

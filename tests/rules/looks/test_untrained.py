@@ -69,19 +69,20 @@ def test_of_different_models_at_one_line_the_sick_one_is_found(tmp_path):
     assert all(name.startswith("model#2") for name in found.parameters), found.parameters
 
 
-def test_what_one_step_shows_is_found(tmp_path):
-    def cut_off():
-        first, head = nn.Linear(8, 8), nn.Linear(8, 1)
-        model = nn.ModuleDict({"first": first, "head": head})
-        hidden = model["first"](torch.randn(16, 8)).relu().detach()
-        model["head"](hidden).pow(2).mean().backward()
+def cut_off():
+    model = nn.ModuleList([nn.Linear(8, 8), nn.Linear(8, 1)])
+    hidden = model[0](torch.randn(16, 8)).relu().detach()
+    model[1](hidden).pow(2).mean().backward()
 
-    def non_finite():
-        layer = nn.Linear(8, 1)
-        (layer(torch.zeros(16, 8)) - layer.bias).sqrt().sum().backward()
 
-    assert [one.rule for one in findings_of(cut_off, tmp_path)] == ["GS201"]
-    assert [one.rule for one in findings_of(non_finite, tmp_path)] == ["GS103"]
+def not_finite():
+    layer = nn.Linear(8, 1)
+    (layer(torch.zeros(16, 8)) - layer.bias).sqrt().sum().backward()
+
+
+@pytest.mark.parametrize(("loop", "rule"), [(cut_off, "GS201"), (not_finite, "GS103")])
+def test_what_one_step_shows_is_found(loop, rule, tmp_path):
+    assert [one.rule for one in findings_of(loop, tmp_path)] == [rule]
 
 
 def test_dead_units_are_found(tmp_path):
