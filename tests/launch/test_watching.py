@@ -145,7 +145,7 @@ def test_processes_that_computed_in_its_place_are_told_of(gradscope, script):
         """
         import subprocess, sys
         import torch
-        work = "import time\nwhile time.process_time() < 1.2: pass"
+        work = "import time; any(time.process_time() > 1.2 for _ in iter(int, 1))"
         subprocess.run([sys.executable, "-c", work], check=True)
         """
     )
