@@ -67,7 +67,7 @@ class WatchedStep:
         loss = self.ending.loss
         if loss is not None and not math.isfinite(loss):
             return f"the loss is {'NaN' if math.isnan(loss) else 'infinite'}"
-        broken = sum(bool(gradient and gradient.nonfinite) for gradient in gradients)
+        broken = sum(bool(gradient and gradient.is_broken) for gradient in gradients)
         plural = "s" if broken > 1 else ""
         return f"the gradient of {broken} parameter{plural} is not finite" if broken else None
 

@@ -28,6 +28,7 @@ from gradscope.recording.finding import Finding
 from gradscope.recording.kept_gradient import KeepMode, check_keep_mode
 from gradscope.recording.kept_tables import in_memory
 from gradscope.recording.records import Recording
+from gradscope.recording.run_events import says_nothing
 from gradscope.recording.store import load_recording
 from gradscope.recording.writer import check_free, remove_logs
 from gradscope.report.model import Report
@@ -239,10 +240,13 @@ class Watch:
         recording = load_recording(self._path)
         if self._file is None:  # it goes with this watch
             recording = replace(recording, kept_gradients=in_memory(recording.kept_gradients))
-        if recording.steps or recording.events:
+        if not says_nothing(recording):
             return recording
         if self._state == "watching":
-            raise GradscopeError("no optimizer has made a step yet: there is nothing to report")
+            raise GradscopeError(
+                "no optimizer has made a step yet: there is nothing to report",
+                help="gradients without a step are reported once the watch has stopped",
+            )
         raise GradscopeError(
             "backward was never called while it was watched: there is nothing to report",
             help="the training has to run in this process, between start and stop",

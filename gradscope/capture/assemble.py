@@ -285,7 +285,7 @@ def _parameter_stat(
     place = record.index
     reach: Reach
     if gradient is not None:
-        is_zero = gradient.norm == 0 and not gradient.nonfinite
+        is_zero = gradient.norm == 0 and not gradient.is_broken
         reach = "zero" if is_zero else "gradient"
     elif (why := measured.why_unmeasured(place)) is not None:
         reach, reason = "gradient", why

@@ -14,6 +14,7 @@ from gradscope.cli.run import PlannedRun
 # Before the script runs, which may put modules of the same names in the way, or go elsewhere.
 from gradscope.cli.run_report import failing, report_run
 from gradscope.errors import ExitCode, GradscopeError
+from gradscope.launch.children import seconds_of_children
 from gradscope.launch.endings import stopping
 from gradscope.launch.execution import Ending, leave
 from gradscope.launch.program import CannotRunError
@@ -32,6 +33,7 @@ class WatchedRun:
 
     def __init__(self, planned: PlannedRun) -> None:
         self.planned = planned
+        self._seconds_of_children = seconds_of_children()
         self.live = _live_display(planned)
         self.recording: Path | None = None
         """Where it is being recorded; None before torch is imported."""
@@ -39,6 +41,11 @@ class WatchedRun:
         """Why it could not be watched."""
         self.stopped_after: int | None = None
         """After how many steps the script was stopped, where it was."""
+
+    @property
+    def seconds_of_children(self) -> float:
+        """CPU time of the processes that the program has started, and that have ended."""
+        return seconds_of_children() - self._seconds_of_children
 
     def make_watch(self) -> Watch:
         """Return what watches the training: torch has been imported."""
@@ -162,6 +169,7 @@ def _reported(run: WatchedRun, outcome: Outcome) -> ExitCode:
                 trouble=run.trouble,
                 stopped_after=run.stopped_after,
                 has_failed=outcome.ending.code != 0,
+                seconds_of_children=run.seconds_of_children,
             )
         except GradscopeError as error:
             show_error(error)

@@ -13,6 +13,7 @@ from gradscope.cli.console import make_console
 from gradscope.cli.errors import show_error, show_note
 from gradscope.cli.output import write_text
 from gradscope.cli.run import PlannedRun
+from gradscope.cli.run_unseen import Unseen, unseen_result
 from gradscope.counting import counted
 from gradscope.errors import ExitCode, GradscopeError
 from gradscope.gate.decision import exit_code, fails
@@ -20,8 +21,10 @@ from gradscope.gate.merging import target_result
 from gradscope.gate.options import Policy
 from gradscope.gate.results import CheckResult, Failure, Run
 from gradscope.recording.records import Recording
+from gradscope.recording.run_events import says_nothing
 from gradscope.recording.store import load_recording
 from gradscope.recording.writer import remove_logs
+from gradscope.report.formats import is_of_ci
 from gradscope.report.gate.render import render_check
 from gradscope.report.gate.words import closing_text, found_text
 from gradscope.report.model import Report
@@ -43,6 +46,7 @@ def report_run(
     trouble: Exception | None,
     stopped_after: int | None,
     has_failed: bool,
+    seconds_of_children: float,
 ) -> ExitCode:
     """Report on a run that has ended, and return what its gate says.
 
@@ -52,6 +56,7 @@ def report_run(
         trouble: Why there is none, where that has been told.
         stopped_after: After how many steps the script was stopped, where it was.
         has_failed: Whether it ended with an exit code of its own, which says enough.
+        seconds_of_children: CPU time of the processes that it started.
 
     Raises:
         GradscopeError: The recording cannot be read, or the report not be written.
@@ -59,13 +64,15 @@ def report_run(
     if stopped_after is not None:
         show_note(f"ended {planned.program.name} after {counted(stopped_after, 'step')}")
     if path is None:
-        is_told = trouble is not None or has_failed
-        return _unseen(planned, _why_unwatched(), is_told=is_told)
+        unseen = Unseen(why=_why_unwatched(), seconds_of_children=seconds_of_children)
+        return _report_unseen(planned, None, unseen, is_told=trouble is not None or has_failed)
     recording = load_recording(path)
-    if not (recording.steps or recording.events):
+    if says_nothing(recording):
         path.unlink()
         remove_logs(path)
-        return _unseen(planned, _NEVER_BACKWARD[recording.finished], is_told=has_failed)
+        why = _NEVER_BACKWARD[recording.finished]
+        unseen = Unseen(why=why, seconds_of_children=seconds_of_children)
+        return _report_unseen(planned, recording, unseen, is_told=has_failed)
     result = _checked(planned, recording, _lost(planned, recording))
     code = ExitCode.OK if planned.policy is None else exit_code(result)
     closing = "" if planned.policy is None or (has_failed and not code) else closing_text(result)
@@ -116,19 +123,24 @@ def _why_unwatched() -> str:
     return "never imported torch"
 
 
-def _unseen(planned: PlannedRun, why: str, *, is_told: bool) -> ExitCode:
-    """Tell that there was nothing to see, and return what the gate makes of it."""
-    error = GradscopeError(
-        f"{planned.program.name} {why}: there is nothing to report",
-        help="processes that it starts are not watched: start each with gradscope run,"
-        " as torchrun -m gradscope run does",
-    )
+def _report_unseen(
+    planned: PlannedRun, recording: Recording | None, unseen: Unseen, *, is_told: bool
+) -> ExitCode:
+    """Tell that no gradient was seen, in the report too, and return what the gate makes of it."""
+    failure = unseen.failure(planned.program.name)
+    is_asked_for = planned.report is not None or planned.on_stdout
+    if is_asked_for and planned.rank in (None, 0):
+        result = unseen_result(planned, recording, failure)
+        closing = "" if planned.policy is None else closing_text(result)
+        _write(planned, result, closing, is_wanted=True)
     if is_told:
         pass
     elif planned.policy is None:
-        show_note(error.what)
+        # Where processes computed, the way to see them is what is asked for next.
+        advice = f"; {failure.help}" if unseen.is_elsewhere else ""
+        show_note(f"{failure.what}{advice}")
     else:
-        show_error(error)
+        show_error(GradscopeError(failure.what, cause=failure.cause, help=failure.help))
     return ExitCode.OK if planned.policy is None else ExitCode.CANNOT_JUDGE
 
 
@@ -157,7 +169,7 @@ def _write(planned: PlannedRun, result: CheckResult, closing: str, *, is_wanted:
 
 def _rendered(planned: PlannedRun, result: CheckResult, closing: str, console: Console) -> str:
     form = planned.output.form
-    if planned.policy is not None and form != "full":
+    if is_of_ci(form) or (planned.policy is not None and form != "full"):
         return render_check(result, form, console, is_brief=planned.is_quiet)
     (run,) = result.targets[0].runs
     report = Report.from_recording(run.recording, run.verdict)

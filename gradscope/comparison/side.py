@@ -44,8 +44,9 @@ class SideParameter:
     """Of a run the median over the steps that all sides have; not finite where most are not."""
     weight_norm: float | None
     """Of a run at the last of those steps."""
-    nonfinite: int
-    """Elements of the gradient that are NaN or infinite; of a run, such steps."""
+    nonfinite: int | None
+    """Elements of the gradient that are NaN or infinite, None where not counted; of a run, such
+    steps."""
     absolute_maximum: float | None
     """Of one step."""
     is_shard: bool

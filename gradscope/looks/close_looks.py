@@ -240,9 +240,11 @@ class ScriptLooks:
         if compiles_backward():
             self.give_up("compiled autograd is used, whose code cannot be looked at")
             return
-        if window is None or self._is_over or not window.is_here or key in window.looked_at:
+        if window is None or self._is_over or not window.is_here:
             return
-        window.looked_at.add(key)
+        if window.looked_at[key] >= self._schedule.looks_a_line:
+            return
+        window.looked_at[key] += 1
         self._training.take_in()
         script = script_of(self._training)
         try:

@@ -78,7 +78,7 @@ def _examine_forward(scene: Scene, values: ForwardWatch) -> str | None:
 
 def _examine_nonfinite(scene: Scene, values: ForwardWatch, loss: Tensor) -> str | None:
     if not values.origins.origins:
-        broken = any(stat.nonfinite for stat in scene.measured.numbers.values())
+        broken = any(stat.is_broken for stat in scene.measured.numbers.values())
         loss_is_broken = scene.loss is not None and not math.isfinite(scene.loss)
         return "where it began was not seen" if broken or loss_is_broken else None
     with torch.no_grad():

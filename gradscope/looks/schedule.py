@@ -58,6 +58,14 @@ class Schedule:
         self.number = 0
         """Of the step that begins, or goes on."""
 
+    @property
+    def looks_a_line(self) -> int:
+        """How often the backward at one line is looked at before a step is made.
+
+        A script without any optimizer may call it for one model after the other.
+        """
+        return 1 if self._made else FIRST
+
     def made(self, optimizer: int) -> None:
         """Take in that an optimizer is there, whether it will ever step or not."""
         if optimizer not in self._last:

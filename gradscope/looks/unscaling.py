@@ -33,7 +33,9 @@ def _divided(stat: GradientStat | None, scale: float) -> GradientStat | None:
     return replace(
         stat,
         norm=stat.norm / scale,
-        absolute_maximum=stat.absolute_maximum / scale,
+        absolute_maximum=None if stat.absolute_maximum is None else stat.absolute_maximum / scale,
         # Scales are powers of two, so that no magnitude changes its octave with another.
-        lowest_exponent=stat.lowest_exponent - round(math.log2(scale)),
+        lowest_exponent=(
+            None if stat.lowest_exponent is None else stat.lowest_exponent - round(math.log2(scale))
+        ),
     )

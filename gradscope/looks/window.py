@@ -1,6 +1,7 @@
 """What is seen between two steps of optimizers: the forwards, and what leads up to them."""
 
 import threading
+from collections import Counter
 from collections.abc import Iterable
 from contextlib import ExitStack
 
@@ -35,8 +36,8 @@ class Window:
         self.capture.writes.earlier = None if earlier is None else earlier.capture.writes
         self.capture.backwards.earlier = None if earlier is None else earlier.capture.backwards
         self.values = ForwardWatch(LiveSources(training).of)
-        self.looked_at: set[tuple[int, int] | None] = set()
-        """The lines whose backward was looked at."""
+        self.looked_at: Counter[tuple[int, int] | None] = Counter()
+        """How often the backward of each line was looked at."""
         self.passed: set[int] = set()
         """The creation numbers of what the backwards that were looked at went through."""
         self._thread = threading.get_ident()

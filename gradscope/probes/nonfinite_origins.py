@@ -73,7 +73,7 @@ def _all_finite(scene: Scene) -> bool:
     measured = scene.measured
     return (
         (scene.loss is None or math.isfinite(scene.loss))
-        and all(stat.nonfinite == 0 for stat in measured.numbers.values())
+        and all(not stat.is_broken for stat in measured.numbers.values())
         and all(weight is None or math.isfinite(weight) for weight in measured.weights)
     )
 

@@ -157,7 +157,7 @@ GRADIENT_COLUMNS = (
     "lowest_exponent INTEGER",
     "magnitudes TEXT",
 )
-"""All NULL where there is no gradient."""
+"""All NULL where there is no gradient; of one, what was not measured."""
 
 _NO_GRADIENT = (None,) * len(GRADIENT_COLUMNS)
 
@@ -174,7 +174,7 @@ def write_gradient(gradient: GradientStat | None) -> tuple[Cell, ...]:
         gradient.nonfinite,
         gradient.sampled,
         gradient.lowest_exponent,
-        " ".join(map(str, gradient.magnitudes)),
+        None if gradient.magnitudes is None else " ".join(map(str, gradient.magnitudes)),
     )
 
 
@@ -186,12 +186,12 @@ def read_gradient(cells: Sequence[Cell]) -> GradientStat | None:
     return GradientStat(
         numel=_whole(numel),
         norm=read_float(norm),
-        absolute_maximum=_number(maximum),
-        zero_share=_number(zero_share),
-        nonfinite=_whole(nonfinite),
-        sampled=bool(sampled),
-        lowest_exponent=_whole(exponent),
-        magnitudes=tuple(map(int, str(magnitudes).split())),
+        absolute_maximum=read_optional_float(maximum),
+        zero_share=read_optional_float(zero_share),
+        nonfinite=None if nonfinite is None else _whole(nonfinite),
+        sampled=None if sampled is None else bool(sampled),
+        lowest_exponent=None if exponent is None else _whole(exponent),
+        magnitudes=None if magnitudes is None else tuple(map(int, str(magnitudes).split())),
     )
 
 
@@ -199,9 +199,3 @@ def _whole(cell: Cell) -> int:
     if not isinstance(cell, int):
         raise ValueError(f"`{cell}` is not a whole number")
     return cell
-
-
-def _number(cell: Cell) -> float:
-    if cell is None:
-        raise ValueError("a number is missing")
-    return read_float(cell)

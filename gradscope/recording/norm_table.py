@@ -4,7 +4,6 @@ from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from math import isfinite, nan
 from typing import Self, get_args, overload
 
 from gradscope.recording.records import GradientStat, ParameterStat, Reach, Recording
@@ -105,22 +104,11 @@ class NormTable(Sequence[ParameterStat]):
             step=self.steps[row],
             parameter=parameter,
             reach=REACHES[self.reaches[row]],
-            gradient=None if norm < 0 else _gradient(norm, self.numels[parameter]),
+            gradient=(None if norm < 0 else GradientStat(numel=self.numels[parameter], norm=norm)),
             reason=NO_GRADIENT if norm < 0 else None,
             weight_norm=None if weight < 0 else weight,
             update_norm=None if update < 0 else update,
         )
-
-
-def _gradient(norm: float, numel: int) -> GradientStat:
-    return GradientStat(
-        numel=numel,
-        norm=norm,
-        absolute_maximum=nan,
-        zero_share=nan,
-        nonfinite=0 if isfinite(norm) else 1,
-        sampled=False,
-    )
 
 
 def norms_of(recording: Recording) -> NormTable:

@@ -6,6 +6,7 @@ never measured, a true zero, broken.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import isfinite
 from typing import Literal, TypeVar
 
 from gradscope.recording.kept_gradient import KeptGradient
@@ -183,7 +184,7 @@ class CutRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GradientStat:
-    """The numbers of one gradient.
+    """The numbers of one gradient; None is what was not measured: of a run's, all but the norm.
 
     `norm` and `absolute_maximum` are exact (every element, float64 sums of float32 or wider);
     `zero_share` comes from a strided sample where `sampled` is true, `magnitudes` from one of at
@@ -193,17 +194,27 @@ class GradientStat:
     numel: int
     norm: float
     """Euclidean norm. NaN or infinite when an element is."""
-    absolute_maximum: float
-    zero_share: float
+    absolute_maximum: float | None = None
+    zero_share: float | None = None
     """Share of elements that are exactly zero, 0 to 1."""
-    nonfinite: int
-    """How many elements are NaN or infinite."""
-    sampled: bool
-    lowest_exponent: int = 0
-    magnitudes: tuple[int, ...] = ()
+    nonfinite: int | None = None
+    """Number of elements that are NaN or infinite."""
+    sampled: bool | None = None
+    lowest_exponent: int | None = None
+    magnitudes: tuple[int, ...] | None = None
     """Histogram of a sample's finite magnitudes in octaves: entry `i` counts elements with
     `2**(lowest_exponent + i) <= abs(g) < 2**(lowest_exponent + i + 1)`. Zeros and numbers too small
     to be normal are in no octave."""
+
+    @property
+    def is_broken(self) -> bool:
+        """Whether an element is NaN or infinite; the norm tells where they were not counted."""
+        return not isfinite(self.norm) if self.nonfinite is None else self.nonfinite > 0
+
+    @property
+    def is_zero(self) -> bool:
+        """Whether every element is exactly zero."""
+        return (self.norm if self.absolute_maximum is None else self.absolute_maximum) == 0.0
 
     @property
     def rms(self) -> float:

@@ -22,6 +22,8 @@ def render_concise(report: Report, view: ViewOptions) -> str:
     lines = [finding_line(finding, report) for finding in report.findings]
     run = report.training_run
     if run is not None:
+        if not report.rules.ran:
+            lines += (_line(report, None, f"{one.what}: {one.reason}") for one in report.skipped)
         lines += map(printable, picture_lines(run))
         return "\n".join([*lines, printable(run_line(report, run))])
     if view.tensors == "all":

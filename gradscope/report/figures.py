@@ -2,6 +2,7 @@
 
 import math
 
+from gradscope.recording.records import GradientStat
 from gradscope.report.folding import Span
 from gradscope.report.page import Signs
 
@@ -18,6 +19,13 @@ def figure(value: float | None, signs: Signs) -> str:
     if -4 < exponent < 4:
         return f"{float(rounded):.{max(0, 2 - exponent)}f}"
     return f"{digits}e{exponent}"
+
+
+def broken_text(gradient: GradientStat) -> str:
+    """Return `3 of 100 non-finite`, of a gradient that is; without numbers if none were counted."""
+    if gradient.nonfinite is None:
+        return "non-finite"
+    return f"{gradient.nonfinite:,} of {gradient.numel:,} non-finite"
 
 
 def span_figure(span: Span | None, signs: Signs) -> str:

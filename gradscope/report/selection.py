@@ -217,9 +217,9 @@ def _trouble(row: ParameterRow | TensorRow) -> GroupKind | None:
     if row.grad is None:
         is_delivered = row.order is not None if isinstance(row, TensorRow) else row.reach != "none"
         return "unmeasured" if is_delivered else "none"
-    if row.grad.nonfinite or not math.isfinite(row.grad.norm):
+    if row.grad.is_broken or not math.isfinite(row.grad.norm):
         return "non-finite"
-    return "zero" if row.grad.absolute_maximum == 0.0 else None
+    return "zero" if row.grad.is_zero else None
 
 
 def _group(kind: GroupKind, rows: Iterable[Row], top: int) -> Group[Row]:

@@ -7,7 +7,7 @@ from rich.table import Table
 from rich.text import Text
 
 from gradscope.counting import counted
-from gradscope.report.figures import figure
+from gradscope.report.figures import broken_text, figure
 from gradscope.report.model import Report
 from gradscope.report.page import Page
 from gradscope.report.rows import ParameterRow
@@ -134,13 +134,13 @@ def _width(title: str, cells: list[Text]) -> int:
 def _norm(row: ParameterRow, page: Page) -> Text:
     if row.grad is None:
         return Text(page.signs.dash, style="dim")
-    return Text(figure(row.grad.norm, page.signs), style="bold red" if row.grad.nonfinite else "")
+    return Text(figure(row.grad.norm, page.signs), style="bold red" if row.grad.is_broken else "")
 
 
 def _name(row: ParameterRow, page: Page, width: int) -> Text:
     text = page.path(row.name, width)
-    if row.grad is not None and row.grad.nonfinite:
-        counts = f"{row.grad.nonfinite:,} of {row.grad.numel:,} non-finite"
+    if row.grad is not None and row.grad.is_broken:
+        counts = broken_text(row.grad)
         text.append(f" ({counts})", style="bold red")
     for alias in row.aliases:
         text.append(" = ", style="dim").append_text(page.path(alias, width, "dim"))

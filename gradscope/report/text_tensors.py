@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from rich.table import Table
 from rich.text import Text
 
-from gradscope.report.figures import span_figure
+from gradscope.report.figures import broken_text, span_figure
 from gradscope.report.folding import Span, joined_numbers, joined_paths, span
 from gradscope.report.model import Report
 from gradscope.report.names import made_by
@@ -112,7 +112,7 @@ def _norm(entry: _Entry, page: Page) -> Text:
     if grad is None:
         return Text(page.signs.dash, style="dim")
     text = span_figure(entry.norm, page.signs)
-    if grad.nonfinite:
+    if grad.is_broken:
         return Text(text, style="bold red")
     return Text(text, style="magenta" if grad.norm == 0.0 else "")
 
@@ -128,8 +128,8 @@ def _what(entry: _Entry, page: Page, width: int) -> Text:
         text.append(f" ({calls})")
     if row.shape is not None:
         text.append(f" [{', '.join(map(str, row.shape))}]", style="dim")
-    if row.grad is not None and row.grad.nonfinite:
-        counts = f"{row.grad.nonfinite:,} of {row.grad.numel:,} non-finite"
+    if row.grad is not None and row.grad.is_broken:
+        counts = broken_text(row.grad)
         text.append(f" {counts}", style="bold red")
     if row.grad is None and row.reason:
         text.append(f" {page.spell(row.reason)}", style="magenta")

@@ -37,6 +37,9 @@ class Rule(ABC):
     """Whether it judges the steps of a training run, and not one step that was captured in full."""
     lasts: ClassVar[Lasting] = "no"
     """In which looks at one backward of a training run a mistake shows."""
+    judges_learning: ClassVar[bool] = False
+    """Whether it judges what parameters learn by a gradient. Nobody asks that of a gradient that is
+    computed for an input, as a saliency map or an attack is."""
     explains: ClassVar[tuple[str, ...]] = ()
     """Codes, or prefixes of codes, of rules whose findings are consequences of this one's."""
     measures: ClassVar[tuple[Measure, ...]] = ()

@@ -29,6 +29,9 @@ class Surroundings:
     goes_on: bool
     """Whether optimizers step later, with finite gradients."""
 
+    seeks_derivative: bool
+    """Whether nothing is trained, and what is no parameter gets a gradient too, as an input."""
+
     @property
     def is_left_out(self) -> bool:
         """Whether the script uses no gradient of this backward and goes on, as a scaler does."""

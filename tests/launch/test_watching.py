@@ -2,7 +2,9 @@
 
 import json
 import re
+from importlib.resources import files
 
+import jsonschema
 import pytest
 
 HEALTHY = "import torch\ntorch.train(3)\nprint('trained')"
@@ -114,6 +116,44 @@ def test_nothing_seen_is_said_and_leaves_no_file(gradscope, script, tmp_path, te
     checked = gradscope("run", "--check", "train.py")
     assert checked.stderr.startswith("error: train.py never ")
     assert recordings(tmp_path) == []
+
+
+FORMATS = [
+    *("full", "concise", "json", "jsonl", "markdown"),
+    *("github", "gitlab", "junit", "sarif", "html"),
+]
+
+
+@pytest.mark.parametrize("output_format", FORMATS)
+@pytest.mark.parametrize("gate", [(), ("--check",)])
+def test_nothing_seen_is_written_in_every_format(gradscope, script, tmp_path, output_format, gate):
+    script("import torch")
+    options = ("--output-format", output_format, "-o", "out", "--force")
+    done = gradscope("run", *gate, *options, "train.py")
+    assert done.returncode == (2 if gate else 0)
+    report = (tmp_path / "out").read_text()
+    assert "train.py never called backward" in report
+    assert "rules ran" not in report
+    if output_format == "json" and not gate:
+        schema = json.loads(files("gradscope").joinpath("schemas/report-1.json").read_text())
+        jsonschema.Draft202012Validator(schema).validate(json.loads(report))
+        assert json.loads(report)["rules"]["ran"] == []
+
+
+def test_processes_that_computed_in_its_place_are_told_of(gradscope, script):
+    script(
+        """
+        import subprocess, sys
+        import torch
+        work = "import time; any(time.process_time() > 1.2 for _ in iter(int, 1))"
+        subprocess.run([sys.executable, "-c", work], check=True)
+        """
+    )
+    told = gradscope("run", "train.py").stderr
+    assert "train.py never called backward, and the processes that it started" in told
+    assert "gradscope.watch()" in told
+    script("import subprocess, sys, torch\nsubprocess.run([sys.executable, '-c', ''])")
+    assert "processes" not in gradscope("run", "train.py").stderr
 
 
 def test_steps_without_a_gradient_cannot_be_judged(gradscope, script):

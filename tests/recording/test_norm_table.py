@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from gradscope.recording.meta import header_of
 from gradscope.recording.norm_table import NormTable, norms_of
-from gradscope.recording.records import StepRecord
+from gradscope.recording.records import GradientStat, StepRecord
 from gradscope.recording.run_recorder import RunRecorder, RunStep
 from gradscope.recording.step_tables import norm_cells
 from gradscope.recording.step_view import last_run_step, step_view
@@ -93,8 +93,9 @@ def test_a_table_is_a_sequence_of_records(tmp_path):
     assert [one.step for one in table[1:3]] == [1, 2]
     assert [one.step for one in table[::-2]] == [4, 2, 0]
     assert [one.step for one in reversed(table)] == [4, 3, 2, 1, 0]
-    assert (records[0].gradient.numel, records[0].gradient.nonfinite) == (32, 0)
-    assert math.isnan(records[0].gradient.absolute_maximum)
+    assert records[0].gradient == GradientStat(numel=32, norm=0.0)
+    assert records[0].gradient.is_zero
+    assert not records[0].gradient.is_broken
     with pytest.raises(IndexError):
         table[5]
 
@@ -107,9 +108,9 @@ def test_norms_that_are_broken_missing_or_zero_are_told_apart(tmp_path):
         [(0, "none", None, math.nan, None)],
     ]
     nan, infinite, zero, none = run_file(tmp_path / "run.gradscope", steps).parameter_stats
-    assert math.isnan(nan.gradient.norm) and nan.gradient.nonfinite == 1
+    assert math.isnan(nan.gradient.norm) and nan.gradient.is_broken
     assert math.isnan(nan.update_norm)
-    assert infinite.gradient.norm == math.inf and infinite.gradient.nonfinite == 1
+    assert infinite.gradient.norm == math.inf and infinite.gradient.is_broken
     assert infinite.update_norm == 0.0
     assert zero.gradient.norm == 0.0 and zero.update_norm is None and zero.reason is None
     assert none.gradient is None and none.reason == "it had no gradient"

@@ -91,9 +91,27 @@ class ByHand:
 
     def measure(self) -> None:
         """Measure what a step would have to work with now."""
-        if not self.is_on:
-            self._measured = []
-            return
+        self._measured = self._unspent() if self.is_on else []
+
+    def left(self) -> list[Measured]:
+        """Return what backward has left to a script that ends without any step."""
+        if self._writer.steps:
+            return []
+        found = self._measured or self._unspent()
+        return found and [*found, *self._without_gradient({id(one.entry) for one in found})]
+
+    def _without_gradient(self, seen: set[int]) -> list[Measured]:
+        """Return the parameters that have none, beside those whose gradients were seen."""
+        entries = [entry for entry in self._scene.ledger.entries if id(entry) not in seen]
+        found = [(e, p) for e in entries if (p := e.parameter()) is not None and p.grad is None]
+        with DisableTorchFunction(), torch.no_grad():
+            weights = norms([p for _, p in found])
+        return [
+            Measured(entry, weight, None, parameter.numel(), parameter.requires_grad)
+            for (entry, parameter), weight in zip(found, weights, strict=True)
+        ]
+
+    def _unspent(self) -> list[Measured]:
         found = [
             (entry, parameter)
             for entry in self._scene.ledger.entries
@@ -105,7 +123,7 @@ class ByHand:
         with DisableTorchFunction(), torch.no_grad():
             # Apart: how a norm is rounded depends on what is measured along with it.
             weights, values = norms([p for _, p in found]), norms(gradients)
-        self._measured = [
+        return [
             Measured(entry, weight, gradient, parameter.numel(), parameter.requires_grad)
             for (entry, parameter), weight, gradient in zip(found, weights, values, strict=True)
             if gradient is not None

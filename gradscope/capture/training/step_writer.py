@@ -121,10 +121,15 @@ class StepWriter:
         found = (one.of(self.steps, index) for index, one in known if one is not None)
         return tuple(sorted(found, key=lambda one: one.parameter))
 
-    def finish(self, ending: RunEnding | None) -> None:
-        """Write what led to no step, and close the recording."""
+    def finish(self, ending: RunEnding | None, left: list[Measured]) -> None:
+        """Write what led to no step, and close the recording.
+
+        Args:
+            ending: How the run ended.
+            left: What backward has left, where there never was a step.
+        """
         if self._scene.journal.events or self._skipped or self._scene.has_look:
-            self.write(Finished(None, []))
+            self.write(Finished(None, left))
         self._scene.pace.flush()
         self._recorder.close(ending, self._scene.pace.cost())
 

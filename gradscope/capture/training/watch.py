@@ -221,9 +221,12 @@ class _Running:
         """Put everything back and finish the recording."""
         self._scene.record_in_full()
         self._guard.run(self._by_hand.finish)
-        self._guard.run(self._writer.finish, ending)
+        self._guard.run(self._finish, ending)
         self._guard.active = False
         self._remove()
+
+    def _finish(self, ending: RunEnding | None) -> None:
+        self._writer.finish(ending, self._by_hand.left())
 
     def _remove(self) -> None:
         self._steps.stop()

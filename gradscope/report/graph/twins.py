@@ -37,7 +37,7 @@ class Contents:
         held = []
         for name, index in self.parameters.get(row.index, {}).items():
             one = self.report.parameters[index]
-            state = one.grad and (one.grad.norm == 0.0, one.grad.nonfinite > 0)
+            state = one.grad and (one.grad.norm == 0.0, one.grad.is_broken)
             held.append((name, one.shape, one.dtype, one.reach, state))
         made = tuple((node.operation, node.kind) for node in self.nodes.get(row.index, ()))
         found = self.severities.modules.get(row.index)

@@ -132,7 +132,7 @@ def table_picture(
 
 
 def _gradient_columns(grads: Sequence[GradientStat | None]) -> Iterator[dict[str, Json]]:
-    def of(read: Callable[[GradientStat], float]) -> list[float | None]:
+    def of(read: Callable[[GradientStat], float | None]) -> list[float | None]:
         return [None if grad is None else read(grad) for grad in grads]
 
     broken = of(lambda grad: grad.nonfinite)
@@ -140,12 +140,12 @@ def _gradient_columns(grads: Sequence[GradientStat | None]) -> Iterator[dict[str
     yield from number_column(
         "rms", "number", of(lambda grad: grad.rms), "root mean square", has_bar=True
     )
-    yield from number_column(
-        "largest", "number", of(lambda grad: grad.absolute_maximum), "largest magnitude"
-    )
-    yield from number_column(
-        "zero", "share", of(lambda grad: grad.zero_share), "share of exact zeros"
-    )
+    largest = of(lambda grad: grad.absolute_maximum)
+    zeros = of(lambda grad: grad.zero_share)
+    if any(value is not None for value in largest):
+        yield from number_column("largest", "number", largest, "largest magnitude")
+    if any(value is not None for value in zeros):
+        yield from number_column("zero", "share", zeros, "share of exact zeros")
     if any(broken):
         yield from number_column("NaN, inf", "count", broken, "non-finite elements")
 
@@ -180,7 +180,7 @@ def _marks(findings: Iterable[Finding]) -> str | None:
 
 def state_text(row: ParameterRow) -> str:
     """Return what backward left in a parameter."""
-    is_broken = row.grad is not None and row.grad.nonfinite
+    is_broken = row.grad is not None and row.grad.is_broken
     return "non-finite" if is_broken else row.reach
 
 

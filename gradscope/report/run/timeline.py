@@ -65,6 +65,8 @@ def pictures(
     spelling = Spelling(found, optimizers)
     by_optimizer: dict[int | None, list[_Drawn]] = {}
     for place, window in enumerate(found):
+        if not window.events and window.step.optimizer is None:
+            continue  # nothing happened in the whole run
         drawn = spelling.drawn(place, window)
         by_optimizer.setdefault(optimizers.place(window), []).append(drawn)
     order = sorted(by_optimizer, key=lambda place: (place is None, place or 0))

@@ -48,6 +48,7 @@ class DeadUnit(Rule):
     code: ClassVar[str] = "GS105"
     name: ClassVar[str] = "dead-unit"
     level: ClassVar[Severity] = "warning"
+    judges_learning: ClassVar[bool] = True
     lasts: ClassVar[Lasting] = "on"
     explains: ClassVar[tuple[str, ...]] = ("GS102",)
     measures: ClassVar[tuple[Measure, ...]] = (Measure(number="share"),)

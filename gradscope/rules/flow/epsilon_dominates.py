@@ -47,6 +47,7 @@ class EpsilonDominates(Rule):
     code: ClassVar[str] = "GS110"
     name: ClassVar[str] = "epsilon-dominates"
     level: ClassVar[Severity] = "warning"
+    judges_learning: ClassVar[bool] = True
     lasts: ClassVar[Lasting] = "always"
     measures: ClassVar[tuple[Measure, ...]] = (Measure(number="share_below_epsilon"),)
 
@@ -126,13 +127,16 @@ def _epsilons(optimizers: Optimizers) -> dict[int, float]:
 
 def _below(gradient: GradientStat, epsilon: float) -> tuple[float, float]:
     """Return the share of the elements that are not zero below a limit, and their number."""
-    counted = gradient.numel * (1 - gradient.zero_share)
-    if gradient.nonfinite or not gradient.norm or not counted:
+    maximum, zero_share = gradient.absolute_maximum, gradient.zero_share
+    if maximum is None or zero_share is None:
         return 0.0, 0.0
-    if gradient.absolute_maximum < epsilon:
+    counted = gradient.numel * (1 - zero_share)
+    if gradient.is_broken or not gradient.norm or not counted:
+        return 0.0, 0.0
+    if maximum < epsilon:
         return 1.0, counted
-    limit, below, total = log2(epsilon) - gradient.lowest_exponent, 0.0, 0
-    for octave, number in enumerate(gradient.magnitudes):
+    limit, below, total = log2(epsilon) - (gradient.lowest_exponent or 0), 0.0, 0
+    for octave, number in enumerate(gradient.magnitudes or ()):
         below += number * min(1.0, max(0.0, limit - octave))
         total += number
     return (below / total, counted) if total else (0.0, 0.0)

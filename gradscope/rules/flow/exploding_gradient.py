@@ -50,9 +50,10 @@ class ExplodingGradient(Rule):
         second largest rise does not count. From 1.5 decades on it is a note, from 2 a warning,
         from 4 an error. The jump of a single operation is the difference of the median norms
         before and after it; of recurrent layers the derivative of the last output with respect to
-        each input is measured. A rise must still be there after the steps of the probe; without
-        any such step it is at most a warning. Where the loss or the gradient is no longer finite,
-        the same is asked of the forward's values.
+        each input is measured. A rise must still be there after the steps of the probe. Without
+        any such step it is an error only if the median layer, repeated, rises as far; otherwise it
+        is at most a warning. Where the loss or the gradient is no longer finite, the same is asked
+        of the forward's values.
 
     How to fix it:
         Initialise smaller (Xavier, He, orthogonal for recurrent weights), normalise each residual
@@ -118,7 +119,9 @@ class ExplodingGradient(Rule):
             "warning": self.warning_decades,
             "note": self.note_decades,
         }
-        severity = _level(decades, limits, lasts=spines.has_later)
+        # What most layers do is no state of the first step, which a few of them may be in.
+        is_certain = spines.has_later or trend.typical >= self.error_decades
+        severity = _level(decades, limits, lasts=is_certain)
         if severity is None:
             return None
         unit = "time step" if is_recurrent(case, trend) else "layer"
@@ -318,7 +321,7 @@ def _is_finite(case: Case) -> bool:
     if step is not None and step.loss is not None and not math.isfinite(step.loss):
         return False
     stats = case.first.parameter_stats.values()
-    return all(stat.gradient is None or not stat.gradient.nonfinite for stat in stats)
+    return all(stat.gradient is None or not stat.gradient.is_broken for stat in stats)
 
 
 def _parameters_of(case: Case, growing: list[Memory]) -> list[int]:

@@ -93,7 +93,7 @@ def forward_inputs(case: Case, node: int) -> tuple[TensorRef, ...]:
 
 
 def _is_finite(gradient: GradientStat | None) -> bool:
-    return gradient is None or gradient.nonfinite == 0
+    return gradient is None or not gradient.is_broken
 
 
 def _given(case: Case, node: NodeRecord) -> tuple[int, GradientStat] | None:

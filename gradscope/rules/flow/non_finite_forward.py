@@ -141,5 +141,5 @@ def _broken_parameters(case: Case) -> tuple[int, ...]:
     return tuple(
         stat.parameter
         for stat in case.first.parameter_stats.values()
-        if stat.gradient is not None and stat.gradient.nonfinite
+        if stat.gradient is not None and stat.gradient.is_broken
     )

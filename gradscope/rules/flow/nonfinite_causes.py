@@ -137,20 +137,21 @@ def _overflow(case: Case, one: GradientBreak, function: str) -> Cause | None:
         return None
     dtype = min((shape.dtype for shape in shapes), key=LARGEST.__getitem__)
     largest = LARGEST[dtype]
-    if not one.given.absolute_maximum > largest**0.25:
+    maximum = one.given.absolute_maximum
+    if maximum is None or not maximum > largest**0.25:
         return None
     return Cause(
         function=function,
         reason=(
             f": it overflows {dtype}, whose largest number is {largest:.5g}, from elements "
-            f"up to {one.given.absolute_maximum:.3g}"
+            f"up to {maximum:.3g}"
         ),
         remedy=(
             "compute this part in bfloat16 or float32, or lower the loss scale"
             if dtype == "float16"
             else "make the loss or the weights smaller: the gradient grows on its way back"
         ),
-        evidence={"given_maximum": one.given.absolute_maximum, "largest": largest},
+        evidence={"given_maximum": maximum, "largest": largest},
         by_growth=True,
     )
 

@@ -62,6 +62,7 @@ class SaturatedActivation(Rule):
     code: ClassVar[str] = "GS106"
     name: ClassVar[str] = "saturated-activation"
     level: ClassVar[Severity] = "warning"
+    judges_learning: ClassVar[bool] = True
     lasts: ClassVar[Lasting] = "always"
     explains: ClassVar[tuple[str, ...]] = ("GS102",)
     measures: ClassVar[tuple[Measure, ...]] = (Measure(number="share"),)

@@ -57,6 +57,7 @@ class ShortMemoryHorizon(Rule):
     code: ClassVar[str] = "GS112"
     name: ClassVar[str] = "short-memory-horizon"
     level: ClassVar[Severity] = "note"
+    judges_learning: ClassVar[bool] = True
     lasts: ClassVar[Lasting] = "always"
     measures: ClassVar[tuple[Measure, ...]] = (Measure(number="decades", is_logarithm=True),)
 

@@ -118,7 +118,10 @@ class Spines:
         deepest = max(operations, key=lambda node: node.depth)
         numbered = [node for node in operations if node.sequence is not None]
         first = min(numbered, key=lambda node: node.sequence or 0, default=deepest)
-        head = min((n.depth for n in operations if self._weighs_data(n.index)), default=0)
+        weighing = [node.depth for node in operations if self._weighs_data(node.index)]
+        if not weighing:
+            return  # a function without weights: how its derivative grows is not for layers to mend
+        head = min(weighing)
         for target in dict.fromkeys((deepest.index, first.index)):
             chain = list(tree.chain(target))[::-1]
             yield tuple(n for n in chain if self._case.recording.nodes[n].depth >= head)

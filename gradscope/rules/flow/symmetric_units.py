@@ -47,6 +47,7 @@ class SymmetricUnits(Rule):
     code: ClassVar[str] = "GS111"
     name: ClassVar[str] = "symmetric-units"
     level: ClassVar[Severity] = "error"
+    judges_learning: ClassVar[bool] = True
     lasts: ClassVar[Lasting] = "on"
     explains: ClassVar[tuple[str, ...]] = ("GS110",)
     measures: ClassVar[tuple[Measure, ...]] = (Measure(number="share_alike"),)

@@ -6,6 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from statistics import median
 
 from gradscope.recording.records import NodeRecord
 
@@ -56,6 +57,15 @@ class Trend:
         steps = [sign * (after.level - before.level) for before, after in pairwise(self.matched)]
         largest = sorted(steps)[-2:]
         return sign * max(0.0, sum(steps) - (largest[-1] - largest[0])) if steps else 0.0
+
+    @property
+    def typical(self) -> float:
+        """The same, where every operation does as much as the one in the middle does.
+
+        A few operations in an unusual state, as normalisations of zeros, do not change it.
+        """
+        steps = [after.level - before.level for before, after in pairwise(self.matched)]
+        return len(steps) * median(steps) if steps else 0.0
 
     @property
     def slope(self) -> float:

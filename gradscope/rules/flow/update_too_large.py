@@ -67,6 +67,7 @@ class UpdateTooLarge(Rule):
     code: ClassVar[str] = "GS108"
     name: ClassVar[str] = "update-too-large"
     level: ClassVar[Severity] = "warning"
+    judges_learning: ClassVar[bool] = True
     measures: ClassVar[tuple[Measure, ...]] = (Measure(number="update_ratio"),)
 
     sgd_warning: float = 0.1

@@ -46,6 +46,7 @@ class UpdateTooSmall(Rule):
     code: ClassVar[str] = "GS109"
     name: ClassVar[str] = "update-too-small"
     level: ClassVar[Severity] = "warning"
+    judges_learning: ClassVar[bool] = True
     lasts: ClassVar[Lasting] = "always"
     measures: ClassVar[tuple[Measure, ...]] = (Measure(number="update_ratio", worse="lower"),)
 

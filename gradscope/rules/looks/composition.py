@@ -36,6 +36,16 @@ class Sight:
         return next((step for step in self.recording.steps if step.kind == "step"), None)
 
     @cached_property
+    def reached(self) -> frozenset[str]:
+        """Names of the parameters in its graph."""
+        recording = self.recording
+        return frozenset(
+            recording.parameters[node.parameter].name
+            for node in recording.nodes
+            if node.parameter is not None
+        )
+
+    @cached_property
     def graph(self) -> int:
         """Equal for graphs of the same operations, edges and parameters."""
         recording = self.recording

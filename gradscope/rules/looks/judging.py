@@ -37,7 +37,7 @@ class Looks:
 
     def obstacle(self, rule: Rule) -> str | None:
         """Return why a rule can judge no look, None where it can judge one."""
-        reasons = [rule.obstacle(one.case) for series in self.series for one in series.judged]
+        reasons = [_obstacle(rule, one.case) for series in self.series for one in series.judged]
         if None in reasons or any(rule.in_run(self.case)):
             return None
         counts = Counter(reason for reason in reasons if reason is not None)
@@ -63,6 +63,13 @@ class Looks:
             yield replace(_united(findings), count=sum(counts[id(one)] for one in findings))
 
 
+def _obstacle(rule: Rule, case: Case) -> str | None:
+    """Return why a rule cannot judge a look, None where it can."""
+    if rule.judges_learning and case.run is not None and case.run.seeks_derivative:
+        return "nothing is trained: the gradient is for an input or a variable"
+    return rule.obstacle(case)
+
+
 def _is_later(finding: Finding, other: Finding) -> bool:
     return _is_about(finding, other) and (finding.step or 0) > (other.step or 0)
 
@@ -74,13 +81,13 @@ def _is_about(finding: Finding, other: Finding) -> bool:
 def _shown(rule: Rule, series: Series) -> list[_Shown]:
     """Return the causes that the looks at one backward show."""
     looks = series.judged
-    able = [look for look in looks if rule.obstacle(look.case) is None]
+    able = [look for look in looks if _obstacle(rule, look.case) is None]
     found = [[_of_run(one, look) for one in rule.check(look.case)] for look in able]
     shown = []
     for cause in by_cause(found):
         places = [place for place, _ in cause]
         findings = [finding for _, finding in cause]
-        if rule.lasts != "no" and not _is_lasting(rule, places, len(able)):
+        if rule.lasts != "no" and not _is_lasting(rule, places, series, len(able)):
             continue
         together = _united(findings) if rule.lasts == "no" else _usual(findings)
         shown.append(_Shown(together, sum(able[place].stands_for for place in places)))
@@ -91,8 +98,13 @@ def _of_run(finding: Finding, look: JudgedLook) -> Finding:
     return replace(finding, step=look.step)
 
 
-def _is_lasting(rule: Rule, places: Sequence[int], looks: int) -> bool:
-    """Return whether looks show a cause again and again, from the first one that does on."""
+def _is_lasting(rule: Rule, places: Sequence[int], series: Series, looks: int) -> bool:
+    """Return whether looks show a cause again and again, from the first one that does on.
+
+    Where nothing is trained no later look can confirm an earlier one: most must show it.
+    """
+    if series.is_untrained:
+        return 2 * len(places) > looks
     is_first = places[0] == 0 or rule.lasts != "always"
     return is_first and len(places) > 1 and 2 * len(places) >= looks - places[0]
 

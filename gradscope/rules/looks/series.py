@@ -40,6 +40,14 @@ class Series:
     sights: tuple[Sight, ...]
     training: Training
 
+    @property
+    def is_untrained(self) -> bool:
+        """Whether no step follows any of them, nor any other backward of the run.
+
+        What ends in an exception may have been on its way to a step.
+        """
+        return self.training.is_untrained and not _has_raised(self.sights[0])
+
     @cached_property
     def judged(self) -> tuple[JudgedLook, ...]:
         """Those that are judged."""
@@ -55,7 +63,9 @@ class Series:
         )
 
     def _case(self, place: int) -> Case:
-        sight, later = self.sights[place], self.sights[place + 1 :]
+        sight = self.sights[place]
+        # Without a step between them, another backward says nothing about what lasts.
+        later = () if self.is_untrained else self.sights[place + 1 :]
         return Case(
             composed(sight, later, self.training),
             run=self.training.surroundings(sight.look),
@@ -63,13 +73,21 @@ class Series:
 
 
 def series_of(training: Training) -> tuple[Series, ...]:
-    """Return the looks of a run by the line of their backward; what raised stands alone."""
+    """Return the looks of a run by the line of their backward; what raised stands alone.
+
+    Where nothing is trained, looks at different models are no continuation of each other.
+    """
     groups: dict[object, list[Sight]] = {}
     for look in training.recording.looks:
-        line = training.line(look)
-        raised = bool(look.recording.evidence_of(AutogradErrorRecord))
-        groups.setdefault((line, raised), []).append(Sight(look))
+        sight = Sight(look)
+        model = sight.reached if training.is_untrained else None
+        key = (training.line(look), _has_raised(sight), model)
+        groups.setdefault(key, []).append(sight)
     return tuple(Series(tuple(sights), training) for sights in groups.values())
+
+
+def _has_raised(sight: Sight) -> bool:
+    return bool(sight.recording.evidence_of(AutogradErrorRecord))
 
 
 def _chosen(states: Sequence[object]) -> list[int]:
@@ -94,7 +112,7 @@ def _numbers(sight: Sight) -> Iterator[object]:
     step = sight.step
     yield step is None or step.loss is None or math.isfinite(step.loss)
     yield tuple(
-        (stat.reach, bool(stat.gradient and stat.gradient.nonfinite))
+        (stat.reach, bool(stat.gradient and stat.gradient.is_broken))
         for stat in recording.parameter_stats
     )
 

@@ -8,6 +8,7 @@ from functools import cached_property
 from itertools import islice
 from math import isclose, isfinite
 
+from gradscope.recording.evidence.leaf import LeafRecord
 from gradscope.recording.evidence.trained_optimizer import TrainedOptimizer
 from gradscope.recording.norm_table import NOT_MEASURED, REACHES, norms_of
 from gradscope.recording.records import Look, Recording, Site
@@ -17,6 +18,7 @@ from gradscope.rules.surroundings import Surroundings
 
 _ALIVE = REACHES.index("gradient")
 _PASSES = ("backward", "backward-error")
+_STEPS = ("step", "scaler-step")
 _LOSSES = 20
 """So many losses after a backward tell how training went on from it."""
 
@@ -75,12 +77,17 @@ class Training:
         """Those of the run."""
         return self.recording.evidence_of(TrainedOptimizer)
 
+    @cached_property
+    def is_untrained(self) -> bool:
+        """Whether the script computes gradients and makes no step with them, from start to end."""
+        return not any(event.kind in _STEPS for event in self._events)
+
     def surroundings(self, look: Look) -> Surroundings:
         """Return what the rest of the run tells of a backward that was watched closely."""
         uses = self._uses(look)
         places = [event.optimizer for event in uses.steps if event.optimizer is not None]
         held = {name for one in self.optimizers for name in self._names(one.parameters)}
-        stepped = self._stepped(look) | self._forlorn
+        stepped = held if self.is_untrained else self._stepped(look) | self._forlorn
         known = {one.name: one.index for one in look.recording.parameters}
         every = frozenset(known.values())
 
@@ -98,6 +105,7 @@ class Training:
             highest_rate=max((self._rates.get(place, 0.0) for place in places), default=None),
             is_stepped=bool(uses.steps) and not uses.is_skipped,
             goes_on=look.step < self._last_sound_step,
+            seeks_derivative=self.is_untrained and _reaches_others(look.recording),
         )
 
     def _stepped(self, look: Look) -> frozenset[str]:
@@ -133,16 +141,16 @@ class Training:
         }
 
     def steppers(self, look: Look) -> Iterator[Stepper]:
-        """Yield the optimizers that step after a backward."""
+        """Yield the optimizers that step after a backward, all of them where none ever steps."""
         names = [record.name for record in self.recording.parameters]
-        for event in self._uses(look).steps:
-            if event.optimizer is not None:
-                record = self.optimizers[event.optimizer]
-                yield Stepper(
-                    class_name=record.class_name,
-                    site=self.case.site(record.site),
-                    parameters=frozenset(names[index] for index in record.parameters),
-                )
+        events = self._uses(look).steps
+        used = (self.optimizers[one.optimizer] for one in events if one.optimizer is not None)
+        for record in self.optimizers if self.is_untrained else used:
+            yield Stepper(
+                class_name=record.class_name,
+                site=self.case.site(record.site),
+                parameters=frozenset(names[index] for index in record.parameters),
+            )
 
     def optimizer_text(self, look: Look) -> str | None:
         """Return the optimizer that steps after a backward, as `SGD(lr=0.1)`."""
@@ -265,3 +273,15 @@ class Training:
                 if stat.reach == "gradient":
                     fate.last_alive = max(fate.last_alive, look.step)
         return found
+
+
+def _reaches_others(recording: Recording) -> bool:
+    """Return whether a gradient comes to what no module holds or lost: an input, or a variable."""
+    unregistered = {leaf.node for leaf in recording.evidence_of(LeafRecord)}
+    owners = (
+        recording.modules[recording.parameters[node.parameter].module]
+        for node in recording.nodes
+        if node.parameter is not None
+    )
+    leaves = {node.index for node in recording.nodes if node.kind == "leaf"}
+    return bool(leaves - unregistered) or any(not owner.path for owner in owners)

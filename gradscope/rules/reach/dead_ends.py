@@ -133,7 +133,7 @@ class DeadEnds:
             return False
         stats = (self.case.tensor_stat(node.index, slot) for slot in range(len(node.outputs)))
         return any(
-            0 < stat.gradient.absolute_maximum < _VANISHING.get(shape.dtype, 0.0)
+            0 < (stat.gradient.absolute_maximum or 0) < _VANISHING.get(shape.dtype, 0.0)
             for stat, shape in zip(stats, node.outputs, strict=True)
             if stat is not None and stat.gradient is not None and shape is not None
         )

@@ -40,6 +40,7 @@ class DuplicateInOptimizer(Rule):
     code: ClassVar[str] = "GS215"
     name: ClassVar[str] = "duplicate-in-optimizer"
     level: ClassVar[Severity] = "error"
+    judges_learning: ClassVar[bool] = True
 
     def obstacle(self, case: Case) -> str | None:
         """Return why this rule cannot judge the recording."""

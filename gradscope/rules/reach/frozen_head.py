@@ -45,6 +45,7 @@ class FrozenHead(Rule):
     code: ClassVar[str] = "GS214"
     name: ClassVar[str] = "frozen-head"
     level: ClassVar[Severity] = "warning"
+    judges_learning: ClassVar[bool] = True
     explains: ClassVar[tuple[str, ...]] = ("GS208",)
 
     most_frozen: float = 0.1

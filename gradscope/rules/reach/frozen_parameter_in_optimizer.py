@@ -41,6 +41,7 @@ class FrozenParameterInOptimizer(Rule):
     code: ClassVar[str] = "GS208"
     name: ClassVar[str] = "frozen-parameter-in-optimizer"
     level: ClassVar[Severity] = "note"
+    judges_learning: ClassVar[bool] = True
 
     def obstacle(self, case: Case) -> str | None:
         """Return why this rule cannot judge the recording."""

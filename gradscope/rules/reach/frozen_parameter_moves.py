@@ -43,6 +43,7 @@ class FrozenParameterMoves(Rule):
     code: ClassVar[str] = "GS212"
     name: ClassVar[str] = "frozen-parameter-moves"
     level: ClassVar[Severity] = "warning"
+    judges_learning: ClassVar[bool] = True
     explains: ClassVar[tuple[str, ...]] = ("GS208",)
     measures: ClassVar[tuple[Measure, ...]] = (Measure(number="update_ratio"),)
 

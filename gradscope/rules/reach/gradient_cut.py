@@ -63,6 +63,7 @@ class GradientCut(Rule):
     code: ClassVar[str] = "GS201"
     name: ClassVar[str] = "gradient-cut"
     level: ClassVar[Severity] = "error"
+    judges_learning: ClassVar[bool] = True
     explains: ClassVar[tuple[str, ...]] = ("GS203", "GS204", "GS205", "GS306")
 
     def obstacle(self, case: Case) -> str | None:

@@ -40,6 +40,7 @@ class InputRequiresGrad(Rule):
     code: ClassVar[str] = "GS209"
     name: ClassVar[str] = "input-requires-grad"
     level: ClassVar[Severity] = "note"
+    judges_learning: ClassVar[bool] = True
 
     def obstacle(self, case: Case) -> str | None:
         """Return why this rule cannot judge the recording."""

@@ -60,6 +60,7 @@ class NonDifferentiableOperation(Rule):
     code: ClassVar[str] = "GS202"
     name: ClassVar[str] = "non-differentiable-operation"
     level: ClassVar[Severity] = "error"
+    judges_learning: ClassVar[bool] = True
     explains: ClassVar[tuple[str, ...]] = ("GS203", "GS204", "GS205", "GS306")
 
     def obstacle(self, case: Case) -> str | None:

@@ -54,6 +54,7 @@ class ParameterNotInOptimizer(Rule):
     code: ClassVar[str] = "GS205"
     name: ClassVar[str] = "parameter-not-in-optimizer"
     level: ClassVar[Severity] = "error"
+    judges_learning: ClassVar[bool] = True
     measures: ClassVar[tuple[Measure, ...]] = (Measure(number="share_in_optimizer", worse="lower"),)
 
     most_share: float = 0.5

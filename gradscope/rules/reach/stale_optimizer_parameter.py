@@ -44,6 +44,7 @@ class StaleOptimizerParameter(Rule):
     code: ClassVar[str] = "GS206"
     name: ClassVar[str] = "stale-optimizer-parameter"
     level: ClassVar[Severity] = "error"
+    judges_learning: ClassVar[bool] = True
     explains: ClassVar[tuple[str, ...]] = ("GS205",)
 
     def obstacle(self, case: Case) -> str | None:

@@ -90,6 +90,7 @@ class TargetDifferentiated(Rule):
     code: ClassVar[str] = "GS211"
     name: ClassVar[str] = "target-differentiated"
     level: ClassVar[Severity] = "warning"
+    judges_learning: ClassVar[bool] = True
     measures: ClassVar[tuple[Measure, ...]] = (Measure(number="parameters_shared"),)
 
     def obstacle(self, case: Case) -> str | None:

@@ -44,6 +44,7 @@ class TiedWeightsApart(Rule):
     code: ClassVar[str] = "GS213"
     name: ClassVar[str] = "tied-weights-apart"
     level: ClassVar[Severity] = "warning"
+    judges_learning: ClassVar[bool] = True
 
     def obstacle(self, case: Case) -> str | None:
         """Return why this rule cannot judge the recording."""

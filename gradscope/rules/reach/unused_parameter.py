@@ -59,6 +59,7 @@ class UnusedParameter(Rule):
     code: ClassVar[str] = "GS203"
     name: ClassVar[str] = "unused-parameter"
     level: ClassVar[Severity] = "warning"
+    judges_learning: ClassVar[bool] = True
 
     def obstacle(self, case: Case) -> str | None:
         """Return why this rule cannot judge the recording."""

@@ -74,6 +74,7 @@ class ZeroGradient(Rule):
     code: ClassVar[str] = "GS204"
     name: ClassVar[str] = "zero-gradient"
     level: ClassVar[Severity] = "warning"
+    judges_learning: ClassVar[bool] = True
     explains: ClassVar[tuple[str, ...]] = (
         "GS102",
         "GS105",

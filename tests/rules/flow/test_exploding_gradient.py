@@ -76,10 +76,21 @@ def test_levels_by_decades(decades, level):
         assert dict(found[0].evidence)["decades"] == pytest.approx(decades, abs=1e-3)
 
 
-def test_without_a_later_step_it_is_at_most_a_warning():
-    (found,) = found_in(recording_of(*stack(5.0), steps=0))
-    assert found.severity == "warning"
+@pytest.mark.parametrize(("decades", "level"), [(3.9, "warning"), (4.1, "error")])
+def test_what_every_layer_does_needs_no_later_step(decades, level):
+    (found,) = found_in(recording_of(*stack(10 ** (decades / 9)), steps=0))
+    assert found.severity == level
     assert dict(found.evidence)["lasts"] is False
+
+
+def test_what_a_few_layers_do_is_at_most_a_warning_without_a_later_step():
+    model, batch = stack(1.0)
+    with torch.no_grad():
+        for layer in model.layers[2:6]:
+            layer.weight.mul_(100.0)
+    (found,) = found_in(recording_of(model, batch, steps=0))
+    assert dict(found.evidence)["decades"] > 5
+    assert found.severity == "warning"
 
 
 def test_what_is_gone_after_the_probe_is_no_finding():

@@ -51,7 +51,7 @@ def gradient_state(row: TensorRow | ParameterRow) -> State:
     grad = row.grad
     if grad is None:
         return _absence(row)
-    if grad.nonfinite or not math.isfinite(grad.norm):
+    if grad.is_broken or not math.isfinite(grad.norm):
         return "broken"
     return "zero" if grad.norm == 0.0 else "number"
 

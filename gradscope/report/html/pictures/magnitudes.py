@@ -69,13 +69,15 @@ def _drawn(rows: Sequence[Octaves]) -> Sequence[Octaves]:
 
 
 def _octaves(row: ParameterRow) -> Octaves | None:
-    if row.grad is None or not sum(row.grad.magnitudes):
+    counts = () if row.grad is None else row.grad.magnitudes or ()
+    first = None if row.grad is None else row.grad.lowest_exponent
+    total = sum(counts)
+    if first is None or not total:
         return None
-    total = sum(row.grad.magnitudes)
     return Octaves(
         row=row,
-        first=row.grad.lowest_exponent,
-        shares=tuple(count / total for count in row.grad.magnitudes),
+        first=first,
+        shares=tuple(count / total for count in counts),
     )
 
 
