@@ -10,6 +10,7 @@ from gradscope.recording.evidence.trained_optimizer import TrainedOptimizer
 from gradscope.recording.evidence_tables import evidence_tables
 from gradscope.recording.meta import Header, read_header
 from gradscope.recording.records import EventRecord, ModuleRecord, ParameterRecord, StepRecord
+from gradscope.recording.repeated_steps import REPEATED_STEPS, with_repeated
 from gradscope.recording.step_tables import EVENTS, PARAMETER_STATS, STEPS
 from gradscope.recording.structure_tables import MODULES, PARAMETERS
 from gradscope.recording.table import Record, Row, Table
@@ -56,15 +57,40 @@ class GrowingRecording:
         uri = f"{self._path.absolute().as_uri()}?mode=ro"
         with closing(sqlite3.connect(uri, uri=True)) as base:
             base.execute("BEGIN")  # all of it as it is at one moment
+            steps, events = self._happened(base)
             return Growth(
                 header=read_header(dict(base.execute("SELECT name, value FROM meta"))),
-                steps=self._new(base, STEPS),
-                events=self._new(base, EVENTS, self._kinds),
+                steps=steps,
+                events=events,
                 modules=self._new(base, MODULES),
                 parameters=self._new(base, PARAMETERS),
                 optimizers=evidence_tables()[TrainedOptimizer].records(base),
                 norms=self._norms(base),
             )
+
+    def _happened(
+        self, base: sqlite3.Connection
+    ) -> tuple[tuple[StepRecord, ...], tuple[EventRecord, ...]]:
+        """Return new steps and events, those of steps that repeat others too."""
+        steps, events = self._new(base, STEPS), self._new(base, EVENTS, self._kinds)
+        repeated = self._new(base, REPEATED_STEPS)
+        if not repeated:
+            return steps, events
+        new = {step.index for step in steps}
+        sources = {index for one in repeated for index in one.sources} - new
+        all_steps, all_events = with_repeated(
+            (*_of_steps(base, STEPS, sources), *steps),
+            (*_of_steps(base, EVENTS, sources), *events),
+            repeated,
+        )
+        return (
+            tuple(step for step in all_steps if step.index not in sources),
+            tuple(
+                event
+                for event in all_events
+                if event.step not in sources and event.kind in self._kinds
+            ),
+        )
 
     def _new(
         self, base: sqlite3.Connection, table: Table[Record], kinds: tuple[str, ...] = ()
@@ -96,3 +122,14 @@ class GrowingRecording:
         (last,) = base.execute(f"SELECT max(id) FROM {table}").fetchone()
         self._read[table] = start if last is None else last + 1
         return start
+
+
+def _of_steps(
+    base: sqlite3.Connection, table: Table[Record], steps: set[int]
+) -> tuple[Record, ...]:
+    """Return the records that a table holds of some steps."""
+    rows = base.execute(
+        f"SELECT * FROM {table.name} WHERE step IN ({', '.join('?' * len(steps))}) ORDER BY id",
+        tuple(steps),
+    )
+    return tuple(map(table.read, rows))

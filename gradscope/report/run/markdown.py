@@ -16,6 +16,7 @@ from gradscope.report.run.strips import Scale, scale_of, strip
 from gradscope.report.run.training_run import TrainingRun
 from gradscope.report.run.words import (
     CURVE_NAMES,
+    cost_text,
     course_text,
     curves_note,
     extreme_text,
@@ -47,6 +48,8 @@ def run_summary(report: Report, run: TrainingRun) -> str:
         made.append(f"{more:,} more")
     by = f" with {', '.join(made)}" if made else ""
     text = f"**{length_text(run)}**{by}. {size}."
+    if run.cost is not None and (cost := cost_text(run.cost)):
+        text += f" Measured: {escape(cost)}."
     if run.looks:
         text += f" Every tensor was seen {escape(looks_text(run))}."
     if run.ending is None:

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 
 from gradscope.recording.evidence.run_ending import RunEnding
+from gradscope.recording.evidence.watch_cost import WatchCost
 from gradscope.report.model import Report
 from gradscope.report.objects import Json, Object, location_object
 from gradscope.report.page import UNICODE
@@ -80,6 +81,7 @@ def _run(report: Report, run: TrainingRun) -> Object:
         "seconds": run.seconds,
         "is_complete": run.is_complete,
         "ending": _ending(run.recorded_ending, report),
+        "cost": None if run.cost is None else _cost(run.cost),
         "optimizers": [_optimizer(row, report) for row in run.optimizers],
         "curves": {
             "step": [step.step for step in steps],
@@ -106,6 +108,18 @@ def _ending(ending: RunEnding | None, report: Report) -> Json:
         "exception": ending.exception or None,
         "message": ending.message or None,
         "location": place if ending.file else None,
+    }
+
+
+def _cost(cost: WatchCost) -> Object:
+    return {
+        "budget": cost.budget,
+        "share": cost.share,
+        "seconds": cost.seconds,
+        "steps": cost.steps,
+        "measured": cost.measured,
+        "captured": cost.captured,
+        "repeated": cost.repeated,
     }
 
 

@@ -17,6 +17,7 @@ from gradscope.report.run.optimizers import OptimizerRow
 from gradscope.report.run.timeline import Picture
 from gradscope.report.run.training_run import TrainingRun
 from gradscope.report.run.words import (
+    cost_text,
     heading,
     length_text,
     looks_text,
@@ -48,6 +49,7 @@ def run_header(report: Report, run: TrainingRun, page: Page) -> Iterator[Rendera
             *([("model", models)] if (models := _models(report, page)) else []),
             *(("optimizer", line) for line in _optimizers(run, page)),
             ("run", Text(page.signs.separator.join(word for word in words if word))),
+            *([("watched", Text(cost))] if (cost := _cost(run)) else []),
             *([("tensors", Text(looks))] if (looks := looks_text(run)) else []),
         ]
     )
@@ -56,6 +58,10 @@ def run_header(report: Report, run: TrainingRun, page: Page) -> Iterator[Rendera
         style = "bold red" if run.ending.is_trouble else "bold"
         text.stylize(style, 0, len(page.spell(run.ending.title)))
         yield text
+
+
+def _cost(run: TrainingRun) -> str:
+    return "" if run.cost is None else cost_text(run.cost)
 
 
 def _speed(run: TrainingRun) -> str:

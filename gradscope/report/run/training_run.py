@@ -5,6 +5,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from gradscope.recording.evidence.run_ending import RunEnding
+from gradscope.recording.evidence.watch_cost import WatchCost
 from gradscope.recording.norm_table import NOT_MEASURED, NormTable, norms_of
 from gradscope.recording.records import EventRecord, Recording
 from gradscope.report.norms import total_norm
@@ -56,6 +57,8 @@ class TrainingRun:
     ending: EndingText | None = None
     """How it ended; None where that was the usual way, or is not known."""
     recorded_ending: RunEnding | None = None
+    cost: WatchCost | None = None
+    """What watching it has cost; None where that is not known."""
     looks: tuple[LookRow, ...] = ()
     """The backward passes of which every tensor was seen."""
 
@@ -79,6 +82,7 @@ def training_run(recording: Recording) -> TrainingRun | None:
         has_cut=any(norms.cut for picture in drawn for _, norms in picture.norms),
         ending=ending_text(ending, recording.target.root, is_complete=recording.finished),
         recorded_ending=ending,
+        cost=next(iter(recording.evidence_of(WatchCost)), None),
         looks=look_rows(recording),
     )
 

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator, Sequence
 
 from gradscope.counting import counted
+from gradscope.recording.evidence.watch_cost import WatchCost
 from gradscope.report.figures import figure
 from gradscope.report.names import printable
 from gradscope.report.page import Signs
@@ -180,6 +181,23 @@ def layer_ends(layer: Layer, signs: Signs) -> str:
 def _ends(values: Sequence[float], signs: Signs) -> str:
     first = figure(values[0], signs)
     return first if len(values) == 1 else f"{first} {signs.arrow} {figure(values[-1], signs)}"
+
+
+def cost_text(cost: WatchCost) -> str:
+    """Return what was measured of a run, and what it cost; empty where there was no step."""
+    if not cost.steps:
+        return ""
+    all_steps = counted(cost.steps, "step")
+    norms = "every step" if cost.measured == cost.steps else f"{cost.measured:,} of {all_steps}"
+    text = f"norms in {norms}, tensors in {cost.captured:,}"
+    if cost.share is None:
+        return text
+    limit = "no budget" if cost.budget is None else f"budget {_percent(cost.budget)}"
+    return f"{text}; took {_percent(cost.share)} of the training's time ({limit})"
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.3g} %"
 
 
 def looks_text(run: TrainingRun) -> str:
