@@ -22,7 +22,7 @@ from gradscope.errors import GradscopeError
 from gradscope.launch.endings import ending_by
 from gradscope.looks.close_looks import script_looks
 from gradscope.looks.schedule import Schedule
-from gradscope.recording.evidence.run_ending import RunEnding
+from gradscope.recording.run_ending import RunEnding
 from gradscope.recording.finding import Finding
 from gradscope.recording.kept_gradient import KeepMode, check_keep_mode
 from gradscope.recording.kept_tables import in_memory

@@ -8,17 +8,13 @@ from pathlib import Path
 from traceback import print_exception
 from typing import TYPE_CHECKING, NoReturn, TextIO
 
-from gradscope.cli.errors import LOGGER, show_error, show_note, write_line
+from gradscope.cli.errors import show_error, show_note, write_line
 from gradscope.cli.run import PlannedRun
-
-# Before the script runs, which may put modules of the same names in the way, or go elsewhere.
-from gradscope.cli.run_report import failing, report_run
 from gradscope.errors import ExitCode, GradscopeError
 from gradscope.launch.endings import stopping
 from gradscope.launch.execution import Ending, leave
 from gradscope.launch.program import CannotRunError
 from gradscope.launch.session import Outcome, Watch, run_watched
-from gradscope.recording.store import load_recording
 
 if TYPE_CHECKING:
     from gradscope.cli.run_live import LiveDisplay
@@ -95,7 +91,9 @@ class WatchedRun:
     def _is_failing(self, count: int) -> bool:
         if self.recording is None or (count > _CLOSELY and count % _THEN_EVERY):
             return False
-        return failing(self.planned, load_recording(self.recording))
+        from gradscope.cli.run_report import failing
+
+        return failing(self.planned, self.recording)
 
 
 def _live_display(planned: PlannedRun) -> "LiveDisplay | None":
@@ -152,8 +150,9 @@ def _open(stream: TextIO) -> TextIO:
 
 def _reported(run: WatchedRun, outcome: Outcome) -> ExitCode:
     """Report on a run, and return the exit code for where the script has none of its own."""
-    LOGGER.disabled = False  # as logging.config leaves the loggers that it finds
     with suppress(OSError):  # nobody reads what is told on stderr
+        from gradscope.cli.run_report import report_run
+
         try:
             return report_run(
                 run.planned,

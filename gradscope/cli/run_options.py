@@ -5,11 +5,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated
 
-import typer
+from gradscope.cli.declared import Argument, Option
 
 from gradscope.errors import GradscopeError
 from gradscope.gate.options import Policy
-from gradscope.recording.finding import Severity
+from gradscope.recording.severity import Severity
 from gradscope.recording.kept_gradient import KeepMode
 
 _WATCH = "Watching"
@@ -17,11 +17,11 @@ _GATE = "Gate"
 _OUTPUT = "Output"
 
 ModuleOption = Annotated[
-    bool, typer.Option("-m", help="SCRIPT is the dotted name of a module, as for python -m.")
+    bool, Option("-m", help="SCRIPT is the dotted name of a module, as for python -m.")
 ]
 ScriptArgument = Annotated[
     str,
-    typer.Argument(
+    Argument(
         metavar="SCRIPT",
         help="What to run: a file, or with -m a module. Options of gradscope go before it.",
         show_default=False,
@@ -29,13 +29,13 @@ ScriptArgument = Annotated[
 ]
 ScriptArguments = Annotated[
     list[str] | None,
-    typer.Argument(
+    Argument(
         metavar="ARGS", help="What it sees as sys.argv, options too.", show_default=False
     ),
 ]
 RunFileOption = Annotated[
     str | None,
-    typer.Option(
+    Option(
         "-o",
         "--output-file",
         envvar="GRADSCOPE_OUTPUT_FILE",
@@ -46,7 +46,7 @@ RunFileOption = Annotated[
 ]
 SaveRunOption = Annotated[
     Path | None,
-    typer.Option(
+    Option(
         "--save",
         metavar="RECORDING",
         help="Where to keep the recording; SCRIPT.gradscope here, or with a number, if not given.",
@@ -55,7 +55,7 @@ SaveRunOption = Annotated[
 ]
 LiveOption = Annotated[
     bool,
-    typer.Option(
+    Option(
         "--live",
         help="Show the training on the terminal while it goes on, below what it prints.",
         rich_help_panel=_OUTPUT,
@@ -69,7 +69,7 @@ class WatchGroup:
 
     every: Annotated[
         int,
-        typer.Option(
+        Option(
             "--every",
             min=1,
             metavar="N",
@@ -79,7 +79,7 @@ class WatchGroup:
     ] = 1
     tensor_every: Annotated[
         int,
-        typer.Option(
+        Option(
             "--tensor-every",
             min=0,
             metavar="N",
@@ -89,7 +89,7 @@ class WatchGroup:
     ] = 100
     tensors_at: Annotated[
         list[int] | None,
-        typer.Option(
+        Option(
             "--tensors-at",
             min=0,
             metavar="STEP",
@@ -99,7 +99,7 @@ class WatchGroup:
     ] = None
     keep_gradients: Annotated[
         KeepMode,
-        typer.Option(
+        Option(
             "--keep-gradients",
             help="Keep gradients for gradscope compare: every element, or a sketch of 4,096 "
             "numbers a parameter.",
@@ -108,7 +108,7 @@ class WatchGroup:
     ] = "none"
     keep_gradients_every: Annotated[
         int,
-        typer.Option(
+        Option(
             "--keep-gradients-every",
             min=1,
             metavar="N",
@@ -118,7 +118,7 @@ class WatchGroup:
     ] = 100
     max_steps: Annotated[
         int | None,
-        typer.Option(
+        Option(
             "--max-steps",
             min=1,
             metavar="N",
@@ -128,7 +128,7 @@ class WatchGroup:
     ] = None
     stop_after: Annotated[
         int | None,
-        typer.Option(
+        Option(
             "--stop-after",
             min=1,
             metavar="N",
@@ -157,7 +157,7 @@ class RunGateGroup:
 
     check: Annotated[
         bool,
-        typer.Option(
+        Option(
             "--check",
             help="Exit with 1 where gradients are broken, and with 2 where none were seen.",
             rich_help_panel=_GATE,
@@ -165,7 +165,7 @@ class RunGateGroup:
     ] = False
     fail_fast: Annotated[
         bool,
-        typer.Option(
+        Option(
             "--fail-fast",
             help="With --check, end the script as soon as there is something to fail for.",
             rich_help_panel=_GATE,
@@ -173,7 +173,7 @@ class RunGateGroup:
     ] = False
     fail_level: Annotated[
         Severity | None,
-        typer.Option(
+        Option(
             "--fail-level",
             help="With --check, the mildest level that fails; error if not given.",
             rich_help_panel=_GATE,
@@ -181,7 +181,7 @@ class RunGateGroup:
     ] = None
     max_warnings: Annotated[
         int | None,
-        typer.Option(
+        Option(
             "--max-warnings",
             min=0,
             metavar="N",

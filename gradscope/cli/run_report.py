@@ -82,8 +82,9 @@ def report_run(
     return code
 
 
-def failing(planned: PlannedRun, recording: Recording) -> bool:
+def failing(planned: PlannedRun, path: Path) -> bool:
     """Return whether a recording, of which there is more to come, fails its gate already."""
+    recording = load_recording(path)
     level = (planned.policy or Policy()).fail_level
     (target,) = _checked(planned, recording).targets
     return any(fails(item, level) for item in target.findings)

@@ -9,7 +9,7 @@ from typing import Any
 from gradscope.errors import GradscopeError
 from gradscope.recording.evidence.clip_scope import ClipScope
 from gradscope.recording.evidence.rounded_update import RoundedUpdate
-from gradscope.recording.evidence.run_ending import RunEnding
+from gradscope.recording.run_ending import RunEnding
 from gradscope.recording.evidence.source import SourceRecord
 from gradscope.recording.evidence.statement import StatementRecord
 from gradscope.recording.evidence.trained_optimizer import TrainedOptimizer

@@ -12,7 +12,7 @@ from gradscope.capture.training.rounding import Rounded
 from gradscope.capture.training.scene import Scene
 from gradscope.counting import counted
 from gradscope.recording.evidence.rounded_update import RoundedUpdate
-from gradscope.recording.evidence.run_ending import RunEnding
+from gradscope.recording.run_ending import RunEnding
 from gradscope.recording.evidence.trained_optimizer import TrainedOptimizer
 from gradscope.recording.kept_gradient import KeptGradient
 from gradscope.recording.records import (

@@ -29,7 +29,7 @@ from gradscope.capture.training.step_writer import StepWriter
 from gradscope.capture.training.steps import Steps
 from gradscope.capture.training.zeroing import Zeroing
 from gradscope.errors import GradscopeError
-from gradscope.recording.evidence.run_ending import RunEnding
+from gradscope.recording.run_ending import RunEnding
 from gradscope.recording.meta import Header
 from gradscope.recording.records import Environment, TargetRecord
 from gradscope.recording.run_recorder import RunRecorder

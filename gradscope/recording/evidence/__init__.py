@@ -30,7 +30,7 @@ from gradscope.recording.evidence.nonfinite import NonfiniteRecord
 from gradscope.recording.evidence.optimizer import OptimizerRecord
 from gradscope.recording.evidence.redraw import RedrawRecord
 from gradscope.recording.evidence.rounded_update import RoundedUpdate
-from gradscope.recording.evidence.run_ending import RunEnding
+from gradscope.recording.run_ending import RunEnding
 from gradscope.recording.evidence.saturation import SaturationRecord
 from gradscope.recording.evidence.softmax import SoftmaxRecord
 from gradscope.recording.evidence.source import SourceRecord
