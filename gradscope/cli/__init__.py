@@ -9,7 +9,7 @@ from gradscope.errors import ExitCode, GradscopeError
 
 if TYPE_CHECKING:
     from gradscope.cli.app import app as app
-    from gradscope.cli.run import PlannedRun
+    from gradscope.cli.run import PlainRun, PlannedRun
 
 
 def __getattr__(name: str) -> object:
@@ -26,11 +26,15 @@ def main() -> None:
     open_streams()
     planned = _parsed()
     from gradscope.cli.launching import launch
+    from gradscope.cli.plain_launching import launch_plainly
+    from gradscope.cli.run import PlannedRun
 
-    launch(planned)
+    if isinstance(planned, PlannedRun):
+        launch(planned)
+    launch_plainly(planned)
 
 
-def _parsed() -> "PlannedRun":
+def _parsed() -> "PlannedRun | PlainRun":
     """Run the command line, and exit unless it leaves a script to be run."""
     is_left = True
     with BugReport():
@@ -46,7 +50,7 @@ def _parsed() -> "PlannedRun":
                 seal_stdout()
 
 
-def _planned(line: list[str]) -> "PlannedRun | None":
+def _planned(line: list[str]) -> "PlannedRun | PlainRun | None":
     """Return the run that a plain command line asks for; None where typer is to say."""
     if line[:1] != ["run"]:
         return None
@@ -63,7 +67,7 @@ def _planned(line: list[str]) -> "PlannedRun | None":
     raise AssertionError  # it has planned a run, or raised an error
 
 
-def _parsed_by_typer() -> "PlannedRun":
+def _parsed_by_typer() -> "PlannedRun | PlainRun":
     from gradscope.cli.app import app
     from gradscope.cli.run import RunPlanned
 

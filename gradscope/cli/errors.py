@@ -10,7 +10,6 @@ from types import TracebackType
 
 from gradscope.errors import ExitCode, GradscopeError, UserCodeError
 
-
 QUIET, NORMAL, VERBOSE = -1, 0, 1
 
 

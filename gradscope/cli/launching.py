@@ -15,6 +15,7 @@ from gradscope.launch.endings import stopping
 from gradscope.launch.execution import Ending, leave
 from gradscope.launch.program import CannotRunError
 from gradscope.launch.session import Outcome, Watch, run_watched
+from gradscope.switch import OFF
 
 if TYPE_CHECKING:
     from gradscope.cli.run_live import LiveDisplay
@@ -53,7 +54,9 @@ class WatchedRun:
             planned.command,
             every=watch.every,
             keeping=Keeping(mode=watch.keep_gradients, every=watch.keep_gradients_every),
-            make_looks=script_looks(Schedule(watch.tensor_every, watch.tensors_at or ())),
+            make_looks=None
+            if watch.no_tensors
+            else script_looks(Schedule(watch.tensor_every, watch.tensors_at or ())),
             max_steps=watch.max_steps,
             on_step=self._on_step if is_followed else None,
         )
@@ -66,7 +69,10 @@ class WatchedRun:
             show_error(error)
         else:
             _show_bug(error)
-        show_note(f"{self.planned.program.name} runs on without being watched")
+        show_note(
+            f"{self.planned.program.name} runs on without being watched;"
+            f" {OFF} in the environment leaves gradscope out from the start"
+        )
 
     def _on_step(self, count: int) -> None:
         """Show a step of an optimizer, and stop the script after it where that is asked for."""
@@ -91,7 +97,7 @@ class WatchedRun:
     def _is_failing(self, count: int) -> bool:
         if self.recording is None or (count > _CLOSELY and count % _THEN_EVERY):
             return False
-        from gradscope.cli.run_report import failing
+        from gradscope.cli.run_judging import failing
 
         return failing(self.planned, self.recording)
 

@@ -6,9 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
-from gradscope.cli.declared import Argument, Option
-
 from gradscope.cli.console import ColorChoice
+from gradscope.cli.declared import Argument, Option
 from gradscope.recording.kept_gradient import KeepMode
 from gradscope.report.formats import OutputFormat
 
@@ -103,15 +102,11 @@ class TargetGroup:
     ] = None
     mode: Annotated[
         Literal["train", "eval"] | None,
-        Option(
-            "--mode", help="Mode of the model; train if not given.", rich_help_panel=_TARGET
-        ),
+        Option("--mode", help="Mode of the model; train if not given.", rich_help_panel=_TARGET),
     ] = None
     seed: Annotated[
         int | None,
-        Option(
-            "--seed", help="Of every random number; 0 if not given.", rich_help_panel=_TARGET
-        ),
+        Option("--seed", help="Of every random number; 0 if not given.", rich_help_panel=_TARGET),
     ] = None
     dtype: Annotated[
         str | None,
@@ -124,9 +119,7 @@ class TargetGroup:
     ] = None
     checkpoint: Annotated[
         str | None,
-        Option(
-            "--checkpoint", metavar="FILE", help="Weights to load.", rich_help_panel=_TARGET
-        ),
+        Option("--checkpoint", metavar="FILE", help="Weights to load.", rich_help_panel=_TARGET),
     ] = None
     eager: Annotated[
         bool | None,
@@ -167,9 +160,7 @@ class TrialGroup:
     ] = None
     lr: Annotated[
         float | None,
-        Option(
-            "--lr", min=0.0, metavar="X", help="Its learning rate.", rich_help_panel=_TRIAL
-        ),
+        Option("--lr", min=0.0, metavar="X", help="Its learning rate.", rich_help_panel=_TRIAL),
     ] = None
     probe_steps: Annotated[
         int | None,
@@ -339,9 +330,7 @@ ReportFileOption = Annotated[
 ]
 SaveOption = Annotated[
     Path | None,
-    Option(
-        "--save", metavar="RECORDING", help="Keep the recording.", rich_help_panel=_OUTPUT
-    ),
+    Option("--save", metavar="RECORDING", help="Keep the recording.", rich_help_panel=_OUTPUT),
 ]
 SaveRunsOption = Annotated[
     Path | None,
@@ -358,13 +347,9 @@ ForceOption = Annotated[
 ]
 QuietOption = Annotated[
     bool,
-    Option(
-        "-q", "--quiet", help="Leave notes out, and what is fine.", rich_help_panel=_OUTPUT
-    ),
+    Option("-q", "--quiet", help="Leave notes out, and what is fine.", rich_help_panel=_OUTPUT),
 ]
 VerboseOption = Annotated[
     bool, Option("-v", "--verbose", help="Full tracebacks.", rich_help_panel=_OUTPUT)
 ]
-ColorOption = Annotated[
-    ColorChoice, Option("--color", help="Colour.", rich_help_panel=_OUTPUT)
-]
+ColorOption = Annotated[ColorChoice, Option("--color", help="Colour.", rich_help_panel=_OUTPUT)]

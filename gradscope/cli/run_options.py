@@ -6,11 +6,10 @@ from pathlib import Path
 from typing import Annotated
 
 from gradscope.cli.declared import Argument, Option
-
 from gradscope.errors import GradscopeError
 from gradscope.gate.options import Policy
-from gradscope.recording.severity import Severity
 from gradscope.recording.kept_gradient import KeepMode
+from gradscope.recording.severity import Severity
 
 _WATCH = "Watching"
 _GATE = "Gate"
@@ -29,9 +28,7 @@ ScriptArgument = Annotated[
 ]
 ScriptArguments = Annotated[
     list[str] | None,
-    Argument(
-        metavar="ARGS", help="What it sees as sys.argv, options too.", show_default=False
-    ),
+    Argument(metavar="ARGS", help="What it sees as sys.argv, options too.", show_default=False),
 ]
 RunFileOption = Annotated[
     str | None,
@@ -97,6 +94,14 @@ class WatchGroup:
             rich_help_panel=_WATCH,
         ),
     ] = None
+    no_tensors: Annotated[
+        bool,
+        Option(
+            "--no-tensors",
+            help="Look at no tensors: record parameters and the order of events alone.",
+            rich_help_panel=_WATCH,
+        ),
+    ] = False
     keep_gradients: Annotated[
         KeepMode,
         Option(
@@ -141,8 +146,14 @@ class WatchGroup:
         """Make sure that the options go together.
 
         Raises:
-            GradscopeError: The recording ends before the step after which the script is to end.
+            GradscopeError: The recording ends before the step after which the script is to end, or
+                tensors are wanted and not wanted.
         """
+        if self.no_tensors and self.tensors_at:
+            raise GradscopeError(
+                f"--no-tensors and --tensors-at {self.tensors_at[0]} exclude each other",
+                help="leave one of them out",
+            )
         if self.stop_after and self.max_steps and self.stop_after > self.max_steps:
             raise GradscopeError(
                 f"--max-steps {self.max_steps} ends the watching before"

@@ -55,7 +55,7 @@ def read_configuration(file: Path | None = None) -> Configuration:
             targets={},
             sources={},
         )
-    # It names rules, all of which are imported to check it: whoever has none does not wait for that.
+    # All rules are imported to check it, which may name them: not where there is none.
     from gradscope.configuration.checking import checked
 
     return checked(document)
