@@ -17,6 +17,7 @@ from torch.nn.modules.module import (
 )
 from torch.utils.weak import WeakTensorKeyDictionary
 
+from gradscope.capture.frames import uncounted
 from gradscope.capture.initialisations import Initialisations, watch_initialisations
 from gradscope.capture.lines import Caller, Line
 
@@ -98,6 +99,7 @@ def watch_definitions() -> Iterator[Definitions]:
     original = torch.optim.Optimizer.__init__
 
     @functools.wraps(original)
+    @uncounted
     def noted(optimizer: torch.optim.Optimizer, *args: Any, **kwargs: Any) -> None:  # noqa: ANN401
         watch.note_optimizer(optimizer)
         original(optimizer, *args, **kwargs)

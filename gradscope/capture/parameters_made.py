@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from torch import Tensor, nn
 
 from gradscope.capture.cuts import CutTracker
+from gradscope.capture.frames import uncounted
 
 
 @contextmanager
@@ -18,6 +19,7 @@ def watch_parameters_made(cuts: CutTracker) -> Iterator[None]:
     kept = vars(nn.Parameter)["__new__"]
     original = nn.Parameter.__new__
 
+    @uncounted
     def noted(
         kind: type[nn.Parameter], data: Tensor | None = None, requires_grad: bool = True
     ) -> nn.Parameter:

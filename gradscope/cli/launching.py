@@ -14,6 +14,7 @@ from gradscope.errors import ExitCode, GradscopeError
 from gradscope.launch.endings import stopping
 from gradscope.launch.execution import Ending, leave
 from gradscope.launch.program import CannotRunError
+from gradscope.launch.random_numbers import kept_random
 from gradscope.launch.session import Outcome, Watch, run_watched
 from gradscope.switch import OFF
 
@@ -107,7 +108,10 @@ def _live_display(planned: PlannedRun) -> "LiveDisplay | None":
     if not planned.is_live or planned.rank not in (None, 0):
         return None
     # All that it needs is imported before the script runs: some of it draws random numbers then.
-    from gradscope.cli.run_live import LiveDisplay
+    import random  # noqa: F401 - it is to be there before they are drawn
+
+    with kept_random():
+        from gradscope.cli.run_live import LiveDisplay
 
     limits = (planned.watch.stop_after, planned.watch.max_steps)
     return LiveDisplay.on(
@@ -139,6 +143,7 @@ def launch(planned: PlannedRun) -> NoReturn:
         with ExitStack() as own:
             own.enter_context(redirect_stdout(_open(stdout)))
             own.enter_context(redirect_stderr(_open(stderr)))
+            own.enter_context(kept_random())
             own.enter_context(outcome.shadows.lifted())
             own.enter_context(warnings.catch_warnings(action="ignore"))
             code = _reported(run, outcome)

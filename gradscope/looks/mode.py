@@ -12,6 +12,7 @@ from torch._C import DisableTorchFunction, _len_torch_function_stack
 from torch.overrides import TorchFunctionMode, _pop_mode, _push_mode
 
 from gradscope.capture.compiled import is_traced
+from gradscope.capture.frames import uncounted
 from gradscope.capture.sites import SiteMode
 from gradscope.capture.training.interruptions import is_interruption
 from gradscope.looks.called_from import CalledFrom
@@ -99,6 +100,7 @@ class LookMode(TorchFunctionMode):
     def _is_here(self) -> bool:
         return self._thread == threading.get_ident() and self._process == os.getpid()
 
+    @uncounted
     def __torch_function__(
         self,
         func: Callable[..., object],
@@ -144,6 +146,7 @@ class LookMode(TorchFunctionMode):
             own.depth -= 1
         return result
 
+    @uncounted
     def _called(
         self,
         frame: FrameType,

@@ -12,6 +12,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from gradscope.capture.frames import uncounted
 from gradscope.capture.graph import Graph
 from gradscope.capture.lines import Caller, Line
 from gradscope.errors import GradscopeError
@@ -168,6 +169,7 @@ def autocast_lines() -> Iterator[AutocastLines]:
     caller, found = Caller(), AutocastLines()
     original = torch.autocast.__enter__
 
+    @uncounted
     def noted(autocast: torch.autocast) -> object:
         line = caller.line(sys._getframe(1))
         if line is not None and autocast._enabled and autocast.fast_dtype is not None:
