@@ -5,10 +5,10 @@ import shutil
 import sys
 import weakref
 from collections.abc import Iterable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from os import PathLike
 from pathlib import Path
-from tempfile import mkdtemp
+from tempfile import TemporaryDirectory, mkdtemp
 from types import FrameType, TracebackType
 from typing import Self
 
@@ -23,11 +23,11 @@ from gradscope.errors import GradscopeError
 from gradscope.launch.endings import ending_by
 from gradscope.looks.close_looks import script_looks
 from gradscope.looks.schedule import Schedule
-from gradscope.recording.evidence.run_ending import RunEnding
 from gradscope.recording.finding import Finding
 from gradscope.recording.kept_gradient import KeepMode, check_keep_mode
 from gradscope.recording.kept_tables import in_memory
 from gradscope.recording.records import Recording
+from gradscope.recording.run_ending import RunEnding
 from gradscope.recording.run_events import says_nothing
 from gradscope.recording.store import load_recording
 from gradscope.recording.writer import check_free, remove_logs
@@ -35,6 +35,7 @@ from gradscope.report.model import Report
 from gradscope.rules.engine import check_settings, judge
 from gradscope.rules.selection import parsed_selectors
 from gradscope.rules.settings import Settings
+from gradscope.switch import is_off
 
 
 def watch(  # noqa: PLR0913 - as many things can be chosen
@@ -46,6 +47,7 @@ def watch(  # noqa: PLR0913 - as many things can be chosen
     budget: float | None = DEFAULT,
     every: int | None = None,
     tensor_every: int | None = None,
+    tensors: bool = True,
     keep_gradients: KeepMode = "none",
     keep_gradients_every: int = 100,
     select: str | Iterable[str] = (),
@@ -63,7 +65,8 @@ def watch(  # noqa: PLR0913 - as many things can be chosen
     ```
 
     In a notebook, `watch.start()` and `watch.stop()` may stand in cells of their own. The training
-    is the same to the last bit; its exceptions pass through; torch is left as it was found.
+    is the same to the last bit; its exceptions pass through; torch is left as it was found. With
+    `GRADSCOPE=off` in the environment nothing is watched, and the report is empty.
 
     Args:
         model: Is named in the report as it is here. Without it, models are known by their calls.
@@ -79,6 +82,8 @@ def watch(  # noqa: PLR0913 - as many things can be chosen
         every: Measure the gradients of every Nth step, whatever the budget.
         tensor_every: Look at every tensor of the first steps and of every Nth, whatever the budget;
             0 for the first alone.
+        tensors: Whether any tensor is looked at; without, parameters and the order of events are
+            recorded alone.
         keep_gradients: Keep the gradients themselves, so that `gradscope compare` can compare them:
             `exact`, every element, or `sketch`, 4,096 numbers of each large parameter.
         keep_gradients_every: Those of the first step of each optimizer, and of every so manieth.
@@ -103,7 +108,7 @@ def watch(  # noqa: PLR0913 - as many things can be chosen
     check_settings(settings)
     frame = sys._getframe(1)
     file = None if save is None else Path(save).absolute()
-    if file is not None:
+    if file is not None and not is_off():
         check_free(file, force=force)
     given = given_by(model, optimizer, frame)
     return Watch(
@@ -111,9 +116,9 @@ def watch(  # noqa: PLR0913 - as many things can be chosen
         _name_of(frame),
         file,
         force=force,
-        budget=budget,
-        every=every,
-        tensor_every=tensor_every,
+        frequency=_Frequency(
+            budget=budget, every=every, tensor_every=tensor_every, tensors=tensors
+        ),
         keeping=Keeping(mode=keep_gradients, every=keep_gradients_every),
         settings=settings,
     )
@@ -143,6 +148,16 @@ def _check_number(name: str, value: object, least: int) -> None:
         raise GradscopeError(f"{name} is {value!r}, expected {least} or more")
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Frequency:
+    """How often what is measured; as the arguments of `watch` say."""
+
+    budget: float | None
+    every: int | None
+    tensor_every: int | None
+    tensors: bool
+
+
 class Watch:
     """A training loop under watch, made by `gradscope.watch`."""
 
@@ -153,9 +168,7 @@ class Watch:
         file: Path | None,
         *,
         force: bool,
-        budget: float | None,
-        every: int | None,
-        tensor_every: int | None,
+        frequency: "_Frequency",
         keeping: Keeping,
         settings: Settings,
     ) -> None:
@@ -167,10 +180,12 @@ class Watch:
             "watch",
             name=name,
             given=given,
-            budget=budget,
-            every=every,
+            budget=frequency.budget,
+            every=frequency.every,
             keeping=keeping,
-            make_looks=script_looks(Schedule(tensor_every)),
+            make_looks=script_looks(Schedule(frequency.tensor_every))
+            if frequency.tensors
+            else None,
         )
         # A notebook's cell that is run again drops the watch that it has started before.
         weakref.finalize(self, _drop, self._training, folder, os.getpid())
@@ -200,6 +215,9 @@ class Watch:
                 f"this watch has been {'stopped' if is_over else 'started'} already",
                 help="make another: gradscope.watch()" if is_over else None,
             )
+        if is_off():
+            self._state = "off"
+            return self
         TrainingWatch.check_alone()
         if self._file is not None:
             check_free(self._file, force=self._force)
@@ -237,6 +255,8 @@ class Watch:
             raise GradscopeError(
                 "this watch has not been started", help="with gradscope.watch() as watch:"
             )
+        if self._state == "off":
+            return self._nothing()
         recording = load_recording(self._path)
         if self._file is None:  # it goes with this watch
             recording = replace(recording, kept_gradients=in_memory(recording.kept_gradients))
@@ -251,6 +271,12 @@ class Watch:
             "backward was never called while it was watched: there is nothing to report",
             help="the training has to run in this process, between start and stop",
         )
+
+    def _nothing(self) -> Recording:
+        with TemporaryDirectory(prefix="gradscope-") as folder:
+            path = Path(folder, "nothing.gradscope")
+            self._training.record_nothing(path)
+            return load_recording(path)
 
     def __enter__(self) -> Self:
         return self.start()

@@ -18,6 +18,7 @@ from torch.nn.modules.module import (
 from torch.utils.weak import WeakTensorKeyDictionary
 
 from gradscope.capture.compiled import is_traced
+from gradscope.capture.frames import uncounted
 from gradscope.capture.initialisations import Initialisations, watch_initialisations
 from gradscope.capture.lines import Caller, Line
 from gradscope.capture.untraced import unfollowed, untraced
@@ -100,6 +101,7 @@ def watch_definitions() -> Iterator[Definitions]:
     original = torch.optim.Optimizer.__init__
 
     @functools.wraps(original)
+    @uncounted
     def noted(optimizer: torch.optim.Optimizer, *args: Any, **kwargs: Any) -> None:  # noqa: ANN401
         if not is_traced():
             watch.note_optimizer(optimizer)

@@ -12,6 +12,7 @@ from torch._C import DisableTorchFunction
 from torch.multiprocessing.reductions import StorageWeakRef
 from torch.utils.weak import WeakTensorKeyDictionary
 
+from gradscope.capture.frames import uncounted
 from gradscope.capture.lines import Caller, Line
 from gradscope.capture.untraced import follow_original, unfollowed
 
@@ -76,6 +77,7 @@ def watch_initialisations() -> Iterator[Initialisations]:
 
     def noting(name: str, original: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(original)
+        @uncounted
         def fill(*args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
             result = original(*args, **kwargs)
             line = caller.line(sys._getframe(1))

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from gradscope.capture.compiled import is_traced
 from gradscope.capture.cuts import CutTracker
+from gradscope.capture.frames import uncounted
 
 
 @contextmanager
@@ -19,6 +20,7 @@ def watch_parameters_made(cuts: CutTracker) -> Iterator[None]:
     kept = vars(nn.Parameter)["__new__"]
     original = nn.Parameter.__new__
 
+    @uncounted
     def noted(
         kind: type[nn.Parameter], data: Tensor | None = None, requires_grad: bool = True
     ) -> nn.Parameter:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from gradscope import __version__
 from gradscope.cli.check_options import BaselineGroup
-from gradscope.cli.errors import LOGGER, show_error, show_note, write_line
+from gradscope.cli.errors import QUIET, VERBOSITY, show_error, show_note, write_line
 from gradscope.cli.isolation import run_apart
 from gradscope.cli.job import Job
 from gradscope.cli.output import check_destinations
@@ -84,7 +84,7 @@ def _checked(
             options=replace(target.options, seed=seed),
             trial=target.trial,
             command=command,
-            level=LOGGER.level,
+            level=VERBOSITY.level,
         )
         seen = run_apart(job, target.folder, target.timeout)
         if isinstance(seen, Recording):
@@ -114,7 +114,7 @@ def _told(result: TargetResult, *, known: int = 0) -> TargetResult:
 
 def _tell(text: str) -> None:
     """Print what is being done, where somebody is looking."""
-    if sys.stderr.isatty() and LOGGER.level < 40:
+    if sys.stderr.isatty() and VERBOSITY.level > QUIET:
         write_line(text)
 
 

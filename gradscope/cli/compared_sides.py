@@ -145,7 +145,7 @@ def _varied(text: str) -> "tuple[tuple[str, str, Value], ...]":
 def _run(name: str, planned: "PlannedTarget") -> "Recording":
     """Run a target apart from others: it may define what they define, and change what they use."""
     # Only who runs a target needs what runs it.
-    from gradscope.cli.errors import LOGGER
+    from gradscope.cli.errors import VERBOSITY
     from gradscope.cli.isolation import run_apart
     from gradscope.cli.job import Job
     from gradscope.cli.running import typed_command
@@ -157,7 +157,7 @@ def _run(name: str, planned: "PlannedTarget") -> "Recording":
         options=planned.options,
         trial=_keeping(planned.trial),
         command=typed_command(),
-        level=LOGGER.level,
+        level=VERBOSITY.level,
     )
     seen = run_apart(job, planned.folder, planned.timeout)
     if isinstance(seen, Recording):

@@ -3,9 +3,10 @@
 import os
 import shutil
 from collections.abc import Mapping
-from typing import Literal, TextIO
+from typing import TYPE_CHECKING, Literal, TextIO
 
-from rich.console import Console
+if TYPE_CHECKING:
+    from rich.console import Console
 
 ColorChoice = Literal["auto", "always", "never"]
 
@@ -26,8 +27,11 @@ def wants_color(choice: ColorChoice, stream: TextIO, environment: Mapping[str, s
     return stream.isatty() and environment.get("TERM") != "dumb"
 
 
-def make_console(stream: TextIO, choice: ColorChoice) -> Console:
+def make_console(stream: TextIO, choice: ColorChoice) -> "Console":
     """A console for one stream; names are printed on it as they are, never as markup."""
+    # It draws random numbers when it is imported, which a script that is run is to find unused.
+    from rich.console import Console
+
     has_color = wants_color(choice, stream, os.environ)
     is_terminal = stream.isatty()
     console = Console(

@@ -1,17 +1,30 @@
 """Shows errors on stderr: the user's in full, gradscope's own as what they are."""
 
 import contextlib
-import logging
 import sys
 import sysconfig
+from dataclasses import dataclass
 from pathlib import Path
 from traceback import FrameSummary, StackSummary, TracebackException, print_exception
 from types import TracebackType
 
 from gradscope.errors import ExitCode, GradscopeError, UserCodeError
 
-LOGGER = logging.getLogger("gradscope")
-"""Its level is how much the user wants to know: `-v` sets DEBUG, `-q` ERROR."""
+QUIET, NORMAL, VERBOSE = -1, 0, 1
+
+
+@dataclass(slots=True)
+class Verbosity:
+    """How much is told on stderr.
+
+    Not the level of a logger: a script that is run would find it among its own.
+    """
+
+    level: int = NORMAL
+
+
+VERBOSITY = Verbosity()
+"""Of this process: `-v` makes it VERBOSE, `-q` QUIET."""
 
 _OWN_FOLDER = str(Path(__file__).resolve().parents[1])
 
@@ -19,8 +32,8 @@ _OWN_FOLDER = str(Path(__file__).resolve().parents[1])
 def show_error(error: GradscopeError) -> None:
     """Print an error in up to three lines, after the traceback of user code that raised."""
     if isinstance(error, UserCodeError) and error.__cause__ is not None:
-        is_verbose = LOGGER.isEnabledFor(logging.DEBUG)
-        sys.stderr.write(printable(user_traceback(error.__cause__, is_full=is_verbose)))
+        told = user_traceback(error.__cause__, is_full=VERBOSITY.level >= VERBOSE)
+        sys.stderr.write(printable(told))
     write_line(f"error: {error.what}")
     if error.cause is not None:
         write_line(f"  cause: {error.cause}")
@@ -31,7 +44,7 @@ def show_error(error: GradscopeError) -> None:
 
 def show_note(text: str) -> None:
     """Print something worth knowing, unless the user wants to hear of errors only."""
-    if LOGGER.isEnabledFor(logging.WARNING):
+    if VERBOSITY.level > QUIET:
         write_line(f"note: {text}")
 
 

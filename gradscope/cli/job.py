@@ -24,7 +24,7 @@ class Job:
     command: str
     """What the user typed, for the record."""
     level: int
-    """Of the log: how much is told on stderr."""
+    """How much is told on stderr."""
 
     def write(self, folder: Path) -> None:
         """Write the job into a folder, from where the child reads it."""

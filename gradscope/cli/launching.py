@@ -8,18 +8,16 @@ from pathlib import Path
 from traceback import print_exception
 from typing import TYPE_CHECKING, NoReturn, TextIO
 
-from gradscope.cli.errors import LOGGER, show_error, show_note, write_line
+from gradscope.cli.errors import show_error, show_note, write_line
 from gradscope.cli.run import PlannedRun
-
-# Before the script runs, which may put modules of the same names in the way, or go elsewhere.
-from gradscope.cli.run_report import failing, report_run
 from gradscope.errors import ExitCode, GradscopeError
 from gradscope.launch.children import seconds_of_children
 from gradscope.launch.endings import stopping
 from gradscope.launch.execution import Ending, leave
 from gradscope.launch.program import CannotRunError
+from gradscope.launch.random_numbers import kept_random
 from gradscope.launch.session import Outcome, Watch, run_watched
-from gradscope.recording.store import load_recording
+from gradscope.switch import OFF
 
 if TYPE_CHECKING:
     from gradscope.cli.run_live import LiveDisplay
@@ -65,7 +63,9 @@ class WatchedRun:
             budget=watch.share,
             every=watch.every,
             keeping=Keeping(mode=watch.keep_gradients, every=watch.keep_gradients_every),
-            make_looks=script_looks(Schedule(watch.tensor_every, watch.tensors_at or ())),
+            make_looks=None
+            if watch.no_tensors
+            else script_looks(Schedule(watch.tensor_every, watch.tensors_at or ())),
             max_steps=watch.max_steps,
             on_step=self._on_step if is_followed else None,
         )
@@ -78,7 +78,10 @@ class WatchedRun:
             show_error(error)
         else:
             _show_bug(error)
-        show_note(f"{self.planned.program.name} runs on without being watched")
+        show_note(
+            f"{self.planned.program.name} runs on without being watched;"
+            f" {OFF} in the environment leaves gradscope out from the start"
+        )
 
     def _on_step(self, count: int) -> None:
         """Show a step of an optimizer, and stop the script after it where that is asked for."""
@@ -103,7 +106,9 @@ class WatchedRun:
     def _is_failing(self, count: int) -> bool:
         if self.recording is None or (count > _CLOSELY and count % _THEN_EVERY):
             return False
-        return failing(self.planned, load_recording(self.recording))
+        from gradscope.cli.run_judging import failing
+
+        return failing(self.planned, self.recording)
 
 
 def _live_display(planned: PlannedRun) -> "LiveDisplay | None":
@@ -111,7 +116,10 @@ def _live_display(planned: PlannedRun) -> "LiveDisplay | None":
     if not planned.is_live or planned.rank not in (None, 0):
         return None
     # All that it needs is imported before the script runs: some of it draws random numbers then.
-    from gradscope.cli.run_live import LiveDisplay
+    import random  # noqa: F401 - it is to be there before they are drawn
+
+    with kept_random():
+        from gradscope.cli.run_live import LiveDisplay
 
     limits = (planned.watch.stop_after, planned.watch.max_steps)
     return LiveDisplay.on(
@@ -143,6 +151,7 @@ def launch(planned: PlannedRun) -> NoReturn:
         with ExitStack() as own:
             own.enter_context(redirect_stdout(_open(stdout)))
             own.enter_context(redirect_stderr(_open(stderr)))
+            own.enter_context(kept_random())
             own.enter_context(outcome.shadows.lifted())
             own.enter_context(warnings.catch_warnings(action="ignore"))
             code = _reported(run, outcome)
@@ -160,8 +169,9 @@ def _open(stream: TextIO) -> TextIO:
 
 def _reported(run: WatchedRun, outcome: Outcome) -> ExitCode:
     """Report on a run, and return the exit code for where the script has none of its own."""
-    LOGGER.disabled = False  # as logging.config leaves the loggers that it finds
     with suppress(OSError):  # nobody reads what is told on stderr
+        from gradscope.cli.run_report import report_run
+
         try:
             return report_run(
                 run.planned,

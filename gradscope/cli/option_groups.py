@@ -14,10 +14,9 @@ def with_groups(command: Callable[..., None]) -> Callable[..., None]:
     def inspect(target: TargetArgument, output: OutputGroup) -> None: ...
     ```
 
-    has the fields of `OutputGroup` as options, and is called with an instance of it. Typer reads a
-    command's options from its signature, and knows no groups.
+    has the fields of `OutputGroup` as options, and is called with an instance of it. Parsers read a
+    command's options from its signature, and know no groups.
     """
-    spread = tuple(_spread(command))
     groups = dict(_groups(command))
 
     def run(**values: object) -> None:
@@ -27,9 +26,18 @@ def with_groups(command: Callable[..., None]) -> Callable[..., None]:
         }
         command(**values, **instances)
 
+    return with_parameters(run, tuple(_spread(command)), command)
+
+
+def with_parameters(
+    run: Callable[..., None],
+    parameters: tuple[inspect.Parameter, ...],
+    command: Callable[..., None],
+) -> Callable[..., None]:
+    """Return a function that a parser takes for a command with some parameters."""
     run.__name__, run.__doc__, run.__module__ = command.__name__, command.__doc__, __name__
-    run.__signature__ = inspect.Signature(spread)  # type: ignore[attr-defined]
-    run.__annotations__ = {parameter.name: parameter.annotation for parameter in spread}
+    run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    run.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
     return run
 
 

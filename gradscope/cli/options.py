@@ -6,9 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
-import typer
-
 from gradscope.cli.console import ColorChoice
+from gradscope.cli.declared import Argument, Option
 from gradscope.recording.kept_gradient import KeepMode
 from gradscope.report.formats import OutputFormat
 
@@ -26,7 +25,7 @@ Value = str | int | float | bool | tuple[str, ...]
 
 TargetArgument = Annotated[
     str,
-    typer.Argument(
+    Argument(
         metavar="TARGET",
         help="path/file.py[:EXPR] or package.module[:EXPR]. EXPR is a name in it, or a call with "
         "literal arguments: 'model.py:Net(hidden=64)'.",
@@ -35,7 +34,7 @@ TargetArgument = Annotated[
 ]
 FileArguments = Annotated[
     list[str] | None,
-    typer.Argument(metavar="-- ARGS", help="What the file sees as sys.argv.", show_default=False),
+    Argument(metavar="-- ARGS", help="What the file sees as sys.argv.", show_default=False),
 ]
 
 
@@ -58,11 +57,11 @@ class TargetGroup:
 
     model: Annotated[
         str | None,
-        typer.Option("--model", metavar="EXPR", help="The model in it.", rich_help_panel=_TARGET),
+        Option("--model", metavar="EXPR", help="The model in it.", rich_help_panel=_TARGET),
     ] = None
     batch: Annotated[
         str | None,
-        typer.Option(
+        Option(
             "--batch",
             metavar="EXPR|FILE",
             help="The batch in it, or a .pt, .npz, .safetensors or .json file.",
@@ -71,7 +70,7 @@ class TargetGroup:
     ] = None
     loss: Annotated[
         str | None,
-        typer.Option(
+        Option(
             "--loss",
             metavar="EXPR|NAME",
             help="The loss in it, or one of cross-entropy, mse, mean, sum-squares.",
@@ -80,7 +79,7 @@ class TargetGroup:
     ] = None
     input: Annotated[
         list[str] | None,
-        typer.Option(
+        Option(
             "--input",
             metavar="SPEC",
             help="Random input, \\[name=]\\[dtype\\[low,high]:]sizes: 8,3,32,32 "
@@ -90,7 +89,7 @@ class TargetGroup:
     ] = None
     grad_output: Annotated[
         str | None,
-        typer.Option(
+        Option(
             "--grad-output",
             metavar="ones|randn|FILE",
             help="Start backward from the output with this vector, without a loss.",
@@ -99,23 +98,19 @@ class TargetGroup:
     ] = None
     device: Annotated[
         str | None,
-        typer.Option("--device", help="Where to run; cpu if not given.", rich_help_panel=_TARGET),
+        Option("--device", help="Where to run; cpu if not given.", rich_help_panel=_TARGET),
     ] = None
     mode: Annotated[
         Literal["train", "eval"] | None,
-        typer.Option(
-            "--mode", help="Mode of the model; train if not given.", rich_help_panel=_TARGET
-        ),
+        Option("--mode", help="Mode of the model; train if not given.", rich_help_panel=_TARGET),
     ] = None
     seed: Annotated[
         int | None,
-        typer.Option(
-            "--seed", help="Of every random number; 0 if not given.", rich_help_panel=_TARGET
-        ),
+        Option("--seed", help="Of every random number; 0 if not given.", rich_help_panel=_TARGET),
     ] = None
     dtype: Annotated[
         str | None,
-        typer.Option(
+        Option(
             "--dtype",
             metavar="TYPE",
             help="Convert parameters and inputs, as to float64 or bfloat16.",
@@ -124,13 +119,11 @@ class TargetGroup:
     ] = None
     checkpoint: Annotated[
         str | None,
-        typer.Option(
-            "--checkpoint", metavar="FILE", help="Weights to load.", rich_help_panel=_TARGET
-        ),
+        Option("--checkpoint", metavar="FILE", help="Weights to load.", rich_help_panel=_TARGET),
     ] = None
     eager: Annotated[
         bool | None,
-        typer.Option(
+        Option(
             "--eager/--no-eager",
             help="Switch torch.compile off, or leave it on.",
             rich_help_panel=_TARGET,
@@ -148,7 +141,7 @@ class TrialGroup:
 
     steps: Annotated[
         int | None,
-        typer.Option(
+        Option(
             "--steps",
             min=0,
             metavar="N",
@@ -158,7 +151,7 @@ class TrialGroup:
     ] = None
     optimizer: Annotated[
         str | None,
-        typer.Option(
+        Option(
             "--optimizer",
             metavar="NAME",
             help="Of torch.optim, as adamw: makes the steps in place of the target's.",
@@ -167,13 +160,11 @@ class TrialGroup:
     ] = None
     lr: Annotated[
         float | None,
-        typer.Option(
-            "--lr", min=0.0, metavar="X", help="Its learning rate.", rich_help_panel=_TRIAL
-        ),
+        Option("--lr", min=0.0, metavar="X", help="Its learning rate.", rich_help_panel=_TRIAL),
     ] = None
     probe_steps: Annotated[
         int | None,
-        typer.Option(
+        Option(
             "--probe-steps",
             min=0,
             metavar="N",
@@ -184,7 +175,7 @@ class TrialGroup:
     ] = None
     micro_batches: Annotated[
         int | None,
-        typer.Option(
+        Option(
             "--micro-batches",
             min=2,
             metavar="K",
@@ -195,7 +186,7 @@ class TrialGroup:
     ] = None
     keep_gradients: Annotated[
         KeepMode | None,
-        typer.Option(
+        Option(
             "--keep-gradients",
             help="With --save, keep the gradients of that step for gradscope compare: every "
             "element, or a sketch of 4,096 numbers a parameter.",
@@ -210,15 +201,15 @@ class TrialGroup:
 
 TensorsOption = Annotated[
     Literal["none", "top", "all"],
-    typer.Option("--tensors", help="Which tensors to list.", rich_help_panel=_VIEW),
+    Option("--tensors", help="Which tensors to list.", rich_help_panel=_VIEW),
 ]
 SortOption = Annotated[
     Literal["order", "name", "norm", "ratio", "depth"],
-    typer.Option("--sort", help="How to sort the lists.", rich_help_panel=_VIEW),
+    Option("--sort", help="How to sort the lists.", rich_help_panel=_VIEW),
 ]
 TopOption = Annotated[
     int,
-    typer.Option(
+    Option(
         "--top",
         min=1,
         metavar="N",
@@ -228,11 +219,11 @@ TopOption = Annotated[
 ]
 ModuleOption = Annotated[
     str | None,
-    typer.Option("--module", metavar="PATH", help="Only this module.", rich_help_panel=_VIEW),
+    Option("--module", metavar="PATH", help="Only this module.", rich_help_panel=_VIEW),
 ]
 DepthOption = Annotated[
     int | None,
-    typer.Option(
+    Option(
         "--depth",
         min=0,
         metavar="N",
@@ -273,7 +264,7 @@ class RulesGroup:
 
     select: Annotated[
         list[str] | None,
-        typer.Option(
+        Option(
             "--select",
             metavar="RULE",
             help="Run only these rules: GS101, GS1, flow or a name; several by commas.",
@@ -282,11 +273,11 @@ class RulesGroup:
     ] = None
     ignore: Annotated[
         list[str] | None,
-        typer.Option("--ignore", metavar="RULE", help="Leave these out.", rich_help_panel=_RULES),
+        Option("--ignore", metavar="RULE", help="Leave these out.", rich_help_panel=_RULES),
     ] = None
     extend_select: Annotated[
         list[str] | None,
-        typer.Option(
+        Option(
             "--extend-select",
             metavar="RULE",
             help="Run these too, whatever the configuration says.",
@@ -295,7 +286,7 @@ class RulesGroup:
     ] = None
     config: Annotated[
         Path | None,
-        typer.Option(
+        Option(
             "--config",
             metavar="FILE",
             help="Read \\[tool.gradscope] of this file, not of the nearest pyproject.toml.",
@@ -304,7 +295,7 @@ class RulesGroup:
     ] = None
 
 
-_FORMAT = typer.Option(
+_FORMAT = Option(
     "--output-format",
     envvar="GRADSCOPE_OUTPUT_FORMAT",
     help="How to write the report; html for a file that ends so, else full, if not given.",
@@ -314,11 +305,11 @@ OutputFormatOption = Annotated[OutputFormat | None, _FORMAT]
 """None where the file's ending decides, and then the configuration."""
 OpenOption = Annotated[
     bool,
-    typer.Option("--open", help="Show the report in a browser, as html.", rich_help_panel=_OUTPUT),
+    Option("--open", help="Show the report in a browser, as html.", rich_help_panel=_OUTPUT),
 ]
 OutputFileOption = Annotated[
     str,
-    typer.Option(
+    Option(
         "-o",
         "--output-file",
         metavar="PATH",
@@ -328,7 +319,7 @@ OutputFileOption = Annotated[
 ]
 ReportFileOption = Annotated[
     str,
-    typer.Option(
+    Option(
         "-o",
         "--output-file",
         envvar="GRADSCOPE_OUTPUT_FILE",
@@ -339,13 +330,11 @@ ReportFileOption = Annotated[
 ]
 SaveOption = Annotated[
     Path | None,
-    typer.Option(
-        "--save", metavar="RECORDING", help="Keep the recording.", rich_help_panel=_OUTPUT
-    ),
+    Option("--save", metavar="RECORDING", help="Keep the recording.", rich_help_panel=_OUTPUT),
 ]
 SaveRunsOption = Annotated[
     Path | None,
-    typer.Option(
+    Option(
         "--save",
         metavar="RECORDING|FOLDER",
         help="Keep the recording, or the recordings of several runs in a folder.",
@@ -354,17 +343,13 @@ SaveRunsOption = Annotated[
 ]
 ForceOption = Annotated[
     bool,
-    typer.Option("-f", "--force", help="Let --save overwrite a file.", rich_help_panel=_OUTPUT),
+    Option("-f", "--force", help="Let --save overwrite a file.", rich_help_panel=_OUTPUT),
 ]
 QuietOption = Annotated[
     bool,
-    typer.Option(
-        "-q", "--quiet", help="Leave notes out, and what is fine.", rich_help_panel=_OUTPUT
-    ),
+    Option("-q", "--quiet", help="Leave notes out, and what is fine.", rich_help_panel=_OUTPUT),
 ]
 VerboseOption = Annotated[
-    bool, typer.Option("-v", "--verbose", help="Full tracebacks.", rich_help_panel=_OUTPUT)
+    bool, Option("-v", "--verbose", help="Full tracebacks.", rich_help_panel=_OUTPUT)
 ]
-ColorOption = Annotated[
-    ColorChoice, typer.Option("--color", help="Colour.", rich_help_panel=_OUTPUT)
-]
+ColorOption = Annotated[ColorChoice, Option("--color", help="Colour.", rich_help_panel=_OUTPUT)]

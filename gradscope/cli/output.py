@@ -1,7 +1,6 @@
 """Where a command's report and recording go."""
 
 import io
-import logging
 import os
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -10,9 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
 from gradscope.cli.console import ColorChoice, make_console
-from gradscope.cli.errors import LOGGER, show_note
+from gradscope.cli.errors import NORMAL, QUIET, VERBOSE, VERBOSITY, show_note
 from gradscope.errors import GradscopeError
-from gradscope.whole_files import written_whole
 
 if TYPE_CHECKING:
     from gradscope.gate.options import PlannedTarget
@@ -23,7 +21,7 @@ if TYPE_CHECKING:
 
 def set_verbosity(*, quiet: bool, verbose: bool) -> None:
     """Set how much is told on stderr, for the whole process."""
-    LOGGER.setLevel(logging.ERROR if quiet else logging.DEBUG if verbose else logging.WARNING)
+    VERBOSITY.level = QUIET if quiet else VERBOSE if verbose else NORMAL
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -156,6 +154,8 @@ def write_text(
         GradscopeError: The file cannot be written.
     """
     if destination is not None:
+        from gradscope.whole_files import written_whole
+
         try:
             with written_whole(destination.path) as path:
                 path.write_text(text + "\n", encoding="utf-8")

@@ -28,11 +28,18 @@ def settings_of(
     Raises:
         GradscopeError: An option names no rule, or the configuration is wrong.
     """
-    from gradscope.configuration import configured_settings, with_options
+    if configured is None:
+        from gradscope.configuration import configured_settings
+
+        configured = configured_settings(rules.config)
+    given = (rules.select, rules.ignore, rules.extend_select, max_grad_norm, min_grad_norm)
+    if all(one is None for one in given):  # for which not all rules need be imported
+        return configured
+    from gradscope.configuration import with_options
     from gradscope.rules.selection import parsed_selectors
 
     return with_options(
-        configured_settings(rules.config) if configured is None else configured,
+        configured,
         select=parsed_selectors(rules.select or ()),
         ignore=parsed_selectors(rules.ignore or ()),
         extend_select=parsed_selectors(rules.extend_select or ()),

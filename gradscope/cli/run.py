@@ -24,6 +24,7 @@ from gradscope.cli.running import typed_command
 from gradscope.cli.wanted_output import WantedOutput, wanted_output
 from gradscope.gate.options import Policy
 from gradscope.launch.program import Program, check_program
+from gradscope.switch import is_off
 
 if TYPE_CHECKING:
     from gradscope.cli.run_recording import RecordingPlace
@@ -58,10 +59,19 @@ class PlannedRun:
     color: ColorChoice
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlainRun:
+    """A program to run as python would: the environment says `GRADSCOPE=off`."""
+
+    program: Program
+    is_gated: bool
+    """Whether it was to be checked."""
+
+
 class RunPlanned(Exception):  # noqa: N818 - it is no error
     """Carries a planned run out of the parser, which would swallow what the script may raise."""
 
-    def __init__(self, run: PlannedRun) -> None:
+    def __init__(self, run: PlannedRun | PlainRun) -> None:
         super().__init__("run")
         self.run = run
 
@@ -93,6 +103,8 @@ def run(  # noqa: PLR0913 - the signature is the list of options
 
     program = Program(name=script, arguments=tuple(args or ()), is_module=module)
     check_program(program)
+    if is_off():
+        raise RunPlanned(PlainRun(program=program, is_gated=gate.check))
     watch.check()
     configuration = read_configuration(rules.config)
     rank = _rank()

@@ -16,6 +16,7 @@ from rich.text import Text
 from gradscope.cli.bottom_panel import BottomPanel
 from gradscope.cli.console import ColorChoice, make_console
 from gradscope.cli.errors import show_note
+from gradscope.launch.random_numbers import kept_random
 from gradscope.recording.growing import GrowingRecording
 from gradscope.recording.store import load_recording
 from gradscope.report.live.frame import Judged, frame
@@ -151,7 +152,8 @@ class LiveDisplay:
 
     def _attempt(self, act: Callable[[], None]) -> None:
         try:
-            act()
+            with kept_random():
+                act()
         except Exception as error:  # noqa: BLE001 - the script is not to suffer from it
             self.close()
             # Where the terminal is gone, there is nobody to tell.

@@ -6,23 +6,22 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
+from gradscope.cli.declared import Argument, Option
 from gradscope.errors import GradscopeError
 from gradscope.gate.options import Policy
-from gradscope.recording.finding import Severity
 from gradscope.recording.kept_gradient import KeepMode
+from gradscope.recording.severity import Severity
 
 _WATCH = "Watching"
 _GATE = "Gate"
 _OUTPUT = "Output"
 
 ModuleOption = Annotated[
-    bool, typer.Option("-m", help="SCRIPT is the dotted name of a module, as for python -m.")
+    bool, Option("-m", help="SCRIPT is the dotted name of a module, as for python -m.")
 ]
 ScriptArgument = Annotated[
     str,
-    typer.Argument(
+    Argument(
         metavar="SCRIPT",
         help="What to run: a file, or with -m a module. Options of gradscope go before it.",
         show_default=False,
@@ -30,13 +29,11 @@ ScriptArgument = Annotated[
 ]
 ScriptArguments = Annotated[
     list[str] | None,
-    typer.Argument(
-        metavar="ARGS", help="What it sees as sys.argv, options too.", show_default=False
-    ),
+    Argument(metavar="ARGS", help="What it sees as sys.argv, options too.", show_default=False),
 ]
 RunFileOption = Annotated[
     str | None,
-    typer.Option(
+    Option(
         "-o",
         "--output-file",
         envvar="GRADSCOPE_OUTPUT_FILE",
@@ -47,7 +44,7 @@ RunFileOption = Annotated[
 ]
 SaveRunOption = Annotated[
     Path | None,
-    typer.Option(
+    Option(
         "--save",
         metavar="RECORDING",
         help="Where to keep the recording; SCRIPT.gradscope here, or with a number, if not given.",
@@ -56,7 +53,7 @@ SaveRunOption = Annotated[
 ]
 LiveOption = Annotated[
     bool,
-    typer.Option(
+    Option(
         "--live",
         help="Show the training on the terminal while it goes on, below what it prints.",
         rich_help_panel=_OUTPUT,
@@ -70,7 +67,7 @@ class WatchGroup:
 
     budget: Annotated[
         str,
-        typer.Option(
+        Option(
             "--budget",
             metavar="SHARE",
             help="Slow the training down by at most this share, such as 5%; none for no limit.",
@@ -79,7 +76,7 @@ class WatchGroup:
     ] = "5%"
     every: Annotated[
         int | None,
-        typer.Option(
+        Option(
             "--every",
             min=1,
             metavar="N",
@@ -89,7 +86,7 @@ class WatchGroup:
     ] = None
     tensor_every: Annotated[
         int | None,
-        typer.Option(
+        Option(
             "--tensor-every",
             min=0,
             metavar="N",
@@ -100,7 +97,7 @@ class WatchGroup:
     ] = None
     tensors_at: Annotated[
         list[int] | None,
-        typer.Option(
+        Option(
             "--tensors-at",
             min=0,
             metavar="STEP",
@@ -108,9 +105,17 @@ class WatchGroup:
             rich_help_panel=_WATCH,
         ),
     ] = None
+    no_tensors: Annotated[
+        bool,
+        Option(
+            "--no-tensors",
+            help="Look at no tensors: record parameters and the order of events alone.",
+            rich_help_panel=_WATCH,
+        ),
+    ] = False
     keep_gradients: Annotated[
         KeepMode,
-        typer.Option(
+        Option(
             "--keep-gradients",
             help="Keep gradients for gradscope compare: every element, or a sketch of 4,096 "
             "numbers a parameter.",
@@ -119,7 +124,7 @@ class WatchGroup:
     ] = "none"
     keep_gradients_every: Annotated[
         int,
-        typer.Option(
+        Option(
             "--keep-gradients-every",
             min=1,
             metavar="N",
@@ -129,7 +134,7 @@ class WatchGroup:
     ] = 100
     max_steps: Annotated[
         int | None,
-        typer.Option(
+        Option(
             "--max-steps",
             min=1,
             metavar="N",
@@ -139,7 +144,7 @@ class WatchGroup:
     ] = None
     stop_after: Annotated[
         int | None,
-        typer.Option(
+        Option(
             "--stop-after",
             min=1,
             metavar="N",
@@ -173,9 +178,14 @@ class WatchGroup:
 
         Raises:
             GradscopeError: The recording ends before the step after which the script is to end, or
-                the budget is no share.
+                the budget is no share, or tensors are wanted and not wanted.
         """
         _ = self.share
+        if self.no_tensors and self.tensors_at:
+            raise GradscopeError(
+                f"--no-tensors and --tensors-at {self.tensors_at[0]} exclude each other",
+                help="leave one of them out",
+            )
         if self.stop_after and self.max_steps and self.stop_after > self.max_steps:
             raise GradscopeError(
                 f"--max-steps {self.max_steps} ends the watching before"
@@ -190,7 +200,7 @@ class RunGateGroup:
 
     check: Annotated[
         bool,
-        typer.Option(
+        Option(
             "--check",
             help="Exit with 1 where gradients are broken, and with 2 where none were seen.",
             rich_help_panel=_GATE,
@@ -198,7 +208,7 @@ class RunGateGroup:
     ] = False
     fail_fast: Annotated[
         bool,
-        typer.Option(
+        Option(
             "--fail-fast",
             help="With --check, end the script as soon as there is something to fail for.",
             rich_help_panel=_GATE,
@@ -206,7 +216,7 @@ class RunGateGroup:
     ] = False
     fail_level: Annotated[
         Severity | None,
-        typer.Option(
+        Option(
             "--fail-level",
             help="With --check, the mildest level that fails; error if not given.",
             rich_help_panel=_GATE,
@@ -214,7 +224,7 @@ class RunGateGroup:
     ] = None
     max_warnings: Annotated[
         int | None,
-        typer.Option(
+        Option(
             "--max-warnings",
             min=0,
             metavar="N",

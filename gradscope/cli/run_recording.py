@@ -6,7 +6,6 @@ from pathlib import Path
 
 from gradscope.errors import GradscopeError
 from gradscope.launch.program import Program
-from gradscope.recording.writer import remove_logs
 
 _SUFFIX = ".gradscope"
 
@@ -33,6 +32,8 @@ class RecordingPlace:
 
     def clear(self) -> Path:
         """Return the file to make, after removing the one that may be written over."""
+        from gradscope.recording.writer import remove_logs
+
         path = self.choose()
         path.unlink(missing_ok=True)
         remove_logs(path)

@@ -1,42 +1,58 @@
-"""Judges the recording of a run, and reports on it."""
+"""Reports on a run that has ended, or tells that there was nothing to see."""
 
-import io
 import sys
-from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
-from rich.console import Console
-from rich.text import Text
-
-from gradscope import __version__
-from gradscope.cli.console import make_console
 from gradscope.cli.errors import show_error, show_note
-from gradscope.cli.output import write_text
 from gradscope.cli.run import PlannedRun
-from gradscope.cli.run_unseen import Unseen, unseen_result
 from gradscope.counting import counted
 from gradscope.errors import ExitCode, GradscopeError
-from gradscope.gate.decision import exit_code, fails
-from gradscope.gate.merging import target_result
-from gradscope.gate.options import Policy
-from gradscope.gate.results import CheckResult, Failure, Run
+from gradscope.launch.children import TELLING_SECONDS
 from gradscope.recording.records import Recording
 from gradscope.recording.run_events import says_nothing
 from gradscope.recording.store import load_recording
 from gradscope.recording.writer import remove_logs
-from gradscope.report.formats import is_of_ci
-from gradscope.report.gate.render import render_check
-from gradscope.report.gate.words import closing_text, found_text
-from gradscope.report.model import Report
-from gradscope.report.render import render
-from gradscope.report.view import ViewOptions
-from gradscope.rules.engine import judge
 
 _NEVER_BACKWARD = {
     True: "never called backward",
     False: "was no longer watched when it may have called backward",
 }
 """Why there is nothing to see, by whether it was watched to its end."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Unseen:
+    """Why nothing was seen of gradients."""
+
+    why: str
+    """As what the program did: `never called backward`."""
+    seconds_of_children: float
+    """CPU time of the processes that it has started."""
+
+    @property
+    def is_elsewhere(self) -> bool:
+        """Whether processes that it started may have trained in its place."""
+        return self.seconds_of_children >= TELLING_SECONDS
+
+    def error(self, name: str) -> GradscopeError:
+        """Return what a gate says of it.
+
+        Args:
+            name: Of the program.
+        """
+        if not self.is_elsewhere:
+            return GradscopeError(
+                f"{name} {self.why}: there is nothing to report",
+                help="processes that it starts are not watched: start each with gradscope run,"
+                " as torchrun -m gradscope run does",
+            )
+        return GradscopeError(
+            f"{name} {self.why}, and the processes that it started, which computed for "
+            f"{self.seconds_of_children:.3g} s, are not watched: there is nothing to report",
+            help="watch each process: call gradscope.watch() in the function that it runs, or"
+            " start it with gradscope run, as torchrun -m gradscope run does",
+        )
 
 
 def report_run(
@@ -73,48 +89,10 @@ def report_run(
         why = _NEVER_BACKWARD[recording.finished]
         unseen = Unseen(why=why, seconds_of_children=seconds_of_children)
         return _report_unseen(planned, recording, unseen, is_told=has_failed)
-    result = _checked(planned, recording, _lost(planned, recording))
-    code = ExitCode.OK if planned.policy is None else exit_code(result)
-    closing = "" if planned.policy is None or (has_failed and not code) else closing_text(result)
-    if planned.rank in (None, 0):
-        is_wanted = not planned.is_quiet or code is not ExitCode.OK
-        _write(planned, result, closing, is_wanted=is_wanted)
-    elif code is not ExitCode.OK:
-        show_error(GradscopeError(f"rank {planned.rank}: {closing}"))
-    if planned.policy is not None:
-        for failure in result.targets[0].failures:
-            show_error(GradscopeError(failure.what, cause=failure.cause, help=failure.help))
-    # By its name where it is in the folder that the command was started in.
-    show_note(f"wrote {path.name if planned.place.is_numbered else path}")
-    return code
+    # All rules and what renders: who has nothing to report does not wait for them.
+    from gradscope.cli.run_judging import judged_run
 
-
-def failing(planned: PlannedRun, recording: Recording) -> bool:
-    """Return whether a recording, of which there is more to come, fails its gate already."""
-    level = (planned.policy or Policy()).fail_level
-    (target,) = _checked(planned, recording).targets
-    return any(fails(item, level) for item in target.findings)
-
-
-def _checked(
-    planned: PlannedRun, recording: Recording, failures: Sequence[Failure] = ()
-) -> CheckResult:
-    run = Run(recording=recording, verdict=judge(recording, planned.settings))
-    return CheckResult(
-        version=__version__,
-        command=planned.command,
-        targets=(target_result(planned.program.name, [run], failures),),
-        policy=planned.policy,
-    )
-
-
-def _lost(planned: PlannedRun, recording: Recording) -> tuple[Failure, ...]:
-    """Return why a gate cannot answer for a run whose end was not seen; nothing where it was."""
-    if recording.finished or planned.policy is None:
-        return ()
-    seen = counted(sum(step.optimizer is not None for step in recording.steps), "step")
-    what = f"{planned.program.name} ran on after the {seen} that were watched"
-    return (Failure(what=what, cause="watching had ended, for the reason told above"),)
+    return judged_run(planned, recording, path, has_failed=has_failed)
 
 
 def _why_unwatched() -> str:
@@ -127,56 +105,19 @@ def _report_unseen(
     planned: PlannedRun, recording: Recording | None, unseen: Unseen, *, is_told: bool
 ) -> ExitCode:
     """Tell that no gradient was seen, in the report too, and return what the gate makes of it."""
-    failure = unseen.failure(planned.program.name)
+    error = unseen.error(planned.program.name)
     is_asked_for = planned.report is not None or planned.on_stdout
     if is_asked_for and planned.rank in (None, 0):
-        result = unseen_result(planned, recording, failure)
-        closing = "" if planned.policy is None else closing_text(result)
-        _write(planned, result, closing, is_wanted=True)
+        from gradscope.cli.run_judging import write_result
+        from gradscope.cli.run_unseen import unseen_result
+
+        write_result(planned, unseen_result(planned, recording, error))
     if is_told:
         pass
     elif planned.policy is None:
         # Where processes computed, the way to see them is what is asked for next.
-        advice = f"; {failure.help}" if unseen.is_elsewhere else ""
-        show_note(f"{failure.what}{advice}")
+        advice = f"; {error.help}" if unseen.is_elsewhere else ""
+        show_note(f"{error.what}{advice}")
     else:
-        show_error(GradscopeError(failure.what, cause=failure.cause, help=failure.help))
+        show_error(error)
     return ExitCode.OK if planned.policy is None else ExitCode.CANNOT_JUDGE
-
-
-def _write(planned: PlannedRun, result: CheckResult, closing: str, *, is_wanted: bool) -> None:
-    """Write the report to its file, or to a stream where it is wanted there.
-
-    Args:
-        planned: The run.
-        result: What was found in it.
-        closing: What the gate says, in a sentence; empty where it says nothing.
-        is_wanted: Whether a stream is to get it.
-    """
-    stream = sys.stdout if planned.on_stdout else sys.stderr
-    if planned.report is not None:
-        stream = io.StringIO()
-    elif not is_wanted:
-        return
-    console = make_console(stream, planned.color)
-    text = _rendered(planned, result, closing, console)
-    if stream is sys.stderr:
-        text = f"\n{text}"  # apart from what the script has printed
-    outcome = closing or found_text(result.targets[0].findings)
-    write_text(text, planned.report, stream, outcome=outcome)
-    planned.output.open(planned.report)
-
-
-def _rendered(planned: PlannedRun, result: CheckResult, closing: str, console: Console) -> str:
-    form = planned.output.form
-    if is_of_ci(form) or (planned.policy is not None and form != "full"):
-        return render_check(result, form, console, is_brief=planned.is_quiet)
-    (run,) = result.targets[0].runs
-    report = Report.from_recording(run.recording, run.verdict)
-    text = render(report, form, ViewOptions(), console)
-    if not closing:
-        return text
-    style = "bold green" if exit_code(result) is ExitCode.OK else "bold red"
-    with console.capture() as capture:
-        console.print(Text(closing, style=style), end="")
-    return f"{text}\n{capture.get()}"

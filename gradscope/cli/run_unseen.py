@@ -1,13 +1,13 @@
 """What is reported of a run in which no gradient was seen."""
 
 import platform
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 from gradscope import __version__
 from gradscope.cli.run import PlannedRun
+from gradscope.errors import GradscopeError
 from gradscope.gate.results import CheckResult, Failure, Run, TargetResult
-from gradscope.launch.children import TELLING_SECONDS
 from gradscope.recording.records import (
     Environment,
     Recording,
@@ -20,52 +20,17 @@ from gradscope.rules.engine import judge
 from gradscope.rules.verdict import SkippedRule, Verdict
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Unseen:
-    """Why nothing was seen of gradients."""
-
-    why: str
-    """As what the program did: `never called backward`."""
-    seconds_of_children: float
-    """CPU time of the processes that it has started."""
-
-    @property
-    def is_elsewhere(self) -> bool:
-        """Whether processes that it started may have trained in its place."""
-        return self.seconds_of_children >= TELLING_SECONDS
-
-    def failure(self, name: str) -> Failure:
-        """Return what a gate says of it.
-
-        Args:
-            name: Of the program.
-        """
-        if not self.is_elsewhere:
-            return Failure(
-                what=f"{name} {self.why}: there is nothing to report",
-                help="processes that it starts are not watched: start each with gradscope run,"
-                " as torchrun -m gradscope run does",
-            )
-        return Failure(
-            what=(
-                f"{name} {self.why}, and the processes that it started, which computed for "
-                f"{self.seconds_of_children:.3g} s, are not watched: there is nothing to report"
-            ),
-            help="watch each process: call gradscope.watch() in the function that it runs, or"
-            " start it with gradscope run, as torchrun -m gradscope run does",
-        )
-
-
 def unseen_result(
-    planned: PlannedRun, recording: Recording | None, failure: Failure
+    planned: PlannedRun, recording: Recording | None, error: GradscopeError
 ) -> CheckResult:
     """Return the result of a run of which nothing was seen, with a recording that says so.
 
     Args:
         planned: The run.
         recording: What was recorded; None where the program was never watched.
-        failure: Why nothing was seen.
+        error: Why nothing was seen.
     """
+    failure = Failure(what=error.what, help=error.help)
     recording = _told(recording or _empty(planned), failure)
     verdict = _unjudged(judge(recording, planned.settings), failure.what)
     return CheckResult(

@@ -8,8 +8,6 @@ from contextlib import chdir
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-import typer
-
 from gradscope.cli.errors import show_error, show_note
 from gradscope.errors import ExitCode, GradscopeError
 
@@ -128,4 +126,6 @@ def exit_if_broken(report: "Report") -> None:
     from gradscope.recording.step_view import ended_by
 
     if ended_by(report.recording) is not None:
+        import typer
+
         raise typer.Exit(ExitCode.CANNOT_JUDGE)

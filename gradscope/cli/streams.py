@@ -1,6 +1,5 @@
 """Keeps stdout for the report while user code prints to stderr."""
 
-import ctypes
 import io
 import os
 import sys
@@ -71,6 +70,8 @@ def _flush(stream: TextIO | None) -> None:
     if stream is not None and not stream.closed:
         stream.flush()
     if os.name == "posix":
+        import ctypes
+
         ctypes.CDLL(None).fflush(None)
 
 

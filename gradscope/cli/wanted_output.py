@@ -1,7 +1,6 @@
 """Which report a command writes where: what the options and a file's ending say together."""
 
 import sys
-import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -76,5 +75,8 @@ def wanted_output(
 
 def _page_for(subject: str) -> Path:
     """Return a file in a new folder among the temporary ones."""
+    # Who opens no page needs none of it, and a script that is run is not to find it imported.
+    import tempfile
+
     name = Path(subject.partition(":")[0]).stem or "report"
     return Path(tempfile.mkdtemp(prefix="gradscope-")) / f"{name}.html"

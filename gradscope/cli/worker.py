@@ -8,7 +8,7 @@ import signal
 import sys
 from pathlib import Path
 
-from gradscope.cli.errors import LOGGER, BugReport, show_error
+from gradscope.cli.errors import VERBOSITY, BugReport, show_error
 from gradscope.cli.job import Job, recording_in, stacks_in, write_failure
 from gradscope.cli.running import record_target
 from gradscope.cli.streams import reserved_stdout
@@ -29,7 +29,7 @@ def main(folder: str) -> None:
     """
     shared = Path(folder)
     job = Job.read(shared)
-    LOGGER.setLevel(job.level)
+    VERBOSITY.level = job.level
     _end_with_parent()
     own = os.getpid()
     with contextlib.ExitStack() as stack, BugReport():

@@ -1,12 +1,16 @@
 """The user's configuration: `[tool.gradscope]` in a pyproject.toml."""
 
-from gradscope.configuration.planning import plan_targets
-from gradscope.configuration.reading import (
-    Configuration,
-    configured_settings,
-    read_configuration,
-)
-from gradscope.configuration.selection import with_options
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from gradscope.configuration.planning import plan_targets
+    from gradscope.configuration.reading import (
+        Configuration,
+        configured_settings,
+        read_configuration,
+    )
+    from gradscope.configuration.selection import with_options
 
 __all__ = [
     "Configuration",
@@ -15,3 +19,12 @@ __all__ = [
     "read_configuration",
     "with_options",
 ]
+
+_MODULES = {"plan_targets": "planning", "with_options": "selection"}
+
+
+def __getattr__(name: str) -> object:
+    # A configuration names rules: whoever has none does not wait for all rules to be imported.
+    if name in __all__:
+        return getattr(import_module(f"{__name__}.{_MODULES.get(name, 'reading')}"), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,19 +1,10 @@
 """Reads `[tool.gradscope]` of the nearest pyproject.toml."""
 
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
-from gradscope.configuration import keys
-from gradscope.configuration.document import (
-    Document,
-    Source,
-    Table,
-    find_document,
-    working_directory,
-)
-from gradscope.configuration.selection import read_settings
-from gradscope.configuration.targets import read_targets
+from gradscope.configuration.document import Source, find_document, working_directory
 from gradscope.configuration.values import Value
 from gradscope.gate.options import BaselineOptions, Policy
 from gradscope.report.formats import OutputFormat
@@ -64,50 +55,12 @@ def read_configuration(file: Path | None = None) -> Configuration:
             targets={},
             sources={},
         )
-    return _configuration(document)
+    # All rules are imported to check it, which may name them: not where there is none.
+    from gradscope.configuration.checking import checked
+
+    return checked(document)
 
 
 def configured_settings(file: Path | None = None) -> Settings:
     """Return the settings of the rules of `read_configuration`."""
     return read_configuration(file).settings
-
-
-def _configuration(document: Document) -> Configuration:
-    table = Table(document=document, path=(), values=document.table)
-    table.check_keys((*keys.TOP_LEVEL, *keys.SUBTABLES), "option of gradscope")
-    values = {
-        key: table.value(key, known.check)
-        for key, known in keys.TOP_LEVEL.items()
-        if key in table.values
-    }
-    targets = read_targets(table)
-    return Configuration(
-        file=document.path,
-        folder=document.path.parent,
-        settings=read_settings(table, values),
-        policy=Policy(**keys.arguments(Policy, values)),  # type: ignore[arg-type]
-        baseline=_baseline(values, document.path.parent, targets),
-        output_format=values.get("output-format"),  # type: ignore[arg-type]
-        values=values,
-        targets=targets,
-        sources=dict(_sources(document, (), document.table)),
-    )
-
-
-def _baseline(values: Mapping[str, Value], folder: Path, targets: Iterable[str]) -> BaselineOptions:
-    options = BaselineOptions(
-        targets=tuple(targets),
-        **keys.arguments(BaselineOptions, values),  # type: ignore[arg-type]
-    )
-    return options if options.file is None else replace(options, file=folder / options.file)
-
-
-def _sources(
-    document: Document, above: tuple[str, ...], table: Mapping[str, object]
-) -> Iterator[tuple[tuple[str, ...], Source]]:
-    """Yield where each key of a table stands, and each key below it."""
-    for key, value in table.items():
-        path = (*above, key)
-        yield path, document.source(path)
-        if isinstance(value, Mapping):
-            yield from _sources(document, path, value)

@@ -6,7 +6,6 @@ from collections.abc import Callable, Collection
 from difflib import get_close_matches
 
 from gradscope.errors import GradscopeError
-from gradscope.rules.selection import rules_named
 from gradscope.target.choices import (
     FLOATING_TYPES,
     LOSS_NAMES,
@@ -102,6 +101,9 @@ def selectors(value: object) -> tuple[str, ...]:
     """Return codes, prefixes of codes, families and names of rules."""
     if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
         raise WrongValue("has to be a list of strings", help='as in ["GS101", "reach"]')
+    # All rules are imported for it, which a configuration without selectors does not need.
+    from gradscope.rules.selection import rules_named
+
     for selector in value:
         try:
             rules_named(selector)

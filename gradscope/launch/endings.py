@@ -4,11 +4,10 @@ import sysconfig
 from pathlib import Path
 from types import TracebackType
 
-from gradscope.recording.evidence.run_ending import EndingKind, RunEnding
+from gradscope.recording.run_ending import EndingKind, RunEnding
 
 _PACKAGE = f"{Path(__file__).resolve().parents[1]}/"
 _INSTALLED = ("site-packages", "dist-packages", "<frozen ")
-_STANDARD_LIBRARY = sysconfig.get_path("stdlib")
 _LONGEST = 120
 
 RETURNED = RunEnding(kind="returned", code=0)
@@ -76,4 +75,4 @@ def _place(traceback: TracebackType | None) -> tuple[str, int | None]:
 
 
 def _is_installed(file: str) -> bool:
-    return file.startswith(_STANDARD_LIBRARY) or any(part in file for part in _INSTALLED)
+    return file.startswith(sysconfig.get_path("stdlib")) or any(part in file for part in _INSTALLED)

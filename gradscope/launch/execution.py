@@ -1,7 +1,6 @@
 """Runs a program to its end, and says how it ended."""
 
 import sys
-import threading
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -10,7 +9,7 @@ from typing import NoReturn
 from gradscope.launch.endings import RETURNED, ending_by
 from gradscope.launch.program import CannotRunError, Program, enter
 from gradscope.launch.tracebacks import drop_own_frames
-from gradscope.recording.evidence.run_ending import RunEnding
+from gradscope.recording.run_ending import RunEnding
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,7 +49,8 @@ def execute(program: Program, see_end: Callable[[BaseException], None]) -> Endin
     del raised
     try:
         # Python waits for them before what is registered with atexit; so they are watched as well.
-        threading._shutdown()  # type: ignore[attr-defined]
+        if "threading" in sys.modules:
+            sys.modules["threading"]._shutdown()
     except KeyboardInterrupt as error:
         return _ended_by(error)
     return ending

@@ -1,10 +1,9 @@
 """What is run: a script, a folder or archive with a `__main__.py`, or a module as with `-m`."""
 
-import difflib
 import importlib.util
 import os
 import sys
-import zipfile
+import zipimport
 from dataclasses import dataclass
 from importlib.machinery import ModuleSpec, PathFinder, SourceFileLoader
 from pathlib import Path
@@ -80,6 +79,8 @@ def _help_for(path: Path) -> str | None:
     module = Path(*path.name.split("."))
     if module.with_suffix(".py").exists() or (module / "__main__.py").exists():
         return f"a module is run with -m: gradscope run -m {path}"
+    import difflib
+
     folder = path.parent
     names = [one.name for one in folder.glob("*.py")] if folder.is_dir() else []
     close = difflib.get_close_matches(path.name, names, n=1)
@@ -184,7 +185,15 @@ def _is_main_folder(name: str) -> bool:
     path = Path(name)
     if path.is_dir():
         return (path / "__main__.py").exists()
-    return path.is_file() and zipfile.is_zipfile(path)
+    return path.is_file() and _is_archive(path)
+
+
+def _is_archive(path: Path) -> bool:
+    try:
+        zipimport.zipimporter(str(path))
+    except zipimport.ZipImportError:
+        return False
+    return True
 
 
 def _new_main() -> ModuleType:

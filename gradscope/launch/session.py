@@ -6,11 +6,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
+from gradscope.capture.garbage import no_garbage_collection
 from gradscope.launch.execution import Ending, execute
 from gradscope.launch.program import Program
 from gradscope.launch.shadows import Shadows
 from gradscope.launch.torch_import import after_torch_import
-from gradscope.recording.evidence.run_ending import RunEnding
+from gradscope.recording.run_ending import RunEnding
 
 
 class Watch(Protocol):
@@ -91,7 +92,8 @@ class _Session:
         if self.is_copy:
             return
         try:
-            with self.shadows.lifted():
+            # The collector would go through all of torch again and again.
+            with self.shadows.lifted(), no_garbage_collection():
                 watch = self._make_watch()
                 watch.start()
                 self.watch = watch

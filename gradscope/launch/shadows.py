@@ -1,8 +1,9 @@
-"""Gives the program its own modules where gradscope has imported others of the same name."""
+"""Keeps the program's modules and gradscope's apart where they have the same names."""
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from importlib.machinery import PathFinder
 from pathlib import Path
 from types import ModuleType
 
@@ -14,6 +15,11 @@ _OF_STARTUP = frozenset(
 )
 """What python has imported by itself before a program's first line, and gradscope."""
 
+_NEEDED = sys.stdlib_module_names | {"markdown_it", "mdurl", "pygments", "rich"}
+"""What gradscope imports while and after a program runs, beside torch and numpy."""
+
+_PACKAGE = Path(__file__).parents[2]
+
 
 class Shadows:
     """Modules of gradscope's that the program's first folder would have won over.
@@ -23,6 +29,11 @@ class Shadows:
 
     def __init__(self) -> None:
         self._hidden: dict[str, ModuleType] = {}
+        self._names = frozenset[str]()
+        # The first entry is where gradscope was started, or its script lies.
+        first, *others = sys.path or [""]
+        is_own = sys.flags.safe_path or Path(first) == _PACKAGE
+        self._path = [first, *others] if is_own else others
 
     def hide(self, folder: Path) -> None:
         """Take them out of `sys.modules`.
@@ -31,21 +42,54 @@ class Shadows:
             folder: Where the program's imports are looked for first.
         """
         names = set(_names_in(folder)) - _OF_STARTUP - set(sys.builtin_module_names)
+        self._names = frozenset(names)
         for name, module in tuple(sys.modules.items()):
             if name.partition(".")[0] in names and not _lies_in(folder, module):
                 self._hidden[name] = sys.modules.pop(name)
 
     @contextmanager
     def lifted(self) -> Iterator[None]:
-        """Have them back inside of the block, for what gradscope itself imports there."""
-        programs = {name: sys.modules[name] for name in self._hidden if name in sys.modules}
+        """Have gradscope's own inside of the block, and import from where it has been started."""
+        programs = self._programs()
+        for name in programs:
+            del sys.modules[name]
         sys.modules.update(self._hidden)
+        before, path = set(sys.modules), sys.path
+        sys.path = list(self._path)
         try:
             yield
         finally:
+            sys.path = path
+            tops = self._names | {name.partition(".")[0] for name in programs}
+            for name in set(sys.modules) - before:
+                if name.partition(".")[0] in tops:
+                    self._hidden[name] = sys.modules[name]
             for name in self._hidden:
                 sys.modules.pop(name, None)
             sys.modules.update(programs)
+
+    def _programs(self) -> Mapping[str, ModuleType]:
+        """Return the modules of the program's that have the names of gradscope's."""
+        modules = tuple(sys.modules.items())
+        tops = {name: module for name, module in modules if name in _NEEDED - _OF_STARTUP}
+        others = {name for name, module in tops.items() if self._is_programs(name, module)}
+        hidden = {name.partition(".")[0] for name in self._hidden}
+        return {
+            name: module for name, module in modules if name.partition(".")[0] in others | hidden
+        }
+
+    def _is_programs(self, name: str, module: ModuleType) -> bool:
+        file = getattr(module, "__file__", None)
+        if not isinstance(file, str) or _entry_of(file) in self._path:
+            return False
+        spec = PathFinder.find_spec(name, self._path)
+        return spec is not None and spec.origin not in (None, file)
+
+
+def _entry_of(file: str) -> str:
+    """Return the entry of `sys.path` by which a module is found that no package holds."""
+    path = Path(file)
+    return str(path.parents[path.stem == "__init__"])
 
 
 def _names_in(folder: Path) -> Iterator[str]:

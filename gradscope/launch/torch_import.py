@@ -3,10 +3,10 @@
 A script may set what torch reads when it is loaded: `OMP_NUM_THREADS` and the like.
 """
 
+import _thread
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec
 from types import ModuleType
 
@@ -17,7 +17,8 @@ _NAME = "torch"
 def after_torch_import(then: Callable[[], None]) -> Iterator[None]:
     """Call a function once, as soon as torch has been imported inside of the block.
 
-    It is called in the thread that imports, before the line after the import runs.
+    It is called in the thread that imports, before the line after the import runs. Where a finder
+    of somebody else's has found torch past this one, it is called at the next import.
     """
     if _NAME in sys.modules:
         then()
@@ -31,44 +32,114 @@ def after_torch_import(then: Callable[[], None]) -> Iterator[None]:
         finder.remove()
 
 
-class _TorchFinder(MetaPathFinder):
+class _TorchFinder:
     """Finds torch by the other finders, and adds to the loading of it. It is gone afterwards.
 
-    To be asked where torch is, is not to load it: libraries ask without importing it.
+    To be asked where torch is, is not to load it: libraries ask without importing it, and finders
+    ask each other.
     """
 
     def __init__(self, then: Callable[[], None]) -> None:
-        self._then = then
+        self._then: Callable[[], None] | None = then
+        self._asking = set[int]()
+        """The threads in which the other finders are being asked."""
+        self._loadings: list[_Loading] = []
 
     def find_spec(
         self, name: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
         """Return where torch is, None for every other module."""
         if name != _NAME:
+            if _is_loaded():
+                self._imported()
             return None
-        others = (finder for finder in tuple(sys.meta_path) if finder is not self)
-        specs = (other.find_spec(name, path, target) for other in others)
-        spec = next((spec for spec in specs if spec is not None), None)
+        thread = _thread.get_ident()
+        if self._then is None or thread in self._asking:
+            return None
+        self._asking.add(thread)
+        try:
+            spec = self._found_by_others(path, target)
+        finally:
+            self._asking.discard(thread)
         if spec is not None and spec.loader is not None:
             self._add_to(spec.loader)
         return spec
 
     def remove(self) -> None:
         """Leave every other finder as it is."""
+        self._then = None
+        while self._loadings:
+            self._loadings.pop().remove()
         if self in sys.meta_path:
             sys.meta_path.remove(self)
 
-    def _add_to(self, loader: Loader) -> None:
-        load = loader.exec_module
+    def _found_by_others(
+        self, path: Sequence[str] | None, target: ModuleType | None
+    ) -> ModuleSpec | None:
+        others = (finder for finder in tuple(sys.meta_path) if finder is not self)
+        asked = (find for other in others if (find := getattr(other, "find_spec", None)))
+        specs = (find(_NAME, path, target) for find in asked)
+        return next((spec for spec in specs if spec is not None), None)
 
-        def exec_module(module: ModuleType) -> None:
-            if module.__name__ != _NAME:  # an archive has one loader for all that is in it
-                load(module)
-                return
-            vars(loader).pop("exec_module", None)
-            load(module)  # where it fails, the finder stays for the next attempt
+    def _add_to(self, loader: object) -> None:
+        """Have a loader tell when it has loaded torch.
+
+        The one method is put on the instance, and taken off it again: whoever looks at the loader
+        of torch later finds it as it was.
+        """
+        own = getattr(loader, "__dict__", None)
+        # Loaders of the older kind know only the second.
+        name = "exec_module" if hasattr(loader, "exec_module") else "load_module"
+        if own is None or isinstance(own.get(name), _Loading):
+            return
+        own[name] = loading = _Loading(getattr(loader, name), own, name, self._imported)
+        self._loadings.append(loading)
+
+    def _imported(self) -> None:
+        then, self._then = self._then, None
+        if then is not None:
             self.remove()
-            self._then()
+            then()
 
-        # On the instance: whoever looks at the loader of torch later finds it as it was.
-        vars(loader)["exec_module"] = exec_module
+
+class _Loading:
+    """A method of a loader that loads torch, and tells so.
+
+    It stays where it fails, for the next attempt.
+    """
+
+    def __init__(
+        self,
+        load: Callable[..., object],
+        loader: dict[str, object],
+        name: str,
+        then: Callable[[], None],
+    ) -> None:
+        self._load, self._loader, self._name, self._then = load, loader, name, then
+        self._before = loader.get(name)
+
+    def __call__(self, module: object) -> object:
+        loaded = self._load(module)
+        # An archive has one loader for all that is in it; and a module may be loaded beside torch.
+        if module in (_NAME, sys.modules.get(_NAME)):
+            self._then()
+        return loaded
+
+    def remove(self) -> None:
+        """Leave the loader as it was."""
+        if self._loader.get(self._name) is not self:  # somebody else has wrapped it since
+            return
+        if self._before is None:
+            del self._loader[self._name]
+        else:
+            self._loader[self._name] = self._before
+
+
+def _is_loaded() -> bool:
+    """Return whether torch has been imported, to its last line."""
+    module = sys.modules.get(_NAME)
+    # The class of a module that is loaded when it is first used, which an attribute would be.
+    if module is None or type(module).__name__ == "_LazyModule":
+        return False
+    spec = getattr(module, "__spec__", None)
+    return spec is not None and not getattr(spec, "_initializing", False)

@@ -4,9 +4,12 @@ A warning belongs to the line that called; a mode in between would take it to it
 be told there once in place of once for each line.
 """
 
+import sys
 from collections.abc import Callable, Mapping
-from types import CodeType, FrameType, FunctionType
+from types import CodeType, FrameType, FunctionType, MethodType
 from typing import Any, cast
+
+from gradscope.capture.frames import uncounted
 
 NAME = "<gradscope>"
 """What the frames of such calls are called, which stand in tracebacks."""
@@ -23,6 +26,7 @@ class CalledFrom:
         self._calls: dict[tuple[int, int, int], tuple[_Call, CodeType]] = {}
         """By `id` of code and globals, and line; with the code, which so stays the one."""
 
+    @uncounted
     def __call__(
         self,
         frame: FrameType,
@@ -31,6 +35,9 @@ class CalledFrom:
         kwargs: Mapping[str, object] | None,
     ) -> object:
         """Call a function from where a frame is, and return what it returns."""
+        if isinstance(sys.gettrace(), FunctionType | MethodType):
+            # A debugger, or a script's own, would be shown the line once more, in another frame.
+            return func(*args, **(kwargs or {}))
         code, line, names = frame.f_code, frame.f_lineno, frame.f_globals
         key = (id(code), line, id(names))
         known = self._calls.get(key)

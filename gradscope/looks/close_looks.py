@@ -34,6 +34,7 @@ from gradscope.looks.unscaling import unscaled
 from gradscope.looks.window import Window
 from gradscope.recording.meta import Header
 from gradscope.recording.records import Look, Recording
+from gradscope.switch import NO_TENSORS
 
 _MOST_NODES = 50_000
 """Of a graph: a larger one would take too long to look at."""
@@ -114,7 +115,7 @@ class ScriptLooks:
 
     def fail(self, error: Exception) -> None:
         """Take in a fault of gradscope's own: look at nothing more."""
-        self.give_up(f"{type(error).__name__}: {error}")
+        self.give_up(f"{type(error).__name__}: {error} ({NO_TENSORS} leaves them out)")
 
     @_alone
     def optimizer_made(self, index: int) -> None:
@@ -261,7 +262,10 @@ class ScriptLooks:
             if nodes > _MOST_NODES or (self._nodes > _MOST_NODES_OF_ALL and not is_early):
                 capture.let_go_of_graph()
                 if nodes > _MOST_NODES:
-                    self.give_up(f"a graph of {nodes:,} operations takes too long to look at")
+                    self.give_up(
+                        f"a graph of {nodes:,} operations takes too long to look at"
+                        f" ({NO_TENSORS} spares the attempt)"
+                    )
                 return
             self._nodes += nodes
             half = HalfPrecision(window.autocasts)

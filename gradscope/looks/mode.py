@@ -14,6 +14,7 @@ from torch.overrides import BaseTorchFunctionMode, TorchFunctionMode, _pop_mode,
 from torch.utils.hooks import RemovableHandle
 
 from gradscope.capture.compiled import is_traced
+from gradscope.capture.frames import uncounted
 from gradscope.capture.sites import SiteMode
 from gradscope.capture.training.interruptions import is_interruption
 from gradscope.capture.untraced import follow_original
@@ -119,6 +120,7 @@ class LookMode(TorchFunctionMode):
     def _is_here(self) -> bool:
         return self._thread == threading.get_ident() and self._process == os.getpid()
 
+    @uncounted
     def __torch_function__(
         self,
         func: Callable[..., object],
@@ -164,6 +166,7 @@ class LookMode(TorchFunctionMode):
             own.depth -= 1
         return result
 
+    @uncounted
     def _called(
         self,
         frame: FrameType,

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from gradscope.capture.compiled import is_traced
+from gradscope.capture.frames import uncounted
 from gradscope.capture.graph import Graph
 from gradscope.capture.lines import Caller, Line
 from gradscope.capture.reading import NotReadable, elements, is_plain
@@ -169,6 +170,7 @@ def autocast_lines() -> Iterator[AutocastLines]:
     caller, found = Caller(), AutocastLines()
     original = torch.autocast.__enter__
 
+    @uncounted
     def noted(autocast: torch.autocast) -> object:
         line = None if is_traced() else caller.line(sys._getframe(1))
         if line is not None and autocast._enabled and autocast.fast_dtype is not None:

@@ -1,20 +1,11 @@
 """What a rule found: one cause, with its evidence, its place, and one thing to try."""
 
 from dataclasses import dataclass
-from typing import Literal
 
 from gradscope.recording.records import Site
-
-Severity = Literal["error", "warning", "note"]
-"""SARIF's levels."""
-
-SEVERITIES: tuple[Severity, ...] = ("error", "warning", "note")
-"""The worst first."""
-
-
-def at_least(level: Severity) -> tuple[Severity, ...]:
-    """Return the levels that are as bad as one or worse, the worst first."""
-    return SEVERITIES[: SEVERITIES.index(level) + 1]
+from gradscope.recording.severity import SEVERITIES as SEVERITIES
+from gradscope.recording.severity import Severity as Severity
+from gradscope.recording.severity import at_least as at_least
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

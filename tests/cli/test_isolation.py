@@ -55,7 +55,7 @@ def run(tmp_path, folder, capfd):
             options=TargetOptions(seed=0),
             trial=Trial(),
             command="gradscope check model.py",
-            level=30,
+            level=0,
         )
         return run_apart(job, tmp_path, timeout), capfd.readouterr().err
 

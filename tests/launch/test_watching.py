@@ -326,7 +326,8 @@ def test_watch_that_does_not_start_leaves_the_script_alone(gradscope, script, wr
     assert done.stderr.splitlines() == [
         "error: this torch cannot be watched",
         "  help: another one",
-        "note: train.py runs on without being watched",
+        "note: train.py runs on without being watched; GRADSCOPE=off in the environment leaves"
+        " gradscope out from the start",
     ]
     assert gradscope("run", "--check", "train.py").returncode == 2
 

@@ -4,6 +4,7 @@ import functools
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+from gradscope.capture.frames import uncounted
 from gradscope.capture.untraced import follow_original
 
 Function = Callable[..., Any]
@@ -19,7 +20,8 @@ class _Replaced(NamedTuple):
 class Patches:
     """The functions that are replaced, each by one that looks like it.
 
-    `inspect.signature`, pickling by name, `isinstance` and torch's compiler see no difference.
+    `inspect.signature`, pickling by name, `isinstance`, warnings and torch's compiler see no
+    difference.
     """
 
     def __init__(self) -> None:
@@ -32,7 +34,7 @@ class Patches:
         the compiler can follow another function in place of a function, but not of a method.
         """
         original = vars(owner)[name]
-        ours = functools.wraps(original)(make(original))
+        ours = functools.wraps(original)(uncounted(make(original)))
         if not isinstance(owner, type):
             follow_original(ours, original)
         setattr(owner, name, ours)

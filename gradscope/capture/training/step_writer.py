@@ -12,7 +12,6 @@ from gradscope.capture.training.rounding import Rounded
 from gradscope.capture.training.scene import Scene
 from gradscope.counting import counted
 from gradscope.recording.evidence.rounded_update import RoundedUpdate
-from gradscope.recording.evidence.run_ending import RunEnding
 from gradscope.recording.evidence.trained_optimizer import TrainedOptimizer
 from gradscope.recording.kept_gradient import KeptGradient
 from gradscope.recording.records import (
@@ -21,6 +20,7 @@ from gradscope.recording.records import (
     Skipped,
     StepRecord,
 )
+from gradscope.recording.run_ending import RunEnding
 from gradscope.recording.run_recorder import RunRecorder, RunStep
 from gradscope.recording.step_tables import norm_cells
 from gradscope.recording.table import Cells

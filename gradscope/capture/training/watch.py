@@ -35,11 +35,12 @@ from gradscope.capture.training.steps import Steps
 from gradscope.capture.training.zeroing import Zeroing
 from gradscope.capture.untraced import unfollow_package
 from gradscope.errors import GradscopeError
-from gradscope.recording.evidence.run_ending import RunEnding
 from gradscope.recording.meta import Header
 from gradscope.recording.records import Environment, TargetRecord
+from gradscope.recording.run_ending import RunEnding
 from gradscope.recording.run_recorder import RunRecorder
 from gradscope.repository import repository_of
+from gradscope.switch import NO_TENSORS, OFF
 
 
 class TrainingWatch:
@@ -142,6 +143,10 @@ class TrainingWatch:
             help="run the script with python, or without gradscope.watch()",
         )
 
+    def record_nothing(self, path: Path) -> None:
+        """Make a recording in which nothing was seen."""
+        RunRecorder(path, _header(self._command, self._name or _script())).close(None)
+
     def _after_step(self) -> None:
         self.steps += 1
         if self._running is None:  # it is being stopped, which has shown a last step
@@ -185,7 +190,9 @@ class _Running:
 
     def start(self, given: Given, make_looks: MakeLooks | None, header: Header) -> None:
         """Install everything, and take in what was there before."""
-        if make_looks is not None:
+        if make_looks is None:
+            self._writer.skip("tensors and module calls", f"not wanted ({NO_TENSORS})")
+        else:
             self._scene.looks = make_looks(self._scene, header)
             # Before all patches, so that it ends after them.
             self._guard.run(self._scene.looks.start)
@@ -331,7 +338,11 @@ class _Running:
             error.what if isinstance(error, GradscopeError) else f"{type(error).__name__}: {error}"
         )
         self._writer.abandon(told)
-        print(f"gradscope: watching ended: {told}; the script goes on", file=sys.stderr)  # noqa: T201
+        print(  # noqa: T201
+            f"gradscope: watching ended: {told}; the script goes on"
+            f" ({OFF} in the environment runs it without gradscope)",
+            file=sys.stderr,
+        )
 
 
 def _header(command: str, name: str) -> Header:

@@ -30,7 +30,6 @@ from gradscope.recording.evidence.nonfinite import NonfiniteRecord
 from gradscope.recording.evidence.optimizer import OptimizerRecord
 from gradscope.recording.evidence.redraw import RedrawRecord
 from gradscope.recording.evidence.rounded_update import RoundedUpdate
-from gradscope.recording.evidence.run_ending import RunEnding
 from gradscope.recording.evidence.saturation import SaturationRecord
 from gradscope.recording.evidence.softmax import SoftmaxRecord
 from gradscope.recording.evidence.source import SourceRecord
@@ -40,6 +39,7 @@ from gradscope.recording.evidence.trained_optimizer import TrainedOptimizer
 from gradscope.recording.evidence.twin import TwinRecord
 from gradscope.recording.evidence.unit import UnitRecord
 from gradscope.recording.evidence.watch_cost import WatchCost
+from gradscope.recording.run_ending import RunEnding
 
 EVIDENCE: tuple[type, ...] = (
     AccumulatedGradient,

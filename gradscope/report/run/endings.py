@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from gradscope.recording.evidence.run_ending import RunEnding
+from gradscope.recording.run_ending import RunEnding
 from gradscope.report.paths import shown_path
 
 _INCOMPLETE = "run incomplete"

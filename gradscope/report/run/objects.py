@@ -2,8 +2,8 @@
 
 from collections.abc import Iterator
 
-from gradscope.recording.evidence.run_ending import RunEnding
 from gradscope.recording.evidence.watch_cost import WatchCost
+from gradscope.recording.run_ending import RunEnding
 from gradscope.report.model import Report
 from gradscope.report.objects import Json, Object, location_object
 from gradscope.report.page import UNICODE

@@ -4,10 +4,10 @@ import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from gradscope.recording.evidence.run_ending import RunEnding
 from gradscope.recording.evidence.watch_cost import WatchCost
 from gradscope.recording.norm_table import NOT_MEASURED, NormTable, norms_of
 from gradscope.recording.records import EventRecord, Recording
+from gradscope.recording.run_ending import RunEnding
 from gradscope.report.norms import total_norm
 from gradscope.report.run.endings import EndingText, ending_text
 from gradscope.report.run.looks import LookRow, look_rows

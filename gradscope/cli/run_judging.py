@@ -1,0 +1,133 @@
+"""Judges the recording of a run, and writes the report."""
+
+import io
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from rich.console import Console
+from rich.text import Text
+
+from gradscope import __version__
+from gradscope.cli.console import make_console
+from gradscope.cli.errors import show_error, show_note
+from gradscope.cli.output import write_text
+from gradscope.cli.run import PlannedRun
+from gradscope.counting import counted
+from gradscope.errors import ExitCode, GradscopeError
+from gradscope.gate.decision import exit_code, fails
+from gradscope.gate.merging import target_result
+from gradscope.gate.options import Policy
+from gradscope.gate.results import CheckResult, Failure, Run
+from gradscope.recording.records import Recording
+from gradscope.recording.store import load_recording
+from gradscope.report.formats import is_of_ci
+from gradscope.report.gate.render import render_check
+from gradscope.report.gate.words import closing_text, found_text
+from gradscope.report.model import Report
+from gradscope.report.render import render
+from gradscope.report.view import ViewOptions
+from gradscope.rules.engine import judge
+
+
+def judged_run(
+    planned: PlannedRun, recording: Recording, path: Path, *, has_failed: bool
+) -> ExitCode:
+    """Report on what a run has left, and return what its gate says.
+
+    Args:
+        planned: The run.
+        recording: What was seen of it.
+        path: Where that is kept.
+        has_failed: Whether it ended with an exit code of its own, which says enough.
+
+    Raises:
+        GradscopeError: The report cannot be written.
+    """
+    result = _checked(planned, recording, _lost(planned, recording))
+    code = ExitCode.OK if planned.policy is None else exit_code(result)
+    closing = "" if planned.policy is None or (has_failed and not code) else closing_text(result)
+    if planned.rank in (None, 0):
+        is_wanted = not planned.is_quiet or code is not ExitCode.OK
+        _write(planned, result, closing, is_wanted=is_wanted)
+    elif code is not ExitCode.OK:
+        show_error(GradscopeError(f"rank {planned.rank}: {closing}"))
+    if planned.policy is not None:
+        for failure in result.targets[0].failures:
+            show_error(GradscopeError(failure.what, cause=failure.cause, help=failure.help))
+    # By its name where it is in the folder that the command was started in.
+    show_note(f"wrote {path.name if planned.place.is_numbered else path}")
+    return code
+
+
+def failing(planned: PlannedRun, path: Path) -> bool:
+    """Return whether a recording, of which there is more to come, fails its gate already."""
+    recording = load_recording(path)
+    level = (planned.policy or Policy()).fail_level
+    (target,) = _checked(planned, recording).targets
+    return any(fails(item, level) for item in target.findings)
+
+
+def _checked(
+    planned: PlannedRun, recording: Recording, failures: Sequence[Failure] = ()
+) -> CheckResult:
+    run = Run(recording=recording, verdict=judge(recording, planned.settings))
+    return CheckResult(
+        version=__version__,
+        command=planned.command,
+        targets=(target_result(planned.program.name, [run], failures),),
+        policy=planned.policy,
+    )
+
+
+def _lost(planned: PlannedRun, recording: Recording) -> tuple[Failure, ...]:
+    """Return why a gate cannot answer for a run whose end was not seen; nothing where it was."""
+    if recording.finished or planned.policy is None:
+        return ()
+    seen = counted(sum(step.optimizer is not None for step in recording.steps), "step")
+    what = f"{planned.program.name} ran on after the {seen} that were watched"
+    return (Failure(what=what, cause="watching had ended, for the reason told above"),)
+
+
+def write_result(planned: PlannedRun, result: CheckResult) -> None:
+    """Write the report of a run of which nothing was seen, which somebody has asked for."""
+    closing = "" if planned.policy is None else closing_text(result)
+    _write(planned, result, closing, is_wanted=True)
+
+
+def _write(planned: PlannedRun, result: CheckResult, closing: str, *, is_wanted: bool) -> None:
+    """Write the report to its file, or to a stream where it is wanted there.
+
+    Args:
+        planned: The run.
+        result: What was found in it.
+        closing: What the gate says, in a sentence; empty where it says nothing.
+        is_wanted: Whether a stream is to get it.
+    """
+    stream = sys.stdout if planned.on_stdout else sys.stderr
+    if planned.report is not None:
+        stream = io.StringIO()
+    elif not is_wanted:
+        return
+    console = make_console(stream, planned.color)
+    text = _rendered(planned, result, closing, console)
+    if stream is sys.stderr:
+        text = f"\n{text}"  # apart from what the script has printed
+    outcome = closing or found_text(result.targets[0].findings)
+    write_text(text, planned.report, stream, outcome=outcome)
+    planned.output.open(planned.report)
+
+
+def _rendered(planned: PlannedRun, result: CheckResult, closing: str, console: Console) -> str:
+    form = planned.output.form
+    if is_of_ci(form) or (planned.policy is not None and form != "full"):
+        return render_check(result, form, console, is_brief=planned.is_quiet)
+    (run,) = result.targets[0].runs
+    report = Report.from_recording(run.recording, run.verdict)
+    text = render(report, form, ViewOptions(), console)
+    if not closing:
+        return text
+    style = "bold green" if exit_code(result) is ExitCode.OK else "bold red"
+    with console.capture() as capture:
+        console.print(Text(closing, style=style), end="")
+    return f"{text}\n{capture.get()}"
