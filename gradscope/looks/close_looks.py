@@ -120,7 +120,7 @@ class ScriptLooks:
     @_alone
     def step_begins(self) -> None:
         """Look away from what an optimizer computes: it makes nothing that is part of a graph."""
-        self._mode.look_away()
+        self._mode.remove()
 
     @_alone
     def step_ended(self, index: int, parameters: Iterable[Tensor], place: Place) -> None:

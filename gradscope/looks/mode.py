@@ -22,6 +22,24 @@ _PACKAGE = str(Path(__file__).parents[1]) + os.sep
 
 _BACKWARDS = frozenset({"backward", "grad"})
 
+_GRADIENT = torch.Tensor.grad.__get__  # type: ignore[attr-defined]
+_PASSIVE = frozenset(
+    {
+        *(
+            getattr(torch.Tensor, name).__get__
+            for name in ("device", "dtype", "grad", "is_leaf", "layout", "requires_grad", "shape")
+        ),
+        *(
+            getattr(torch.Tensor, name)
+            for name in ("dim", "is_floating_point", "numel", "size", "stride")
+        ),
+        torch.Tensor.grad.__set__,  # type: ignore[attr-defined]
+    }
+)
+"""What is asked of tensors again and again, computes nothing, and warns of nothing."""
+
+_PLAIN = frozenset({torch.Tensor, torch.nn.Parameter})
+
 MOST_CALLS = 100_000
 """A look ends after so many: what takes longer is an evaluation, or preparations."""
 
@@ -110,6 +128,8 @@ class LookMode(TorchFunctionMode):
         if is_traced():
             return func(*args, **kwargs) if kwargs else func(*args)
         sites, values = self._sites, self._values
+        if func in _PASSIVE and self._is_nothing_new(func, args):
+            return func(*args, **kwargs) if kwargs else func(*args)
         frame = sys._getframe(1)
         func = handed_on(func, frame)
         if self._is_gradscopes(frame.f_code.co_filename):
@@ -155,6 +175,14 @@ class LookMode(TorchFunctionMode):
         if getattr(func, "__name__", "") in _BACKWARDS:  # whose line is looked for from within
             return func(*args, **kwargs) if kwargs else func(*args)
         return self._call(_caller_of(frame), func, args, kwargs)
+
+    def _is_nothing_new(self, func: Callable[..., object], args: tuple[object, ...]) -> bool:
+        """Return whether a passive call tells nothing, as no node was made since the last call."""
+        if func == _GRADIENT:
+            tensor = args[0]
+            if type(tensor) not in _PLAIN or not tensor.is_leaf:  # type: ignore[attr-defined]
+                return False  # torch warns of the gradient of what is no leaf
+        return self._sites is None or not self._sites.has_nodes_without_line()
 
     def _is_of_long_evaluation(self, func: Callable[..., object]) -> bool:
         if torch.is_grad_enabled() or getattr(func, "__name__", "") == "_set_grad_enabled":
