@@ -6,7 +6,7 @@ from types import FrameType
 
 import torch
 from torch import Tensor
-from torch._C import DisableTorchFunction
+from torch._C import DisableTorchFunction, _len_torch_dispatch_stack
 
 from gradscope.capture.edges import is_old
 from gradscope.capture.graph import VIEW_OPERATIONS
@@ -15,7 +15,13 @@ from gradscope.capture.training.guard import without_dispatch_modes
 from gradscope.probes.activations import ActivationWatch
 from gradscope.probes.forward_values import Values, values_of
 from gradscope.probes.nonfinite_tracker import Origin, OriginTracker, Source, broken_of, storage_of
-from gradscope.probes.operations import NodeNumber, Operation, node_number, plain_floats
+from gradscope.probes.operations import (
+    NodeNumber,
+    Operation,
+    is_plain_float,
+    node_number,
+    plain_floats,
+)
 from gradscope.recording.evidence.nonfinite import Broken
 
 _NOT_COMPUTED = frozenset(
@@ -47,9 +53,13 @@ class ForwardWatch:
 
     Args:
         source_of: Returns by its storage a tensor that was there before.
+        measures: Measure every output; otherwise only whether it is finite.
     """
 
-    def __init__(self, source_of: Callable[[int], Source | None]) -> None:
+    def __init__(
+        self, source_of: Callable[[int], Source | None], *, measures: bool = True
+    ) -> None:
+        self.measures = measures
         self.values: dict[NodeNumber, tuple[int, Values]] = {}
         self.activations = ActivationWatch()
         self._breaks = False
@@ -86,11 +96,23 @@ class ForwardWatch:
         name = getattr(func, "__name__", "")
         if name in _NOT_COMPUTED or not _are_readable():
             return
+        if not self.measures and self._is_sound(name, result):
+            return
         with DisableTorchFunction(), torch.no_grad(), without_dispatch_modes():
             is_broken = name == "__setitem__" and self._breaks
             outputs = tuple(plain_floats(args[0] if is_broken else result))
             if outputs:
                 self._look(_operation(name, args, dict(kwargs or {}), outputs), frame)
+
+    def _is_sound(self, name: str, result: object) -> bool:
+        """Return whether one sum shows that nothing began to be not finite; if not, it may have."""
+        if type(result) is not Tensor or name.endswith("_") or self.origins.has_any:
+            return False
+        if not is_plain_float(result):
+            return True
+        if _len_torch_dispatch_stack() or is_old(result):
+            return False
+        return result._is_view() or math.isfinite(float(result.detach().sum()))
 
     def _look(self, operation: Operation, frame: FrameType) -> None:
         is_written = operation.name.endswith("_")
@@ -99,7 +121,7 @@ class ForwardWatch:
             number = None if is_old(tensor) else node_number(tensor)
             if number is not None and not is_written and _is_view(tensor):
                 continue  # of what has been measured
-            if number is None:
+            if number is None or not self.measures:
                 is_broken |= _is_perhaps_broken(tensor) and broken_of(tensor) is not None
                 continue
             values = values_of(tensor)
@@ -124,6 +146,11 @@ class _Origins(OriginTracker):
         super().__init__(source_of)
         self._frame: FrameType | None = None
         self._lines = Caller()
+
+    @property
+    def has_any(self) -> bool:
+        """Whether something is known that is not finite."""
+        return bool(self._origin_of)
 
     def at(self, frame: FrameType) -> None:
         """Take in which frame makes the next call."""

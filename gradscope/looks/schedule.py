@@ -45,6 +45,10 @@ class Schedule:
         self._skips = 0
         self.number = 0
         """Of the step that begins, or goes on."""
+        self.is_first = False
+        """Whether the step that is due is one of the first of an optimizer, or was named."""
+        self.is_asked_for = False
+        """Whether the step that is due was asked for."""
 
     def made(self, optimizer: int) -> None:
         """Take in that an optimizer is there, whether it will ever step or not."""
@@ -73,9 +77,13 @@ class Schedule:
     def is_due(self) -> bool:
         """Return whether the next step is looked at."""
         number = self.number
-        if number < FIRST or number in self._steps:
-            return True
-        if any(made < FIRST and self._is_awaited(key) for key, made in self._made.items()):
+        self.is_asked_for = self._is_asked
+        self.is_first = (
+            number < FIRST
+            or number in self._steps
+            or any(made < FIRST and self._is_awaited(key) for key, made in self._made.items())
+        )
+        if self.is_first:
             return True
         if self._is_asked or (self._every and number % self._every == 0):
             self._is_asked = False

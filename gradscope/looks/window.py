@@ -26,15 +26,19 @@ class Window:
         mode: Sees the calls.
         training: What is known of the script.
         earlier: The window before, if that was looked at: some graphs reach back into it.
+        is_full: Whether it is captured in full.
     """
 
-    def __init__(self, mode: LookMode, training: Training, earlier: "Window | None") -> None:
+    def __init__(
+        self, mode: LookMode, training: Training, earlier: "Window | None", *, is_full: bool
+    ) -> None:
         self._mode = mode
+        self.is_full = is_full
         self.capture = StepCapture([])
         self.capture.sites.earlier = None if earlier is None else earlier.capture.sites
         self.capture.writes.earlier = None if earlier is None else earlier.capture.writes
         self.capture.backwards.earlier = None if earlier is None else earlier.capture.backwards
-        self.values = ForwardWatch(LiveSources(training).of)
+        self.values = ForwardWatch(LiveSources(training).of, measures=is_full)
         self.looked_at: set[tuple[int, int] | None] = set()
         """The lines whose backward was looked at."""
         self.passed: set[int] = set()

@@ -95,14 +95,15 @@ class OperationMode(TorchDispatchMode):
 def plain_floats(value: object) -> Iterator[Tensor]:
     """Yield the floating tensors that numbers can be read from, in a value or a list of values."""
     if isinstance(value, Tensor):
-        if _is_plain(value):
+        if is_plain_float(value):
             yield value
     elif isinstance(value, tuple | list):
         for item in value:
             yield from plain_floats(item)
 
 
-def _is_plain(tensor: Tensor) -> bool:
+def is_plain_float(tensor: Tensor) -> bool:
+    """Return whether floating numbers can be read from a tensor as they are."""
     return (
         type(tensor) in (Tensor, torch.nn.Parameter)
         and tensor.is_floating_point()

@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import replace
 
 import torch
 from torch import Tensor
@@ -34,6 +35,18 @@ def examine_optimizers(scene: Scene) -> str | None:
     for index, optimizer in enumerate(scene.optimizers):
         scene.assembler.note(examination.record(index, optimizer))
     return None
+
+
+def with_numbers_of(record: OptimizerRecord, optimizer: torch.optim.Optimizer) -> OptimizerRecord:
+    """Return a record with the learning rates and the like that an optimizer has now.
+
+    The same record where nothing has changed.
+    """
+    groups = tuple(
+        replace(group, **_numbers(now))
+        for group, now in zip(record.groups, optimizer.param_groups, strict=True)
+    )
+    return record if groups == record.groups else replace(record, groups=groups)
 
 
 class _Examination:
@@ -72,11 +85,7 @@ class _Examination:
         return GroupRecord(
             parameters=tuple(counts),
             duplicates=tuple(place for place, count in counts.items() if count > 1),
-            learning_rate=_number(group, "lr"),
-            initial_learning_rate=_number(group, "initial_lr"),
-            epsilon=_number(group, "eps"),
-            momentum=_number(group, "momentum"),
-            weight_decay=_number(group, "weight_decay"),
+            **_numbers(group),
         )
 
     def _made_after(self, order: int) -> Iterator[int]:
@@ -153,6 +162,16 @@ def _listed(group: dict[str, object]) -> list[Tensor]:
     listed = group["params"]
     assert isinstance(listed, list)
     return listed
+
+
+def _numbers(group: dict[str, object]) -> dict[str, float | None]:
+    return {
+        "learning_rate": _number(group, "lr"),
+        "initial_learning_rate": _number(group, "initial_lr"),
+        "epsilon": _number(group, "eps"),
+        "momentum": _number(group, "momentum"),
+        "weight_decay": _number(group, "weight_decay"),
+    }
 
 
 def _family(optimizer: torch.optim.Optimizer) -> OptimizerFamily:
