@@ -23,6 +23,7 @@ from gradscope.capture.training.places import Place
 from gradscope.capture.training.scene import Scene as Training
 from gradscope.errors import GradscopeError
 from gradscope.looks.failed_look import failed_look
+from gradscope.looks.forward_watch import Constants
 from gradscope.looks.half_precision import HalfPrecision
 from gradscope.looks.look_records import CurrentLook, LookRecords, Made
 from gradscope.looks.mode import LookMode
@@ -75,6 +76,7 @@ class ScriptLooks:
         self._training, self._schedule = training, schedule
         self._thoroughness = Thoroughness(schedule)
         self._names = ScriptNames()
+        self._constants: Constants = {}
         self._mode = LookMode(self.fail)
         self._records = LookRecords(training, header)
         self._stack = ExitStack()
@@ -200,7 +202,9 @@ class ScriptLooks:
             self._last = None
             return
         is_full = self._thoroughness.is_full()
-        self._window = Window(self._mode, self._training, self._last, is_full=is_full)
+        self._window = Window(
+            self._mode, self._training, self._last, self._constants, is_full=is_full
+        )
         self._window.open()
 
     def _forget_failed(self) -> None:

@@ -22,7 +22,7 @@ _PACKAGE = str(Path(__file__).parents[1]) + os.sep
 
 _BACKWARDS = frozenset({"backward", "grad"})
 
-_GRADIENT = torch.Tensor.grad.__get__  # type: ignore[attr-defined]
+_GRADIENT = vars(torch._C.TensorBase)["grad"]
 _PASSIVE = frozenset(
     {
         *(
@@ -33,7 +33,7 @@ _PASSIVE = frozenset(
             getattr(torch.Tensor, name)
             for name in ("dim", "is_floating_point", "numel", "size", "stride")
         ),
-        torch.Tensor.grad.__set__,  # type: ignore[attr-defined]
+        _GRADIENT.__set__,
     }
 )
 """What is asked of tensors again and again, computes nothing, and warns of nothing."""
@@ -104,8 +104,10 @@ class LookMode(TorchFunctionMode):
                 _push_mode(mode)
 
     def _put_below(self) -> None:
-        above = [_pop_mode() for _ in range(_len_torch_function_stack())]
-        for mode in (self, *reversed(above)):
+        modes = [_pop_mode() for _ in range(_len_torch_function_stack())][::-1]
+        # torch looks for its default device at the very bottom.
+        place = int(bool(modes) and modes[0] is _default_device())
+        for mode in (*modes[:place], self, *modes[place:]):
             _push_mode(mode)
 
     def _is_in_stack(self) -> bool:
@@ -125,11 +127,9 @@ class LookMode(TorchFunctionMode):
         kwargs: Mapping[str, object] | None = None,
     ) -> object:
         """Call the function, and look at the call."""
-        if is_traced():
+        if is_traced() or (func in _PASSIVE and self._is_nothing_new(func, args)):
             return func(*args, **kwargs) if kwargs else func(*args)
         sites, values = self._sites, self._values
-        if func in _PASSIVE and self._is_nothing_new(func, args):
-            return func(*args, **kwargs) if kwargs else func(*args)
         frame = sys._getframe(1)
         func = handed_on(func, frame)
         if self._is_gradscopes(frame.f_code.co_filename):
@@ -178,7 +178,7 @@ class LookMode(TorchFunctionMode):
 
     def _is_nothing_new(self, func: Callable[..., object], args: tuple[object, ...]) -> bool:
         """Return whether a passive call tells nothing, as no node was made since the last call."""
-        if func == _GRADIENT:
+        if func == _GRADIENT.__get__:
             tensor = args[0]
             if type(tensor) not in _PLAIN or not tensor.is_leaf:  # type: ignore[attr-defined]
                 return False  # torch warns of the gradient of what is no leaf
@@ -206,6 +206,12 @@ class LookMode(TorchFunctionMode):
         if is_own is None:
             is_own = self._is_own[file] = file.startswith(_PACKAGE)
         return is_own
+
+
+def _default_device() -> object:
+    """Return the mode that `torch.set_default_device` has opened in this thread."""
+    context = getattr(torch, "_GLOBAL_DEVICE_CONTEXT", None)
+    return getattr(context, "device_context", None)
 
 
 def _caller_of(frame: FrameType) -> FrameType:

@@ -61,14 +61,12 @@ class ScriptNames:
         for name, parameter in loose.items():
             walk.meet(name, parameter)
         known = tuple(walk.met)
-        modules = [module for one in self._modules if (module := one()) is not None]
-        parameters = [one for kept in self._parameters if (one := kept()) is not None]
+        modules = [m for kept in self._modules if (m := kept()) is not None]
+        parameters = [p for held in self._parameters if (p := held()) is not None]
         is_whole = len(modules) + len(parameters) == len(self._modules) + len(self._parameters)
         if self._records is not None and is_whole and known == self._known:
             script = Script(models, loose)
-            return script, replace(
-                self._records, modules=[script, *modules], parameters=parameters
-            )
+            return script, replace(self._records, modules=[script, *modules], parameters=parameters)
         script = script_of(scene)
         named = name_model(script, None)
         is_all = len(script._modules) == len(models)

@@ -196,7 +196,8 @@ class Structures:
         loss: float | None,
     ) -> Known | None:
         """Return a step which the one that is over repeats, None where it must be told in full."""
-        is_finite = (loss is None or math.isfinite(loss)) and measured.numbers.is_finite
+        plain = (0.0 if loss is None else loss, *measured.weights)
+        is_finite = measured.numbers.is_finite and all(map(math.isfinite, plain))
         if measured.unmeasured or not is_finite:
             return None
         return next(

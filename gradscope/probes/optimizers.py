@@ -43,10 +43,21 @@ def with_numbers_of(record: OptimizerRecord, optimizer: torch.optim.Optimizer) -
     The same record where nothing has changed.
     """
     groups = tuple(
-        replace(group, **_numbers(now))
+        _with_numbers(group, now)
         for group, now in zip(record.groups, optimizer.param_groups, strict=True)
     )
     return record if groups == record.groups else replace(record, groups=groups)
+
+
+def _with_numbers(record: GroupRecord, group: dict[str, object]) -> GroupRecord:
+    return replace(
+        record,
+        learning_rate=_number(group, "lr"),
+        initial_learning_rate=_number(group, "initial_lr"),
+        epsilon=_number(group, "eps"),
+        momentum=_number(group, "momentum"),
+        weight_decay=_number(group, "weight_decay"),
+    )
 
 
 class _Examination:
@@ -82,11 +93,16 @@ class _Examination:
         counts = Counter(
             self._places[id(tensor)] for tensor in _listed(group) if id(tensor) in self._places
         )
-        return GroupRecord(
+        record = GroupRecord(
             parameters=tuple(counts),
             duplicates=tuple(place for place, count in counts.items() if count > 1),
-            **_numbers(group),
+            learning_rate=None,
+            initial_learning_rate=None,
+            epsilon=None,
+            momentum=None,
+            weight_decay=None,
         )
+        return _with_numbers(record, group)
 
     def _made_after(self, order: int) -> Iterator[int]:
         for place, parameter in enumerate(self._parameters):
@@ -162,16 +178,6 @@ def _listed(group: dict[str, object]) -> list[Tensor]:
     listed = group["params"]
     assert isinstance(listed, list)
     return listed
-
-
-def _numbers(group: dict[str, object]) -> dict[str, float | None]:
-    return {
-        "learning_rate": _number(group, "lr"),
-        "initial_learning_rate": _number(group, "initial_lr"),
-        "epsilon": _number(group, "eps"),
-        "momentum": _number(group, "momentum"),
-        "weight_decay": _number(group, "weight_decay"),
-    }
 
 
 def _family(optimizer: torch.optim.Optimizer) -> OptimizerFamily:

@@ -59,9 +59,7 @@ class Scene:
         """Every optimizer that is known, those of the target first."""
         given = [self.target.optimizer, self.target.stale_optimizer]
         known = [one for one in (*given, *self.definitions.optimizers) if one is not None]
-        return tuple(
-            one for one in dict.fromkeys(known) if one in given or is_made(one)
-        )
+        return tuple(one for one in dict.fromkeys(known) if one in given or is_made(one))
 
     @cached_property
     def place(self) -> GraphPlace:

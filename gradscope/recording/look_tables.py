@@ -75,7 +75,8 @@ def look_definitions() -> tuple[str, ...]:
                reason
            FROM look_parameter_stat AS stat JOIN look ON look.id = stat.look
            JOIN look_parameter AS parameter
-               ON parameter.look = ifnull(look.same_as, look.id) AND parameter.id = stat.parameter""",
+               ON parameter.look = ifnull(look.same_as, look.id)
+               AND parameter.id = stat.parameter""",
         """CREATE VIEW look_tensor_gradient AS
            SELECT stat.look, look.step, module.path AS module, operation, file, line, norm,
                absolute_maximum, reason
