@@ -38,6 +38,9 @@ from gradscope.recording.records import (
 
 _ON_THE_WAY = "no gradient came; of steps before the judged one it is not told why"
 
+NOT_DELIVERED = "backward delivered no gradient here"
+"""Why a tensor of the graph has no numbers, where nothing spoke against measuring them."""
+
 
 class Assembler:
     """Gathers the records of one recording.
@@ -141,7 +144,7 @@ class Assembler:
             reason = reasons.get(record.index)
             gradient = measured.parameter(record.index)
             self._parameter_stats.append(
-                _parameter_stat(step, record, measured, gradient, reason, norm)
+                parameter_stat(step, record, measured, gradient, reason, norm)
             )
         self._tensor_stats += _tensor_stats(step, capture, measured, place.first_node)
         self._input_stats += [
@@ -175,7 +178,7 @@ class Assembler:
             StepRecord(index=step, kind="training", graph=None, loss=loss, optimizer=optimizer)
         )
         self._parameter_stats += [
-            _parameter_stat(step, record, measured, gradient, _ON_THE_WAY, None)
+            parameter_stat(step, record, measured, gradient, _ON_THE_WAY, None)
             for record, gradient in zip(self._named.parameter_records, gradients, strict=True)
         ]
         self._note_times(step, capture)
@@ -274,7 +277,7 @@ class Assembler:
         )
 
 
-def _parameter_stat(
+def parameter_stat(
     step: int,
     record: ParameterRecord,
     measured: Measurements,
@@ -282,6 +285,16 @@ def _parameter_stat(
     reason: str | None,
     update_norm: float | None,
 ) -> ParameterStat:
+    """Return what a step left in a parameter.
+
+    Args:
+        step: The step.
+        record: The parameter.
+        measured: What the step's backward delivered.
+        gradient: The parameter's, None where it has none.
+        reason: Why it has none.
+        update_norm: Of the change that an optimizer made of it.
+    """
     place = record.index
     reach: Reach
     if gradient is not None:
@@ -334,7 +347,7 @@ def _tensor_stats(
         gradient = measured.tensor(slot)
         reason = None
         if gradient is None:
-            reason = measured.unmeasured.get(slot, "backward delivered no gradient here")
+            reason = measured.unmeasured.get(slot, NOT_DELIVERED)
         yield TensorStat(
             step=step,
             node=first + slot[0],

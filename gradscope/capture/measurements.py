@@ -47,6 +47,10 @@ class Measurements:
         slot = self.incoming.get(place)
         return self.numbers.get(slot) if left is None and slot is not None else left
 
+    def has_gradient(self, place: int) -> bool:
+        """Return whether the gradient left in a parameter was measured."""
+        return (_PARAMETER, place) in self.numbers or place in self.incoming
+
     def brief_parameters(self) -> tuple[GradientStat | None, ...]:
         """Return the same for every parameter, without the histograms."""
         brief = self.numbers.without_histogram
@@ -79,9 +83,10 @@ class BackwardWatch:
     Args:
         capture: Of the forward, its graph traced.
         alone: Measure what the backward adds to gradients that are there, not what they come to.
+        magnitudes: Sort samples of the gradients' elements by magnitude, too.
     """
 
-    def __init__(self, capture: "StepCapture", *, alone: bool) -> None:
+    def __init__(self, capture: "StepCapture", *, alone: bool, magnitudes: bool) -> None:
         self._capture = capture
         self._parameters = capture._parameters
         graph, self._nodes = capture.graph, capture.parameter_nodes()
@@ -92,7 +97,7 @@ class BackwardWatch:
         hooked = {p for p in self._nodes if self._parameters[p]._post_accumulate_grad_hooks}
         skip = set(graph.shared_gradients())
         skip.update(n for p, n in self._nodes.items() if p not in hooked | self._added)
-        self._measurer = Measurer()
+        self._measurer = Measurer(magnitudes=magnitudes)
         self._faults: list[Exception] = []
         self._collector = GradientCollector(graph, skip, self._measurer, self._faults)
         calls = capture.modules.calls

@@ -134,17 +134,20 @@ class StepCapture:
         return watch.measurements()
 
     @no_garbage_collection()
-    def watch_backward(self, loss: Tensor, *, alone: bool = False) -> BackwardWatch:
+    def watch_backward(
+        self, loss: Tensor, *, alone: bool = False, magnitudes: bool = True
+    ) -> BackwardWatch:
         """Put hooks into the graph whose backward is about to run.
 
         Args:
             loss: Where it will start.
             alone: Measure what it adds to gradients that are there, not what they come to.
+            magnitudes: Sort samples of the gradients' elements by magnitude, too.
         """
         self.backward_at = time.perf_counter()
         if not self.graph.nodes:
             self.trace(loss)
-        watch = BackwardWatch(self, alone=alone)
+        watch = BackwardWatch(self, alone=alone, magnitudes=magnitudes)
         self.arrived = watch.arrived
         return watch
 

@@ -57,6 +57,10 @@ class SiteMode(TorchFunctionMode):
         self.returned(func, args, kwargs, result, start, sys._getframe(1))
         return result
 
+    def has_nodes_without_line(self) -> bool:
+        """Return whether nodes were made since the last call, outside of any call that is seen."""
+        return sequence_number() != self._next
+
     def began(self, frame: FrameType) -> int:
         """Return what the first node of a call that a frame makes will get for a number."""
         start = sequence_number()

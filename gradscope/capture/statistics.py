@@ -101,6 +101,7 @@ class Numbers(Mapping[Key, GradientStat]):
     """The numbers of many gradients, made into records as they are asked for."""
 
     def __init__(self, buckets: list[_Bucket]) -> None:
+        self._buckets = buckets
         self._places = {
             key: (bucket, row) for bucket in buckets for row, key in enumerate(bucket.keys)
         }
@@ -116,9 +117,21 @@ class Numbers(Mapping[Key, GradientStat]):
         place = self._places.get(key)
         return None if place is None else _stat(*place, {})
 
+    @property
+    def is_finite(self) -> bool:
+        """Whether every element of every gradient is finite."""
+        return not any(
+            bucket.nonfinite or any(one and one.exact and one.exact.nonfinite for one in origins)
+            for bucket, origins in ((one, one.origins) for one in self._buckets)
+        )
+
     def __iter__(self) -> Iterator[Key]:
         """Iterate over the keys."""
         return iter(self._places)
+
+    def __contains__(self, key: object) -> bool:
+        """Return whether a gradient was measured."""
+        return key in self._places
 
     def __len__(self) -> int:
         """Return how many gradients were measured."""
@@ -130,9 +143,13 @@ class Measurer:
 
     A tensor that is written to before the next `flush` or `results` stays unmeasured; none outlives
     `results`. A key measured twice keeps its last numbers.
+
+    Args:
+        magnitudes: Sort samples of the elements into octaves, too.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, magnitudes: bool = True) -> None:
+        self._with_magnitudes = magnitudes
         self._held: list[tuple[Key, Tensor, int]] = []
         self._held_elements = 0
         self._origins: dict[Key, _Origin] = {}
@@ -234,7 +251,11 @@ class Measurer:
                 keys = [key for key, _ in group]
                 if bits:
                     origins = [self._origins.get(key) for key in keys]
-                    self._buckets.append(_measure_bucket(keys, [t for _, t in group], origins))
+                    values = [tensor for _, tensor in group]
+                    bucket = _measure_bucket(
+                        keys, values, origins, magnitudes=self._with_magnitudes
+                    )
+                    self._buckets.append(bucket)
                 else:
                     self.unmeasured.update(dict.fromkeys(keys, "it has no elements"))
 
@@ -265,7 +286,7 @@ def norms(tensors: Sequence[Tensor | None]) -> list[float | None]:
 
 
 def _measure_bucket(
-    keys: list[Key], values: list[Tensor], origins: list[_Origin | None]
+    keys: list[Key], values: list[Tensor], origins: list[_Origin | None], *, magnitudes: bool
 ) -> _Bucket:
     matrix = as_matrix(values)
     maxima: list[float] = torch.maximum(matrix.amin(dim=1).abs_(), matrix.amax(dim=1)).tolist()
@@ -278,8 +299,13 @@ def _measure_bucket(
         maxima=maxima,
         nonzeros=row_nonzeros(matrix, has_nan=bool(broken)),
         nonfinite={row: count_nonfinite(values[row]) for row in broken},
-        sample=matrix[:, :: min(4, -(-matrix.shape[1] // MAGNITUDE_ELEMENTS))].contiguous(),
+        sample=_sample(matrix) if magnitudes else None,
+        octaves=[] if magnitudes else [{}] * len(keys),
     )
+
+
+def _sample(matrix: Tensor) -> Tensor:
+    return matrix[:, :: min(4, -(-matrix.shape[1] // MAGNITUDE_ELEMENTS))].contiguous()
 
 
 def _stat(bucket: _Bucket, row: int, octaves: dict[int, int]) -> GradientStat:

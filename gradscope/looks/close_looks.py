@@ -25,15 +25,17 @@ from gradscope.capture.training.places import Place
 from gradscope.capture.training.scene import Scene as Training
 from gradscope.errors import GradscopeError
 from gradscope.looks.failed_look import failed_look
+from gradscope.looks.forward_watch import Constants
 from gradscope.looks.half_precision import HalfPrecision
-from gradscope.looks.look_records import CurrentLook, LookRecords
+from gradscope.looks.look_records import CurrentLook, LookRecords, Made
 from gradscope.looks.mode import LookMode
 from gradscope.looks.schedule import FIRST, Schedule
-from gradscope.looks.script_models import script_of
+from gradscope.looks.script_models import ScriptNames, script_of
+from gradscope.looks.thoroughness import Thoroughness
 from gradscope.looks.unscaling import unscaled
 from gradscope.looks.window import Window
 from gradscope.recording.meta import Header
-from gradscope.recording.records import Look, Recording
+from gradscope.recording.records import Look
 from gradscope.switch import NO_TENSORS
 
 _MOST_NODES = 50_000
@@ -77,6 +79,9 @@ class ScriptLooks:
         self._training, self._schedule = training, schedule
         budget = training.pace.budget
         schedule.affords = None if budget.is_unlimited else budget.affords_capture
+        self._thoroughness = Thoroughness(schedule)
+        self._names = ScriptNames()
+        self._constants: Constants = {}
         self._mode = LookMode(self.fail)
         self._records = LookRecords(training, header)
         self._stack = ExitStack()
@@ -85,7 +90,9 @@ class ScriptLooks:
         self._current: CurrentLook | None = None
         self._failed: StepCapture | None = None
         """Of a backward that has raised an exception: it may be what ends the script."""
-        self._found: list[tuple[int, Recording]] = []
+        self._found: list[tuple[int, Made]] = []
+        self._number = 0
+        """How many were found."""
         self._nodes = 0
         self._is_over = not NUMBERED
         self.reason: str | None = None if NUMBERED else "this torch does not number its nodes"
@@ -130,13 +137,15 @@ class ScriptLooks:
     @_alone
     def step_begins(self) -> None:
         """Look away from what an optimizer computes: it makes nothing that is part of a graph."""
-        self._mode.look_away()
+        self._mode.remove()
 
     @_alone
     def step_ended(self, index: int, parameters: Iterable[Tensor], place: Place) -> None:
         """Take in that an optimizer has made a step."""
         if self._window is not None:
             self._window.note_step(parameters, place.inner)
+        is_full = self._window is not None and self._window.is_full
+        self._thoroughness.stepped(index, in_full=is_full)
         self._schedule.stepped(index)
         self._close()
         self._open_if_due()
@@ -200,21 +209,26 @@ class ScriptLooks:
         capture.let_go_of_graph()
         events = self._training.journal.events
         is_told = bool(events) and events[-1].kind == "backward-error"
-        self._found.append((len(events) - is_told, recording))
+        self._find(len(events) - is_told, Made(recording))
 
     def take(self, step: int) -> tuple[Look, ...]:
         """Return the looks since the last call, as those of a step."""
         found, self._found = self._found, []
-        return tuple(
-            Look(step=step, order=order, recording=recording) for order, recording in found
-        )
+        return tuple(Look(step=step, order=order, **made._asdict()) for order, made in found)
+
+    def _find(self, order: int, made: Made) -> None:
+        self._found.append((order, made))
+        self._number += 1
 
     def _open_if_due(self) -> None:
         if self._is_over or not self._schedule.is_due():
             self._mode.remove()
             self._last = None
             return
-        self._window = Window(self._mode, self._training, self._last)
+        is_full = self._thoroughness.is_full()
+        self._window = Window(
+            self._mode, self._training, self._last, self._constants, is_full=is_full
+        )
         self._window.open()
 
     def _forget_failed(self) -> None:
@@ -247,9 +261,8 @@ class ScriptLooks:
             return
         window.looked_at[key] += 1
         self._training.take_in()
-        script = script_of(self._training)
         try:
-            named = name_model(script, None)
+            script, named = self._names.of(self._training)
         except GradscopeError:
             return  # a lazy parameter has no shape yet
         capture = window.capture.for_backward(named.parameters, named.shards)
@@ -270,10 +283,10 @@ class ScriptLooks:
             self._nodes += nodes
             half = HalfPrecision(window.autocasts)
             half.run(root, capture, is_scaled=scale is not None, is_first=is_early)
-            watch = capture.watch_backward(root, alone=True)
+            watch = capture.watch_backward(root, alone=True, magnitudes=window.is_full)
         factor = 1.0 if scale is None else float(scale)
         self._current = CurrentLook(
-            window, script, named, capture, watch, half, root, subject, factor
+            window, script, named, capture, watch, half, root, subject, key, factor
         )
 
     @_alone
@@ -300,9 +313,12 @@ class ScriptLooks:
         current.watch.remove()
         current.window.passed.update(current.capture.nodes_by_number())
         with DisableTorchFunction(), torch.no_grad():
-            recording = self._records.made(current)
+            if not (current.window.is_full or self._records.knows(current.line)):
+                self._thoroughness.ask()
+            made = self._records.made(current, self._number)
         current.capture.let_go_of_graph()
-        self._found.append((order, unscaled(recording, current.scale)))
+        recording = unscaled(made.recording, current.scale)
+        self._find(order, made._replace(recording=recording))
 
 
 def script_looks(schedule: Schedule) -> MakeLooks:

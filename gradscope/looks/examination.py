@@ -23,6 +23,7 @@ from gradscope.probes.scene import Scene
 from gradscope.probes.symmetry import examine_symmetry
 from gradscope.probes.twins import examine_twins
 from gradscope.recording.evidence.examination import ExaminationRecord
+from gradscope.recording.repeated_looks import NOT_IN_EVERY_STEP
 
 NOT_RUN_AGAIN = "a script's forward is not run again"
 
@@ -39,6 +40,11 @@ _WITHOUT_RERUN: dict[str, Callable[[Scene], str | None]] = {
 }
 
 
+_OCCASIONAL = frozenset({"attributes", "forward", "symmetry", "twins"})
+"""Those that are made only where a step is captured in full: they read elements of tensors, or
+cost more than they tell."""
+
+
 def examine_look(scene: Scene, values: ForwardWatch, loss: Tensor, half: HalfPrecision) -> None:
     """Note what can be told of a backward that is over.
 
@@ -50,7 +56,9 @@ def examine_look(scene: Scene, values: ForwardWatch, loss: Tensor, half: HalfPre
     """
     note = scene.assembler.note
     for name, _ in EXAMINATIONS:
-        if name in _WITHOUT_RERUN:
+        if name in _OCCASIONAL and not values.measures:
+            obstacle: str | None = NOT_IN_EVERY_STEP
+        elif name in _WITHOUT_RERUN:
             obstacle = _WITHOUT_RERUN[name](scene)
         elif name == "forward":
             obstacle = _examine_forward(scene, values)

@@ -6,16 +6,23 @@ from types import FrameType
 
 import torch
 from torch import Tensor
-from torch._C import DisableTorchFunction
+from torch._C import DisableTorchFunction, _len_torch_dispatch_stack
 
 from gradscope.capture.edges import is_old
 from gradscope.capture.graph import VIEW_OPERATIONS
 from gradscope.capture.lines import Caller, Line
+from gradscope.capture.naming import shape_of
 from gradscope.capture.training.guard import without_dispatch_modes
 from gradscope.probes.activations import ActivationWatch
 from gradscope.probes.forward_values import Values, values_of
 from gradscope.probes.nonfinite_tracker import Origin, OriginTracker, Source, broken_of, storage_of
-from gradscope.probes.operations import NodeNumber, Operation, node_number, plain_floats
+from gradscope.probes.operations import (
+    NodeNumber,
+    Operation,
+    is_readable,
+    node_number,
+    plain_floats,
+)
 from gradscope.recording.evidence.nonfinite import Broken
 
 _NOT_COMPUTED = frozenset(
@@ -36,6 +43,9 @@ _NOT_COMPUTED = frozenset(
 )
 """Calls that hand on what is there, or whose result is nobody's number yet."""
 
+_MEASURED = ("source", "operands", "broken", "dtype", "number", "blocked_rows")
+"""Of an origin that is met again: what is not measured again."""
+
 _MOST_VALUES = 20_000
 """Of so many tensors, the last ones, the magnitudes are kept."""
 
@@ -47,14 +57,20 @@ class ForwardWatch:
 
     Args:
         source_of: Returns by its storage a tensor that was there before.
+        constants: What writes infinity by intention, as a mask does; grows while outputs are
+            measured, and spares measuring these where they are not.
+        measures: Measure every output; otherwise only whether it is finite.
     """
 
-    def __init__(self, source_of: Callable[[int], Source | None]) -> None:
+    def __init__(
+        self, source_of: Callable[[int], Source | None], constants: "Constants", *, measures: bool
+    ) -> None:
+        self.measures = measures
         self.values: dict[NodeNumber, tuple[int, Values]] = {}
         self.activations = ActivationWatch()
         self._breaks = False
         """Whether what is being assigned to will not be finite any more."""
-        self.origins = _Origins(source_of)
+        self.origins = _Origins(source_of, constants)
 
     def began(
         self,
@@ -86,28 +102,36 @@ class ForwardWatch:
         name = getattr(func, "__name__", "")
         if name in _NOT_COMPUTED or not _are_readable():
             return
+        if not self.measures and self._is_sound(name, result):
+            return
         with DisableTorchFunction(), torch.no_grad(), without_dispatch_modes():
             is_broken = name == "__setitem__" and self._breaks
             outputs = tuple(plain_floats(args[0] if is_broken else result))
             if outputs:
                 self._look(_operation(name, args, dict(kwargs or {}), outputs), frame)
 
+    def _is_sound(self, name: str, result: object) -> bool:
+        """Return whether one sum shows that nothing began to be not finite; if not, it may have."""
+        if type(result) is not Tensor or _writes(name, None):
+            return False
+        if not is_readable(result):
+            return True
+        if _len_torch_dispatch_stack() or is_old(result):
+            return False
+        if result._is_view():
+            return True
+        if not _has_finite_sum(result.detach()):
+            return False
+        self.origins.forget(result)
+        return True
+
     def _look(self, operation: Operation, frame: FrameType) -> None:
         is_written = operation.name.endswith("_")
         is_broken = False
+        if not (self.measures or is_written) and self.origins.again(operation, frame):
+            return
         for tensor in operation.outputs:
-            number = None if is_old(tensor) else node_number(tensor)
-            if number is not None and not is_written and _is_view(tensor):
-                continue  # of what has been measured
-            if number is None:
-                is_broken |= _is_perhaps_broken(tensor) and broken_of(tensor) is not None
-                continue
-            values = values_of(tensor)
-            is_broken |= values.nonfinite > 0
-            if len(self.values) == _MOST_VALUES:
-                del self.values[next(iter(self.values))]
-            self.values[number] = tensor.numel(), values
-            self.activations.see(operation, tensor, number)
+            is_broken |= self._is_broken(operation, tensor, is_written=is_written)
         if is_broken or is_written or self.origins.knows(operation.outputs):
             self.origins.at(frame)
             if not is_written:
@@ -116,12 +140,31 @@ class ForwardWatch:
             if not any(map(is_old, operation.outputs)):
                 self.origins.settled(operation)
 
+    def _is_broken(self, operation: Operation, tensor: Tensor, *, is_written: bool) -> bool:
+        """Look at one output; return whether it is not finite, and was not before."""
+        number = None if is_old(tensor) else node_number(tensor)
+        if number is not None and not is_written and _is_view(tensor):
+            return False  # of what has been measured
+        if number is None or not self.measures:
+            return not _has_finite_sum(tensor) and broken_of(tensor) is not None
+        values = values_of(tensor)
+        if len(self.values) == _MOST_VALUES:
+            del self.values[next(iter(self.values))]
+        self.values[number] = tensor.numel(), values
+        self.activations.see(operation, tensor, number)
+        return values.nonfinite > 0
+
+
+Constants = dict[tuple[str, Line | None], Origin]
+"""By operation and line: what was measured where infinity was written by intention."""
+
 
 class _Origins(OriginTracker):
     """Is told of operations, and by which line."""
 
-    def __init__(self, source_of: Callable[[int], Source | None]) -> None:
+    def __init__(self, source_of: Callable[[int], Source | None], constants: Constants) -> None:
         super().__init__(source_of)
+        self._constants = constants
         self._frame: FrameType | None = None
         self._lines = Caller()
 
@@ -133,12 +176,37 @@ class _Origins(OriginTracker):
         """Return whether something that was not finite lay where these are."""
         return bool(self._origin_of) and any(storage_of(t) in self._origin_of for t in tensors)
 
+    def forget(self, tensor: Tensor) -> None:
+        """Take in that a tensor is finite, whatever lay in its memory before."""
+        if self._origin_of:
+            self._origin_of.pop(storage_of(tensor), None)
+
+    def again(self, operation: Operation, frame: FrameType) -> bool:
+        """Return whether infinity was written as it was before; what was measured then holds."""
+        self.at(frame)
+        known = self._constants.get((operation.name, self._line()))
+        if known is None or len(operation.outputs) != 1:
+            return False
+        output, given = operation.outputs[0], tuple(plain_floats(list(operation.args)))
+        is_alike = [one.shape for one in known.operands] == [shape_of(tensor) for tensor in given]
+        if not is_alike or self.knows(given) or not math.isinf(float(output.sum())):
+            return False
+        found = {name: getattr(known, name) for name in _MEASURED}
+        index = self._add(operation.name, known.makes, **found)
+        if index is not None:
+            self._origin_of[storage_of(output)] = index
+            self.origins[index].output = node_number(output)
+        return True
+
     def _add(self, operation: str, makes: Broken, **found: object) -> int | None:
         """Note an origin; of those of one line the last, as a line may run very often."""
         origin = (operation, self._line(), makes, found.get("source"), found.get("name"))
         known = next((one for one in self.origins if _likeness(one) == origin), None)
         if known is None:
-            return super()._add(operation, makes, **found)
+            index = super()._add(operation, makes, **found)
+            if index is not None and found.get("source") == "constant" and makes == "infinity":
+                self._constants[operation, self._line()] = self.origins[index]
+            return index
         for name, value in {**found, "output": None}.items():
             setattr(known, name, value)
         if known.source in ("operation", "constant"):
@@ -182,9 +250,9 @@ def _is_broken(value: object) -> bool:
     return any(broken_of(tensor) for tensor in plain_floats(value))
 
 
-def _is_perhaps_broken(tensor: Tensor) -> bool:
-    """Return false where all is finite, as its sum tells."""
-    return not math.isfinite(float(tensor.sum()))
+def _has_finite_sum(tensor: Tensor) -> bool:
+    """Return whether the sum is finite, so that every element is."""
+    return math.isfinite(float(tensor.sum()))
 
 
 def _operation(

@@ -1,13 +1,13 @@
 """Makes the recording of a backward that was looked at."""
 
 from dataclasses import dataclass, replace
-from typing import Self
+from typing import NamedTuple, Self
 
 from torch import Tensor
 
 from gradscope.capture.assemble import Assembler
 from gradscope.capture.definitions import Definitions
-from gradscope.capture.measurements import BackwardWatch
+from gradscope.capture.measurements import BackwardWatch, Measurements
 from gradscope.capture.naming import NamedModel
 from gradscope.capture.reading import whole
 from gradscope.capture.session import StepCapture
@@ -16,8 +16,9 @@ from gradscope.errors import GradscopeError
 from gradscope.looks.examination import examine_look
 from gradscope.looks.half_precision import HalfPrecision
 from gradscope.looks.script_models import Script
+from gradscope.looks.structures import Structures, structure_of
 from gradscope.looks.window import Window
-from gradscope.probes.scene import Scene
+from gradscope.probes.scene import Scene, is_made
 from gradscope.recording.meta import Header
 from gradscope.recording.records import Recording, TargetRecord
 from gradscope.target.loader import Batches
@@ -36,8 +37,18 @@ class CurrentLook:
     half: HalfPrecision
     root: Tensor
     subject: str
+    line: object
+    """Tells the line that calls it from others."""
     scale: float
     """By which the root was multiplied."""
+
+
+class Made(NamedTuple):
+    """The recording of a backward, and what it repeats."""
+
+    recording: Recording
+    own_evidence: tuple[object, ...] = ()
+    same_as: int | None = None
 
 
 class LookRecords:
@@ -52,10 +63,29 @@ class LookRecords:
         self._training, self._header = training, header
         self.definitions = Definitions()
         """Where the script has given its modules their parts."""
+        self._structures = Structures()
 
-    def made(self, look: CurrentLook) -> Recording:
-        """Return the recording of a backward that is over."""
-        loss = _number(look.root, look.scale)
+    def knows(self, line: object) -> bool:
+        """Return whether a backward at a line was captured before."""
+        return self._structures.has_any(line)
+
+    def made(self, look: CurrentLook, number: int) -> Made:
+        """Return the recording of a backward that is over, by its number among those of the run."""
+        loss, measured = _number(look.root, look.scale), look.watch.measurements()
+        optimizers = tuple(one for one in self.definitions.optimizers if is_made(one))
+        structure = structure_of(look.named, look.capture, measured, optimizers)
+        known = None
+        if not look.window.is_full:
+            known = self._structures.like(look.line, structure, measured, loss)
+        if known is not None:
+            target = self.described(look.subject)
+            return Made(*known.again(measured, optimizers, target, loss), known.number)
+        recording = self._anew(look, measured, loss)
+        self._structures.keep(look.line, structure, recording, number)
+        return Made(recording)
+
+    def _anew(self, look: CurrentLook, measured: Measurements, loss: float | None) -> Recording:
+        """Return the recording of a backward that repeats none."""
         assembler = self.assembler(look.named)
         scene = Scene(
             target=_target(self._header, look.script),
@@ -63,7 +93,7 @@ class LookRecords:
             assembler=assembler,
             definitions=self.definitions,
             capture=look.capture,
-            measured=look.watch.measurements(),
+            measured=measured,
             loss=loss,
             terms=0,
             opaque=False,

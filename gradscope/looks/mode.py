@@ -26,6 +26,24 @@ _PACKAGE = str(Path(__file__).parents[1]) + os.sep
 
 _BACKWARDS = frozenset({"backward", "grad"})
 
+_GRADIENT = vars(torch._C.TensorBase)["grad"]
+_PASSIVE = frozenset(
+    {
+        *(
+            getattr(torch.Tensor, name).__get__
+            for name in ("device", "dtype", "grad", "is_leaf", "layout", "requires_grad", "shape")
+        ),
+        *(
+            getattr(torch.Tensor, name)
+            for name in ("dim", "is_floating_point", "numel", "size", "stride")
+        ),
+        _GRADIENT.__set__,
+    }
+)
+"""What is asked of tensors again and again, computes nothing, and warns of nothing."""
+
+_PLAIN = frozenset({torch.Tensor, torch.nn.Parameter})
+
 MOST_CALLS = 100_000
 """A look ends after so many: what takes longer is an evaluation, or preparations."""
 
@@ -107,8 +125,10 @@ class LookMode(TorchFunctionMode):
             self.remove()
 
     def _put_below(self) -> None:
-        above = [_pop_mode() for _ in range(_len_torch_function_stack())]
-        for mode in (self, *reversed(above)):
+        modes = [_pop_mode() for _ in range(_len_torch_function_stack())][::-1]
+        # torch looks for its default device at the very bottom.
+        place = int(bool(modes) and modes[0] is _default_device())
+        for mode in (*modes[:place], self, *modes[place:]):
             _push_mode(mode)
 
     def _is_in_stack(self) -> bool:
@@ -129,7 +149,7 @@ class LookMode(TorchFunctionMode):
         kwargs: Mapping[str, object] | None = None,
     ) -> object:
         """Call the function, and look at the call."""
-        if is_traced():
+        if is_traced() or (func in _PASSIVE and self._is_nothing_new(func, args)):
             return func(*args, **kwargs) if kwargs else func(*args)
         sites, values = self._sites, self._values
         frame = sys._getframe(1)
@@ -179,6 +199,14 @@ class LookMode(TorchFunctionMode):
             return func(*args, **kwargs) if kwargs else func(*args)
         return self._call(_caller_of(frame), func, args, kwargs)
 
+    def _is_nothing_new(self, func: Callable[..., object], args: tuple[object, ...]) -> bool:
+        """Return whether a passive call tells nothing, as no node was made since the last call."""
+        if func == _GRADIENT.__get__:
+            tensor = args[0]
+            if type(tensor) not in _PLAIN or not tensor.is_leaf:  # type: ignore[attr-defined]
+                return False  # torch warns of the gradient of what is no leaf
+        return self._sites is None or not self._sites.has_nodes_without_line()
+
     def _is_of_long_evaluation(self, func: Callable[..., object]) -> bool:
         if torch.is_grad_enabled() or getattr(func, "__name__", "") == "_set_grad_enabled":
             return False
@@ -201,6 +229,12 @@ class LookMode(TorchFunctionMode):
         if is_own is None:
             is_own = self._is_own[file] = file.startswith(_PACKAGE)
         return is_own
+
+
+def _default_device() -> object:
+    """Return the mode that `torch.set_default_device` has opened in this thread."""
+    context = getattr(torch, "_GLOBAL_DEVICE_CONTEXT", None)
+    return getattr(context, "device_context", None)
 
 
 follow_original(LookMode.__torch_function__, BaseTorchFunctionMode.__torch_function__)

@@ -57,6 +57,10 @@ class Schedule:
         self._skips = 0
         self.number = 0
         """Of the step that begins, or goes on."""
+        self.is_first = False
+        """Whether the step that is due is one of the first of an optimizer, or was named."""
+        self.is_asked_for = False
+        """Whether the step that is due was asked for."""
 
     @property
     def looks_a_line(self) -> int:
@@ -110,10 +114,13 @@ class Schedule:
     def is_due(self) -> bool:
         """Return whether the next step is looked at."""
         number = self.number
-        if number < FIRST or number in self._steps:
+        self.is_asked_for = self._is_asked
+        self.is_first = number < FIRST or number in self._steps
+        if self.is_first:
             return True
         if self._awaits_first():
             self._awaited += 1
+            self.is_first = True
             return True
         if self._is_asked or self._is_wanted(number):
             self._is_asked = False

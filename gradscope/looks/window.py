@@ -14,7 +14,7 @@ from gradscope.capture.parameters_made import watch_parameters_made
 from gradscope.capture.session import StepCapture
 from gradscope.capture.training.scene import Scene as Training
 from gradscope.capture.writes import Write, has_versions
-from gradscope.looks.forward_watch import ForwardWatch
+from gradscope.looks.forward_watch import Constants, ForwardWatch
 from gradscope.looks.mode import LookMode
 from gradscope.looks.script_models import LiveSources
 from gradscope.probes.scaled_backward import autocast_lines
@@ -27,15 +27,26 @@ class Window:
         mode: Sees the calls.
         training: What is known of the script.
         earlier: The window before, if that was looked at: some graphs reach back into it.
+        constants: What is known to write infinity by intention.
+        is_full: Whether it is captured in full.
     """
 
-    def __init__(self, mode: LookMode, training: Training, earlier: "Window | None") -> None:
+    def __init__(
+        self,
+        mode: LookMode,
+        training: Training,
+        earlier: "Window | None",
+        constants: Constants,
+        *,
+        is_full: bool,
+    ) -> None:
         self._mode = mode
+        self.is_full = is_full
         self.capture = StepCapture([])
         self.capture.sites.earlier = None if earlier is None else earlier.capture.sites
         self.capture.writes.earlier = None if earlier is None else earlier.capture.writes
         self.capture.backwards.earlier = None if earlier is None else earlier.capture.backwards
-        self.values = ForwardWatch(LiveSources(training).of)
+        self.values = ForwardWatch(LiveSources(training).of, constants, measures=is_full)
         self.looked_at: Counter[tuple[int, int] | None] = Counter()
         """How often the backward of each line was looked at."""
         self.passed: set[int] = set()

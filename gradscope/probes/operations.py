@@ -97,11 +97,16 @@ def plain_floats(value: object) -> Iterator[Tensor]:
     """Yield the floating tensors that numbers can be read from, in a value or a list of values."""
     if isinstance(value, Tensor):
         # Of a class of its own, what torch's functions do may be anything.
-        if type(value) in (Tensor, torch.nn.Parameter) and is_plain_float(value):
+        if is_readable(value):
             yield value
     elif isinstance(value, tuple | list):
         for item in value:
             yield from plain_floats(item)
+
+
+def is_readable(tensor: Tensor) -> bool:
+    """Return whether floating numbers can be read from a tensor of torch's own classes."""
+    return type(tensor) in (Tensor, torch.nn.Parameter) and is_plain_float(tensor)
 
 
 class NodeNumber(NamedTuple):

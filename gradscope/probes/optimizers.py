@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import replace
 
 import torch
 from torch import Tensor
@@ -37,6 +38,29 @@ def examine_optimizers(scene: Scene) -> str | None:
     return None
 
 
+def with_numbers_of(record: OptimizerRecord, optimizer: torch.optim.Optimizer) -> OptimizerRecord:
+    """Return a record with the learning rates and the like that an optimizer has now.
+
+    The same record where nothing has changed.
+    """
+    groups = tuple(
+        _with_numbers(group, now)
+        for group, now in zip(record.groups, optimizer.param_groups, strict=True)
+    )
+    return record if groups == record.groups else replace(record, groups=groups)
+
+
+def _with_numbers(record: GroupRecord, group: dict[str, object]) -> GroupRecord:
+    return replace(
+        record,
+        learning_rate=_number(group, "lr"),
+        initial_learning_rate=_number(group, "initial_lr"),
+        epsilon=_number(group, "eps"),
+        momentum=_number(group, "momentum"),
+        weight_decay=_number(group, "weight_decay"),
+    )
+
+
 class _Examination:
     """What is known of the model, against which optimizers are held."""
 
@@ -70,15 +94,16 @@ class _Examination:
         counts = Counter(
             self._places[id(tensor)] for tensor in _listed(group) if id(tensor) in self._places
         )
-        return GroupRecord(
+        record = GroupRecord(
             parameters=tuple(counts),
             duplicates=tuple(place for place, count in counts.items() if count > 1),
-            learning_rate=_number(group, "lr"),
-            initial_learning_rate=_number(group, "initial_lr"),
-            epsilon=_number(group, "eps"),
-            momentum=_number(group, "momentum"),
-            weight_decay=_number(group, "weight_decay"),
+            learning_rate=None,
+            initial_learning_rate=None,
+            epsilon=None,
+            momentum=None,
+            weight_decay=None,
         )
+        return _with_numbers(record, group)
 
     def _made_after(self, order: int) -> Iterator[int]:
         for place, parameter in enumerate(self._parameters):

@@ -18,6 +18,11 @@ from gradscope.probes.snapshot import RandomStates
 from gradscope.target.target import Outcome, Target
 
 
+def is_made(optimizer: torch.optim.Optimizer) -> bool:
+    """Return whether the making of an optimizer has come to its end."""
+    return hasattr(optimizer, "param_groups")
+
+
 @dataclass(frozen=True, kw_only=True)
 class Scene:
     """A model right after the backward of the judged step, before the optimizer's part of it.
@@ -54,9 +59,7 @@ class Scene:
         """Every optimizer that is known, those of the target first."""
         given = [self.target.optimizer, self.target.stale_optimizer]
         known = [one for one in (*given, *self.definitions.optimizers) if one is not None]
-        return tuple(
-            one for one in dict.fromkeys(known) if one in given or hasattr(one, "param_groups")
-        )
+        return tuple(one for one in dict.fromkeys(known) if one in given or is_made(one))
 
     @cached_property
     def place(self) -> GraphPlace:

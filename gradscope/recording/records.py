@@ -394,3 +394,8 @@ class Look:
     recording: Recording
     """Of the one step (kind `step`), whose parameters are named as in the run. It holds no looks of
     its own."""
+    same_as: int | None = None
+    """Number of the look, counted in the run, whose graph, modules and lines this one repeats. It
+    has numbers of its own; None where everything is its own."""
+    own_evidence: tuple[object, ...] = ()
+    """Evidence that is not repeated, where `same_as` is given."""

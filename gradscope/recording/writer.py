@@ -21,6 +21,7 @@ from gradscope.recording.kept_tables import (
 from gradscope.recording.look_tables import LOOKS, LookRow, look_definitions, look_tables
 from gradscope.recording.meta import Header, header_of, write_header
 from gradscope.recording.records import Look
+from gradscope.recording.repeated_looks import own_part
 from gradscope.recording.table import Cells, Record, Table
 
 APPLICATION_ID = 0x47726164
@@ -119,15 +120,18 @@ class RecordingWriter:
         self._places[table.name] = max(place + 1, self._places.get(table.name, 0))
 
     def add_look(self, look: Look) -> None:
-        """Add a close look, all of it; inside a transaction."""
+        """Add a close look, or what it does not repeat of another; inside a transaction."""
         if LOOKS.name not in self._places:
             for definition in look_definitions():
                 self._connection.execute(definition)
         place = self._places.get(LOOKS.name, 0)
         header = header_of(look.recording)
-        self.add(LOOKS, [LookRow(step=look.step, order=look.order, header=header)])
+        row = LookRow(step=look.step, order=look.order, header=header, same_as=look.same_as)
+        self.add(LOOKS, [row])
         tables = look_tables()
-        for table, records in contents(look.recording):
+        for table, records in contents(own_part(look)):
+            if not records:
+                continue
             twin = tables[table.name]
             rows = ((place, index, *twin.write(one)) for index, one in enumerate(records))
             self._connection.executemany(twin.insertion, rows)

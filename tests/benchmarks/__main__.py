@@ -37,7 +37,7 @@ from gradscope.capture.session import StepCapture
 from gradscope.capture.training.keeping import Keeping
 from gradscope.capture.training.watch import TrainingWatch
 from gradscope.looks.close_looks import script_looks
-from gradscope.looks.schedule import Schedule
+from gradscope.looks.schedule import FIRST, Schedule
 from gradscope.recording.records import Environment
 from gradscope.recording.store import load_recording
 from gradscope.report.model import Report
@@ -167,6 +167,40 @@ def run() -> None:
             print(f"  {f'and gradients kept: {mode}':<28} {ratio:6.3f}")
 
 
+def looks() -> None:
+    """Print the ratio of captured steps to the bare step, by the thread's CPU time.
+
+    Bare steps, steps under watch that are not captured, and captured ones take turns in one
+    process; the first steps of a run, which are captured in full, count apart.
+    """
+    for make, turns in ((gpt2_shape, 8), (small_mlp, 60)):
+        step = make()
+        times: dict[str, list[float]] = {"bare": [], "not captured": [], "plain": [], "full": []}
+        for _ in range(3):
+            with tempfile.TemporaryDirectory() as folder:
+                path = Path(folder) / "run.gradscope"
+                make_looks = script_looks(Schedule(2))
+                watch = TrainingWatch(path, "benchmark", make_looks=make_looks)
+                watch.start()
+                times["full"] += [cpu_seconds(step.bare) for _ in range(FIRST)]
+                for _ in range(turns):
+                    times["plain"].append(cpu_seconds(step.bare))
+                    times["not captured"].append(cpu_seconds(step.bare))
+                watch.stop()
+            times["bare"] += [cpu_seconds(step.bare) for _ in range(turns)]
+        bare = statistics.median(times.pop("bare"))
+        print(f"\n{step.name}, captured steps: bare step {bare * 1e3:.2f} ms of CPU time")
+        for name, values in times.items():
+            print(f"  {name:<28} {statistics.median(values) / bare:6.3f}")
+
+
+def cpu_seconds(run: Callable[[], None]) -> float:
+    """Return the CPU time of this thread that running takes."""
+    start = time.thread_time()
+    run()
+    return time.thread_time() - start
+
+
 def growth() -> None:
     """Print the cost of a node as the graph grows."""
     print("\nunrolled recurrent network: microseconds a node")
@@ -270,6 +304,7 @@ if __name__ == "__main__":
     tables = {
         "steps": steps,
         "run": run,
+        "looks": looks,
         "growth": growth,
         "memory": memory,
         "startup": startup,

@@ -7,6 +7,7 @@ from typing import ClassVar
 
 from gradscope.recording.finding import Finding, Severity
 from gradscope.recording.records import GradientStat
+from gradscope.recording.repeated_looks import NOT_IN_EVERY_STEP
 from gradscope.rules.case import Case
 from gradscope.rules.measure import Measure
 from gradscope.rules.optimizers import Optimizers
@@ -62,7 +63,7 @@ class EpsilonDominates(Rule):
 
     def obstacle(self, case: Case) -> str | None:
         """Return why this rule cannot judge the recording."""
-        return Optimizers(case).obstacle()
+        return Optimizers(case).obstacle() or _why_unsorted(case)
 
     def check(self, case: Case) -> Iterator[Finding]:
         """Yield a finding if most elements are below epsilon."""
@@ -123,6 +124,14 @@ def _epsilons(optimizers: Optimizers) -> dict[int, float]:
         for index in group.parameters
         if group.epsilon and len(parameters[index].shape.dims) >= 2
     }
+
+
+def _why_unsorted(case: Case) -> str | None:
+    """Return why no gradient's elements are sorted by magnitude, None where some are."""
+    stats = case.first.parameter_stats.values()
+    alive = [stat.gradient for stat in stats if stat.gradient and stat.gradient.norm]
+    is_sorted = any(gradient.magnitudes for gradient in alive)
+    return None if is_sorted or not alive else NOT_IN_EVERY_STEP
 
 
 def _below(gradient: GradientStat, epsilon: float) -> tuple[float, float]:

@@ -1,7 +1,7 @@
 """The looks at one backward of the script, and which of them are worth judging."""
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -51,7 +51,8 @@ class Series:
     @cached_property
     def judged(self) -> tuple[JudgedLook, ...]:
         """Those that are judged."""
-        chosen = _chosen([_state(sight) for sight in self.sights])
+        whole = [place for place, one in enumerate(self.sights) if one.look.same_as is None]
+        chosen = _chosen([_state(sight) for sight in self.sights], whole[-1:])
         ends = [*chosen[1:], len(self.sights)]
         return tuple(
             JudgedLook(
@@ -90,21 +91,28 @@ def _has_raised(sight: Sight) -> bool:
     return bool(sight.recording.evidence_of(AutogradErrorRecord))
 
 
-def _chosen(states: Sequence[object]) -> list[int]:
-    """Return the places of the looks to judge: the first ones, those that differ, and the last."""
+def _chosen(states: Sequence[object], wanted: Collection[int]) -> list[int]:
+    """Return the places of the looks to judge: the first ones, those that differ, and the last.
+
+    Args:
+        states: What looks that are judged by themselves differ in.
+        wanted: Places that are chosen besides, as the last look that was measured in full.
+    """
     seen: set[object] = set()
     chosen: list[int] = []
     for place, state in enumerate(states):
         is_new = state not in seen
         seen.add(state)
-        if place < _FIRST or (is_new and len(chosen) < _MOST) or place == len(states) - 1:
+        is_last = place == len(states) - 1 or place in wanted
+        if place < _FIRST or (is_new and len(chosen) < _MOST) or is_last:
             chosen.append(place)
     return chosen
 
 
 def _state(sight: Sight) -> object:
     """Return what is another where a look is worth judging by itself."""
-    return (sight.graph, *_numbers(sight), *_counts(sight))
+    is_whole = sight.look.same_as is None
+    return (sight.graph, *_numbers(sight), *(_counts(sight) if is_whole else ()))
 
 
 def _numbers(sight: Sight) -> Iterator[object]:

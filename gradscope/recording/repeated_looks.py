@@ -1,0 +1,94 @@
+"""Looks whose graph, modules and lines are those of an earlier look: what they share with it."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from gradscope.recording.evidence.attribute import AttributeRecord
+from gradscope.recording.evidence.comparison import ComparisonRecord
+from gradscope.recording.evidence.dropped import DroppedRecord
+from gradscope.recording.evidence.examination import ExaminationRecord
+from gradscope.recording.evidence.freeze import FreezeRecord, ReplacementRecord
+from gradscope.recording.evidence.initialisation import InitialisationRecord
+from gradscope.recording.evidence.leaf import LeafRecord
+from gradscope.recording.evidence.optimizer import OptimizerRecord
+from gradscope.recording.evidence.softmax import SoftmaxRecord
+from gradscope.recording.evidence.source import SourceRecord
+from gradscope.recording.evidence.statement import StatementRecord
+from gradscope.recording.records import Look, Recording
+
+NOT_IN_EVERY_STEP = "not in every captured step"
+"""Why a captured step lacks what is measured in some of them."""
+
+_OF_STRUCTURE = frozenset(
+    {
+        AttributeRecord,
+        ComparisonRecord,
+        DroppedRecord,
+        FreezeRecord,
+        InitialisationRecord,
+        LeafRecord,
+        OptimizerRecord,
+        ReplacementRecord,
+        SoftmaxRecord,
+        SourceRecord,
+        StatementRecord,
+    }
+)
+"""Evidence that follows from graph, modules and lines, whatever the numbers are."""
+
+_OF_NUMBERS = frozenset({"forward", "half precision", "symmetry", "twins"})
+"""Examinations that read elements of tensors."""
+
+_NONFINITE = "non-finite"
+"""Finds nothing where everything is finite, as in a look that repeats another."""
+
+
+def repeated(known: Recording, own: Recording) -> Recording:
+    """Return a look with numbers of its own and the structure of an earlier one.
+
+    Args:
+        known: The earlier look.
+        own: Header, steps and numbers, and evidence that takes the place of the earlier one's.
+    """
+    kinds = {type(record) for record in own.evidence}
+    shared = (one for one in known.evidence if type(one) in _OF_STRUCTURE - kinds)
+    return replace(
+        own,
+        parameters=known.parameters,
+        modules=known.modules,
+        calls=known.calls,
+        sites=known.sites,
+        nodes=known.nodes,
+        edges=known.edges,
+        cuts=known.cuts,
+        skipped=known.skipped,
+        evidence=(*own.evidence, *shared, *_examinations(known)),
+    )
+
+
+def own_part(look: Look) -> Recording:
+    """Return what a look does not repeat; of one that repeats none, all of it."""
+    if look.same_as is None:
+        return look.recording
+    return replace(
+        look.recording,
+        parameters=(),
+        modules=(),
+        calls=(),
+        sites=(),
+        nodes=(),
+        edges=(),
+        cuts=(),
+        skipped=(),
+        evidence=look.own_evidence,
+    )
+
+
+def _examinations(known: Recording) -> Iterator[ExaminationRecord]:
+    for record in known.evidence_of(ExaminationRecord):
+        if record.name in _OF_NUMBERS and record.obstacle is None:
+            yield replace(record, obstacle=NOT_IN_EVERY_STEP)
+        elif record.name == _NONFINITE:
+            yield replace(record, obstacle=None)
+        else:
+            yield record
