@@ -1,6 +1,7 @@
 """Looks closely at backward passes of a script, and makes recordings of them."""
 
 import functools
+import math
 from collections.abc import Callable, Iterable
 from contextlib import ExitStack
 from typing import Concatenate, ParamSpec
@@ -16,14 +17,14 @@ from gradscope.capture.lines import NUMBERED
 from gradscope.capture.naming import name_model
 from gradscope.capture.session import StepCapture
 from gradscope.capture.training.backwards import subject_of
-from gradscope.capture.training.close_looks import MakeLooks
+from gradscope.capture.training.close_looks import MakeLooks, Start
 from gradscope.capture.training.interruptions import is_interruption
-from gradscope.capture.training.journal import Number
 from gradscope.capture.training.places import Place
 from gradscope.capture.training.scene import Scene as Training
 from gradscope.errors import GradscopeError
 from gradscope.looks.failed_look import failed_look
 from gradscope.looks.half_precision import HalfPrecision
+from gradscope.looks.late_looks import LateLook, LateLooks, LineKey
 from gradscope.looks.look_records import CurrentLook, LookRecords
 from gradscope.looks.mode import LookMode
 from gradscope.looks.schedule import FIRST, Schedule
@@ -78,6 +79,10 @@ class ScriptLooks:
         self._window: Window | None = None
         self._last: Window | None = None
         self._current: CurrentLook | None = None
+        self._late = LateLooks(training)
+        self._current_late: LateLook | None = None
+        self._key: LineKey = None
+        """Of the line that called the backward of that."""
         self._failed: StepCapture | None = None
         """Of a backward that has raised an exception: it may be what ends the script."""
         self._found: list[tuple[int, Recording]] = []
@@ -207,16 +212,32 @@ class ScriptLooks:
 
     @_alone
     @no_garbage_collection()
-    def before_backward(
-        self, root: Tensor, place: Place, subject: str, scale: Number | None
-    ) -> None:
+    def before_backward(self, start: Start, *, readable: bool) -> None:
         """Prepare to see the backward that is about to run, where it is to be looked at."""
         self._forget_failed()
-        window, line = self._window, place.inner
-        key = None if line is None else (id(line.code), line.number)
-        if window is None or self._is_over or not window.is_here or key in window.looked_at:
+        if self._is_over:
             return
-        window.looked_at.add(key)
+        window, key = self._window, _key_of(start.place)
+        if window is not None and window.is_here and self._is_new(window, key, start):
+            window.looked_at.add(key)
+            self._begin(window, key, start)
+        elif self._is_trouble(start, key, readable=readable):
+            self._begin_late(key, start, readable=readable)
+
+    def _is_new(self, window: Window, key: LineKey, start: Start) -> bool:
+        return key not in window.looked_at or _is_broken(start)
+
+    def _is_trouble(self, start: Start, key: LineKey, *, readable: bool) -> bool:
+        """Return whether something of a backward is not finite, or will perhaps not be."""
+        if not self._late.may_search(self._schedule.number):
+            return False
+        if _is_broken(start):
+            return True
+        return start.scale is None and self._late.is_suspicious(
+            start.root, key, readable=readable
+        )
+
+    def _begin(self, window: Window, key: LineKey, start: Start) -> None:
         self._training.take_in()
         script = script_of(self._training)
         try:
@@ -224,6 +245,7 @@ class ScriptLooks:
         except GradscopeError:
             return  # a lazy parameter has no shape yet
         capture = window.capture.for_backward(named.parameters)
+        root, scale = start.root, start.scale
         with DisableTorchFunction():
             capture.trace(root)
             if self._last is not None:
@@ -236,13 +258,21 @@ class ScriptLooks:
                     self.give_up(f"a graph of {nodes:,} operations takes too long to look at")
                 return
             self._nodes += nodes
+            self._late.remember(capture, key, self._schedule.number)
             half = HalfPrecision(window.autocasts)
             half.run(root, capture, is_scaled=scale is not None, is_first=is_early)
             watch = capture.watch_backward(root, alone=True)
         factor = 1.0 if scale is None else float(scale)
         self._current = CurrentLook(
-            window, script, named, capture, watch, half, root, subject, factor
+            window, script, named, capture, watch, half, root, start.subject, factor
         )
+
+    def _begin_late(self, key: LineKey, start: Start, *, readable: bool) -> None:
+        with DisableTorchFunction(), torch.no_grad():
+            late = self._late.begin(start, key, readable=readable)
+            if late is not None:
+                late.watch = late.capture.watch_backward(start.root, alone=True)
+        self._current_late, self._key = late, key
 
     @_alone
     def failed_backward(self) -> None:
@@ -251,17 +281,36 @@ class ScriptLooks:
         if current is not None:
             current.watch.remove()
             self._failed = current.capture
+        late, self._current_late = self._current_late, None
+        if late is not None:
+            if late.watch is not None:
+                late.watch.remove()
+            if late.found.of_loss is not None:
+                self._note_broken(late)
+            self._failed = late.capture
+
+    def _note_broken(self, late: LateLook) -> None:
+        """Record where a forward broke whose backward did not get through."""
+        order = len(self._training.journal.events)
+        self._found.append((order, self._records.made_late(late, None)))
+        self._late.searched(self._schedule.number)
 
     def _drop(self) -> None:
         current, self._current = self._current, None
         if current is not None:
             current.watch.remove()
             current.capture.let_go_of_graph()
+        late, self._current_late = self._current_late, None
+        if late is not None:
+            late.let_go()
 
     @_alone
     @no_garbage_collection()
     def after_backward(self, order: int) -> None:
         """Take in what it left; its event has a place among those of the step."""
+        late, self._current_late = self._current_late, None
+        if late is not None:
+            self._end_late(late, order)
         current, self._current = self._current, None
         if current is None:
             return
@@ -271,6 +320,29 @@ class ScriptLooks:
             recording = self._records.made(current)
         current.capture.let_go_of_graph()
         self._found.append((order, unscaled(recording, current.scale)))
+
+
+    def _end_late(self, late: LateLook, order: int) -> None:
+        """Record a backward whose forward was not watched, where it has broken something."""
+        with DisableTorchFunction(), torch.no_grad():
+            measured = late.measured()
+            if late.is_worth_recording(measured):
+                recording = self._records.made_late(late, measured)
+                self._found.append((order, unscaled(recording, late.scale)))
+                self._late.searched(self._schedule.number)
+            elif late.is_suspicion:
+                self._late.acquit(self._key)
+        late.let_go()
+
+
+def _key_of(place: Place) -> LineKey:
+    line = place.inner
+    return None if line is None else (id(line.code), line.number)
+
+
+def _is_broken(start: Start) -> bool:
+    """Return whether the loss is known not to be finite; of a device none is read."""
+    return isinstance(start.loss, float) and not math.isfinite(start.loss)
 
 
 def script_looks(schedule: Schedule) -> MakeLooks:

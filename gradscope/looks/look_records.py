@@ -7,13 +7,15 @@ from torch import Tensor
 
 from gradscope.capture.assemble import Assembler
 from gradscope.capture.definitions import Definitions
-from gradscope.capture.measurements import BackwardWatch
+from gradscope.capture.measurements import BackwardWatch, Measurements
 from gradscope.capture.naming import NamedModel
 from gradscope.capture.session import StepCapture
 from gradscope.capture.training.scene import Scene as Training
 from gradscope.errors import GradscopeError
 from gradscope.looks.examination import examine_look
 from gradscope.looks.half_precision import HalfPrecision
+from gradscope.looks.late_looks import LateLook
+from gradscope.looks.late_records import note_late
 from gradscope.looks.script_models import Script
 from gradscope.looks.window import Window
 from gradscope.probes.scene import Scene
@@ -73,6 +75,24 @@ class LookRecords:
         examine_look(scene, look.window.values, look.root, look.half)
         assembler.add_step("step", look.capture, scene.measured, loss=loss)
         return assembler.finish(self.described(look.subject))
+
+    def made_late(self, late: LateLook, measured: Measurements | None) -> Recording:
+        """Return the recording of a backward whose forward was not watched.
+
+        Args:
+            late: What was seen of it.
+            measured: What it has delivered; None where it did not get through.
+        """
+        assembler = self.assembler(late.named)
+        place = assembler.place_of(late.capture)
+        numbers = late.capture.nodes_by_number()
+        places = {number: place.first_node + node for number, node in numbers.items()}
+        note_late(assembler, late, places, place.first_node)
+        if measured is None:
+            assembler.add_broken_step(late.capture, reason="backward did not get through")
+        else:
+            assembler.add_step("step", late.capture, measured, loss=late.loss)
+        return assembler.finish(self.described(late.start.subject))
 
     def assembler(self, named: NamedModel) -> Assembler:
         """Return what makes the records of a look at these models."""

@@ -15,7 +15,7 @@ from torch.autograd.graph import GradientEdge, Node, saved_tensors_hooks
 
 from gradscope.capture.lines import Line, created, sequence_number
 from gradscope.capture.teardown import free_the_dead
-from gradscope.capture.training.close_looks import CloseLooks
+from gradscope.capture.training.close_looks import CloseLooks, Start
 from gradscope.capture.training.graph_facts import contains, extent, scaling
 from gradscope.capture.training.history import History
 from gradscope.capture.training.journal import Number, known
@@ -46,6 +46,8 @@ class Backwards:
         """By creation number of a scaled loss: the scale."""
         self.are_saved_readable = True
         """False where hooks of anyone's stand between a graph and what it has saved."""
+        self._was_readable = True
+        """The same, of the backward that begins."""
         self._is_own = False
         """Whether a backward that begins now is run for a look, and not by the script."""
 
@@ -128,7 +130,8 @@ class Backwards:
             self._is_own = True
             try:
                 scale = self._scale() if note.numbers.get("scaled") else None
-                looks.before_backward(root, note.place, note.subject, scale)
+                start = Start(root, note.place, note.subject, scale, note.numbers.get("loss"))
+                looks.before_backward(start, readable=self._was_readable)
             finally:
                 self._is_own = False
 
@@ -172,7 +175,7 @@ class Backwards:
             return known(loss=first)
         facts |= self._root(node, keeps=keeps)
         found = scaling(node, self.scaled, readable=self.are_saved_readable)
-        self.are_saved_readable = True
+        self._was_readable, self.are_saved_readable = self.are_saved_readable, True
         facts |= {"divided": found.divided, "scaled": float(found.is_scaled)}
         if found.is_mean is not None:
             facts["reduction"] = float(found.is_mean)

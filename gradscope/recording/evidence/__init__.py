@@ -19,6 +19,7 @@ from gradscope.recording.evidence.freeze import FreezeRecord, ReplacementRecord
 from gradscope.recording.evidence.horizon import HorizonRecord
 from gradscope.recording.evidence.influence import InfluenceRecord
 from gradscope.recording.evidence.initialisation import InitialisationRecord
+from gradscope.recording.evidence.late_capture import LateCapture
 from gradscope.recording.evidence.leaf import LeafRecord
 from gradscope.recording.evidence.loss_term import LossTermRecord, TermPairRecord
 from gradscope.recording.evidence.micro_batch import (
@@ -59,6 +60,7 @@ EVIDENCE: tuple[type, ...] = (
     HorizonRecord,
     InfluenceRecord,
     InitialisationRecord,
+    LateCapture,
     LeafRecord,
     LossTermRecord,
     MicroBatchRecord,
