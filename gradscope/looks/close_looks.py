@@ -24,8 +24,8 @@ from gradscope.capture.training.scene import Scene as Training
 from gradscope.errors import GradscopeError
 from gradscope.looks.failed_look import failed_look
 from gradscope.looks.half_precision import HalfPrecision
-from gradscope.looks.late_looks import LateLook, LateLooks, LineKey
-from gradscope.looks.look_records import CurrentLook, LookRecords
+from gradscope.looks.late_looks import LastStart, LateLook, LateLooks, LineKey
+from gradscope.looks.look_records import CurrentLook, LookRecords, is_broken
 from gradscope.looks.mode import LookMode
 from gradscope.looks.schedule import FIRST, Schedule
 from gradscope.looks.script_models import script_of
@@ -81,6 +81,9 @@ class ScriptLooks:
         self._current: CurrentLook | None = None
         self._late = LateLooks(training)
         self._current_late: LateLook | None = None
+        self._last_start: LastStart | None = None
+        self._has_broken = False
+        """Whether a look at this step's gradients tells that some are not finite."""
         self._key: LineKey = None
         """Of the line that called the backward of that."""
         self._failed: StepCapture | None = None
@@ -123,6 +126,20 @@ class ScriptLooks:
         self._schedule.made(index)
 
     @_alone
+    def gradients_broke(self, broken: Iterable[Tensor], finite: Iterable[Tensor]) -> None:
+        """Take in gradients that are not finite, of which no look tells why."""
+        if self._is_over or self._has_broken or not self._late.may_search(self._schedule.number):
+            return
+        last = self._last_start
+        if last is None or last.is_broken:
+            return
+        with DisableTorchFunction():
+            suspected = self._late.suspect(last.key, broken, finite)
+        if suspected is not None:
+            self._found.append((last.order, self._records.made_of_suspicion(suspected, last)))
+            self._late.searched(self._schedule.number)
+
+    @_alone
     def step_begins(self) -> None:
         """Look away from what an optimizer computes: it makes nothing that is part of a graph."""
         self._mode.look_away()
@@ -133,6 +150,7 @@ class ScriptLooks:
         if self._window is not None:
             self._window.note_step(parameters, place.inner)
         self._schedule.stepped(index)
+        self._has_broken, self._last_start = False, None
         self._close()
         self._open_if_due()
 
@@ -218,6 +236,7 @@ class ScriptLooks:
         if self._is_over:
             return
         window, key = self._window, _key_of(start.place)
+        self._last_start = LastStart(key, start.subject, is_broken=_is_broken(start))
         if window is not None and window.is_here and self._is_new(window, key, start):
             window.looked_at.add(key)
             self._begin(window, key, start)
@@ -308,6 +327,8 @@ class ScriptLooks:
     @no_garbage_collection()
     def after_backward(self, order: int) -> None:
         """Take in what it left; its event has a place among those of the step."""
+        if self._last_start is not None:
+            self._last_start.order = order
         late, self._current_late = self._current_late, None
         if late is not None:
             self._end_late(late, order)
@@ -318,6 +339,7 @@ class ScriptLooks:
         current.window.passed.update(current.capture.nodes_by_number())
         with DisableTorchFunction(), torch.no_grad():
             recording = self._records.made(current)
+            self._has_broken |= is_broken(recording)
         current.capture.let_go_of_graph()
         self._found.append((order, unscaled(recording, current.scale)))
 
@@ -330,6 +352,7 @@ class ScriptLooks:
                 recording = self._records.made_late(late, measured)
                 self._found.append((order, unscaled(recording, late.scale)))
                 self._late.searched(self._schedule.number)
+                self._has_broken = True
             elif late.is_suspicion:
                 self._late.acquit(self._key)
         late.let_go()

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from difflib import SequenceMatcher
 from weakref import ref
 
-from torch import nn
+from torch import Tensor, nn
 
 from gradscope.capture.graph import Graph
 from gradscope.capture.lines import Line, created
@@ -41,6 +41,9 @@ class GraphTrace:
     owners: tuple[int | None, ...]
     """By operation: the innermost module call."""
     calls: tuple[_Call, ...]
+    inputs: tuple[tuple[int, ...], ...]
+    """By operation: the operations that made its inputs; a leaf as -1 - its place among these."""
+    leaves: "tuple[ref[Tensor], ...]"
 
     @property
     def size(self) -> int:
@@ -61,6 +64,9 @@ def trace_of(capture: StepCapture, step: int) -> GraphTrace:
     owners = tuple(innermost.find(number) for number, _ in order)
     own = (capture.sites.find(number) for number, _ in order)
     calls = capture.modules.calls
+    leaves = list(capture.graph.leaves)
+    places = {node: -1 - place for place, node in enumerate(leaves)}
+    places |= {node: place for place, (_, node) in enumerate(order)}
     return GraphTrace(
         step=step,
         operations=tuple(capture.graph.operations[place] for _, place in order),
@@ -70,6 +76,11 @@ def trace_of(capture: StepCapture, step: int) -> GraphTrace:
         ),
         owners=owners,
         calls=tuple(_Call(ref(one.module), one.parent, one.line) for one in calls),
+        inputs=tuple(
+            tuple(places[node] for node, _ in capture.graph.successors[place] if node in places)
+            for _, place in order
+        ),
+        leaves=tuple(ref(capture.graph.leaves[node]) for node in leaves),
     )
 
 

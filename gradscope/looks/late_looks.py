@@ -5,6 +5,7 @@ of an earlier graph of the same operations, which was captured with its forward.
 """
 
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from torch import Tensor
@@ -19,9 +20,10 @@ from gradscope.capture.session import StepCapture
 from gradscope.capture.training.close_looks import Start
 from gradscope.capture.training.scene import Scene as Training
 from gradscope.errors import GradscopeError
+from gradscope.looks.gradient_frontier import Suspect, suspects
 from gradscope.looks.graph_trace import GraphTrace, lend, likeness, numbered, trace_of
 from gradscope.looks.nonfinite_search import Found, NonfiniteSearch
-from gradscope.looks.script_models import LiveSources, Script, script_of
+from gradscope.looks.script_models import LiveSources, script_of
 from gradscope.looks.singular_points import SingularPoints, singular_values
 from gradscope.probes.forward_values import Values
 from gradscope.probes.operations import NodeNumber
@@ -38,10 +40,31 @@ LineKey = tuple[int, int] | None
 
 
 @dataclass(slots=True)
+class LastStart:
+    """The backward before a step, of which nothing is left but what it is called."""
+
+    key: LineKey
+    subject: str
+    is_broken: bool
+    """Whether its loss was not finite."""
+    order: int = 0
+    """The place of its event among those of the step."""
+
+
+@dataclass(frozen=True, slots=True)
+class Suspicion:
+    """What has perhaps broken the gradients of a step."""
+
+    named: NamedModel
+    suspects: list[Suspect]
+    parameters: tuple[int, ...]
+    matched_step: int
+
+
+@dataclass(slots=True)
 class LateLook:
     """A backward whose forward was not watched."""
 
-    script: Script
     named: NamedModel
     capture: StepCapture
     watch: BackwardWatch | None
@@ -131,6 +154,34 @@ class LateLooks:
         self._made += 1
         self._next = step + 2**self._made
 
+    def suspect(
+        self, key: LineKey, broken: Iterable[Tensor], finite: Iterable[Tensor]
+    ) -> Suspicion | None:
+        """Return what has perhaps broken gradients whose graph is gone; None where nothing can.
+
+        Args:
+            key: The line that called their backward.
+            broken: The parameters whose gradients are not finite.
+            finite: Those whose gradients are.
+        """
+        trace = self._traces.get(key)
+        if trace is None:
+            return None
+        spoilt = set(map(id, broken))
+        found = suspects(trace, spoilt, set(map(id, finite)))
+        named = self._named()
+        if not found or named is None:
+            return None
+        parameters = tuple(i for i, one in enumerate(named.parameters) if id(one) in spoilt)
+        return Suspicion(named, found, parameters, trace.step)
+
+    def _named(self) -> NamedModel | None:
+        self._training.take_in()
+        try:
+            return name_model(script_of(self._training), None)
+        except GradscopeError:
+            return None  # a lazy parameter has no shape yet
+
     def begin(
         self,
         start: Start,
@@ -147,11 +198,8 @@ class LateLooks:
             readable: Whether to read what nodes have saved where torch does not tell of hooks.
             watched: Of the forward, where that was captured.
         """
-        self._training.take_in()
-        script = script_of(self._training)
-        try:
-            named = name_model(script, None)
-        except GradscopeError:
+        named = self._named()
+        if named is None:
             return None
         capture = (watched or StepCapture([])).for_backward(named.parameters)
         capture.trace(start.root)
@@ -170,7 +218,7 @@ class LateLooks:
             number = created(capture.graph.nodes[slot[0]])
             if number is not None:
                 found.origins[index].output = NodeNumber(number, slot[1])
-        return LateLook(script, named, capture, None, found, singular, lines, start)
+        return LateLook(named, capture, None, found, singular, lines, start)
 
     def _lines(
         self, capture: StepCapture, key: LineKey, named: NamedModel, found: Found, *, is_watched: bool

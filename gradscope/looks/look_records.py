@@ -14,8 +14,8 @@ from gradscope.capture.training.scene import Scene as Training
 from gradscope.errors import GradscopeError
 from gradscope.looks.examination import examine_look
 from gradscope.looks.half_precision import HalfPrecision
-from gradscope.looks.late_looks import LateLook
-from gradscope.looks.late_records import note_late
+from gradscope.looks.late_looks import LastStart, LateLook, Suspicion
+from gradscope.looks.late_records import note_late, note_suspicion
 from gradscope.looks.script_models import Script
 from gradscope.looks.window import Window
 from gradscope.probes.scene import Scene
@@ -94,6 +94,13 @@ class LookRecords:
             assembler.add_step("step", late.capture, measured, loss=late.loss)
         return assembler.finish(self.described(late.start.subject))
 
+    def made_of_suspicion(self, suspicion: Suspicion, last: LastStart) -> Recording:
+        """Return the recording of a step that was not captured, and whose gradients are broken."""
+        assembler = self.assembler(suspicion.named)
+        note_suspicion(assembler, suspicion)
+        assembler.add_broken_step(StepCapture([]), reason="this step was not captured")
+        return assembler.finish(self.described(last.subject))
+
     def assembler(self, named: NamedModel) -> Assembler:
         """Return what makes the records of a look at these models."""
         header = self._header
@@ -135,6 +142,12 @@ def _target(header: Header, script: Script) -> Target:
         optimizer=None,
         seed=None,
     )
+
+
+def is_broken(recording: Recording) -> bool:
+    """Return whether a look tells of gradients of parameters that are not finite."""
+    gradients = (stat.gradient for stat in recording.parameter_stats)
+    return any(one is not None and one.nonfinite for one in gradients)
 
 
 def _number(loss: Tensor, scale: float) -> float | None:

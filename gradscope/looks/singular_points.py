@@ -81,6 +81,11 @@ def _base(operation: str) -> str | None:
     return base if number.isdigit() and base in _SAVED else None
 
 
+def is_singular(operation: str) -> bool:
+    """Return whether an operation has points at which its derivative is infinite."""
+    return _base(operation) is not None or operation.startswith("ProdBackward")
+
+
 def _is_harmless_power(node: Node) -> bool:
     """Return whether a power has a derivative everywhere: a whole exponent, 1 or more."""
     exponent = saved_value(node, "exponent")

@@ -37,6 +37,8 @@ class Rule(ABC):
     """Whether it judges the steps of a training run, and not one step that was captured in full."""
     lasts: ClassVar[Lasting] = "no"
     """In which looks at one backward of a training run a mistake shows."""
+    judges_late: ClassVar[bool] = False
+    """Whether it judges backward passes, too, whose forward was not watched."""
     explains: ClassVar[tuple[str, ...]] = ()
     """Codes, or prefixes of codes, of rules whose findings are consequences of this one's."""
     measures: ClassVar[tuple[Measure, ...]] = ()

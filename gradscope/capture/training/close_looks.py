@@ -59,6 +59,14 @@ class CloseLooks(Protocol):
     def failed_backward(self) -> None:
         """Let go of it: it raised an exception."""
 
+    def gradients_broke(self, broken: Iterable[Tensor], finite: Iterable[Tensor]) -> None:
+        """Take in that gradients are not finite, before an optimizer uses them.
+
+        Args:
+            broken: The parameters whose gradients are not.
+            finite: Those whose gradients are.
+        """
+
     def optimizer_made(self, index: int) -> None:
         """Take in an optimizer, by its place among those that are known."""
 

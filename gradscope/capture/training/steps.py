@@ -20,6 +20,7 @@ from torch.utils.hooks import RemovableHandle
 
 from gradscope.capture.elements import is_readable
 from gradscope.capture.statistics import norms
+from gradscope.capture.training.close_looks import CloseLooks
 from gradscope.capture.training.journal import Number, known
 from gradscope.capture.training.keeping import Keeping, KeptEntry
 from gradscope.capture.training.ledger import SPENT, UNSPENT, Entry
@@ -166,6 +167,20 @@ class Steps:
             if found or not present:  # else none of them can be read
                 step.numbers["norm"] = math.hypot(*found)
             step.numbers["nonfinite"] = float(sum(not math.isfinite(norm) for norm in found))
+            if step.numbers["nonfinite"] and self._scene.looks is not None:
+                self._tell_broken(self._scene.looks, step.measured)
+
+    @staticmethod
+    def _tell_broken(looks: CloseLooks, measured: list[Measured]) -> None:
+        known = [
+            (p, math.isfinite(one.gradient))
+            for one in measured
+            if one.gradient is not None and (p := one.entry.parameter()) is not None
+        ]
+        looks.gradients_broke(
+            [parameter for parameter, is_finite in known if not is_finite],
+            [parameter for parameter, is_finite in known if is_finite],
+        )
 
     def _finish(self, optimizer: Optimizer) -> None:
         if self._after(optimizer):

@@ -36,6 +36,7 @@ from gradscope.recording.evidence.saturation import SaturationRecord
 from gradscope.recording.evidence.softmax import SoftmaxRecord
 from gradscope.recording.evidence.source import SourceRecord
 from gradscope.recording.evidence.statement import StatementRecord
+from gradscope.recording.evidence.suspected_break import SuspectedBreak
 from gradscope.recording.evidence.symmetry import SymmetryRecord
 from gradscope.recording.evidence.trained_optimizer import TrainedOptimizer
 from gradscope.recording.evidence.twin import TwinRecord
@@ -74,6 +75,7 @@ EVIDENCE: tuple[type, ...] = (
     SoftmaxRecord,
     SourceRecord,
     StatementRecord,
+    SuspectedBreak,
     SymmetryRecord,
     TermPairRecord,
     TrainedOptimizer,

@@ -9,6 +9,7 @@ from gradscope.recording.finding import Finding, Severity
 from gradscope.rules.case import Case
 from gradscope.rules.flow.broken_steps import broken_steps
 from gradscope.rules.flow.forward_origins import ForwardOrigin, forward_origins
+from gradscope.rules.flow.late_lines import certainty, line_evidence, other_places
 from gradscope.rules.flow.upstream import line_of
 from gradscope.rules.rule import Rule
 
@@ -51,6 +52,7 @@ class NonFiniteForward(Rule):
     code: ClassVar[str] = "GS104"
     name: ClassVar[str] = "non-finite-forward"
     level: ClassVar[Severity] = "error"
+    judges_late: ClassVar[bool] = True
     explains: ClassVar[tuple[str, ...]] = (
         "GS101",
         "GS102",
@@ -102,13 +104,13 @@ class NonFiniteForward(Rule):
     def _finding(self, case: Case, origin: ForwardOrigin, loss: str) -> Finding:
         return self.finding(
             case,
-            message=f"{origin.made}; the loss is {loss}",
+            message=f"{origin.made}; the loss is {loss}{certainty(case)}",
             remedy=origin.cause.remedy,
-            site=origin.site,
-            related=(origin.taken_in(case),),
+            site=origin.place(case),
+            related=(origin.taken_in(case), *other_places(case, origin.site)),
             parameters=_broken_parameters(case),
             modules=origin.modules(case),
-            evidence=origin.evidence,
+            evidence={**origin.evidence, **line_evidence(case)},
             caused_by=("GS101",) if origin.cause.by_growth else (),
         )
 

@@ -7,6 +7,7 @@ from functools import cached_property
 
 from gradscope.recording.evidence.autograd_error import AutogradErrorRecord
 from gradscope.recording.evidence.flush import FlushRecord
+from gradscope.recording.evidence.late_capture import LateCapture
 from gradscope.recording.evidence.nonfinite import NonfiniteRecord
 from gradscope.recording.evidence.optimizer import OptimizerRecord
 from gradscope.recording.evidence.saturation import SaturationRecord
@@ -39,6 +40,8 @@ class Series:
 
     sights: tuple[Sight, ...]
     training: Training
+    is_late: bool = False
+    """Whether their forwards were not watched, so that most of what rules ask for is missing."""
 
     @cached_property
     def judged(self) -> tuple[JudgedLook, ...]:
@@ -63,13 +66,20 @@ class Series:
 
 
 def series_of(training: Training) -> tuple[Series, ...]:
-    """Return the looks of a run by the line of their backward; what raised stands alone."""
-    groups: dict[object, list[Sight]] = {}
+    """Return the looks of a run by the line of their backward.
+
+    What raised stands alone, and so does what was captured after its forward.
+    """
+    groups: dict[tuple[object, bool, bool], list[Sight]] = {}
     for look in training.recording.looks:
         line = training.line(look)
         raised = bool(look.recording.evidence_of(AutogradErrorRecord))
-        groups.setdefault((line, raised), []).append(Sight(look))
-    return tuple(Series(tuple(sights), training) for sights in groups.values())
+        is_late = bool(look.recording.evidence_of(LateCapture))
+        groups.setdefault((line, raised, is_late), []).append(Sight(look))
+    return tuple(
+        Series(tuple(sights), training, is_late=is_late)
+        for (_, _, is_late), sights in groups.items()
+    )
 
 
 def _chosen(states: Sequence[object]) -> list[int]:

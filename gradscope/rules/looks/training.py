@@ -13,10 +13,12 @@ from gradscope.recording.norm_table import REACHES, norms_of
 from gradscope.recording.records import Look, Recording, Site
 from gradscope.rules.accumulation.windows import RunEvent, Windows
 from gradscope.rules.case import Case
-from gradscope.rules.surroundings import Surroundings
+from gradscope.rules.surroundings import StepBefore, Surroundings
 
 _ALIVE = REACHES.index("gradient")
 _PASSES = ("backward", "backward-error")
+_RECENT = 400
+"""Events before a backward among which the last steps are."""
 _LOSSES = 20
 """So many losses after a backward tell how training went on from it."""
 
@@ -97,8 +99,25 @@ class Training:
             losses=tuple(self._losses(look)),
             highest_rate=max((self._rates.get(place, 0.0) for place in places), default=None),
             is_stepped=bool(uses.steps) and not uses.is_skipped,
+            steps_before=tuple(self._steps_before(look)),
             goes_on=look.step < self._last_sound_step,
         )
+
+    def _steps_before(self, look: Look) -> Iterator[StepBefore]:
+        """Yield the last step of each optimizer before a backward."""
+        end = bisect_left(self._keys, (look.step, look.order))
+        known: set[int] = set()
+        # Each optimizer in use has made one not long ago.
+        for event in reversed(self._events[max(0, end - _RECENT) : end]):
+            if event.kind != "step" or event.optimizer is None or event.optimizer in known:
+                continue
+            known.add(event.optimizer)
+            yield StepBefore(
+                step=event.step,
+                site=self.case.site(event.site),
+                rate=event.number("lr"),
+                parameters=frozenset(self._names(self.optimizers[event.optimizer].parameters)),
+            )
 
     def _stepped(self, look: Look) -> frozenset[str]:
         """Return what the optimizers hold that step after a backward."""
