@@ -19,9 +19,10 @@ from gradscope.capture.session import StepCapture
 from gradscope.capture.training.backwards import subject_of
 from gradscope.capture.training.close_looks import MakeLooks, Start
 from gradscope.capture.training.interruptions import is_interruption
-from gradscope.capture.training.places import Place
+from gradscope.capture.training.places import NOWHERE, Place
 from gradscope.capture.training.scene import Scene as Training
 from gradscope.errors import GradscopeError
+from gradscope.looks.broken_losses import broken_loss
 from gradscope.looks.failed_look import failed_look
 from gradscope.looks.half_precision import HalfPrecision
 from gradscope.looks.late_looks import LastStart, LateLook, LateLooks, LineKey
@@ -173,10 +174,28 @@ class ScriptLooks:
     @_alone
     def see_end(self, error: BaseException) -> None:
         """Take in the exception that has ended the script, with its traceback."""
-        if not isinstance(error, Exception) or isinstance(error, torch.OutOfMemoryError):
+        if isinstance(error, KeyboardInterrupt | torch.OutOfMemoryError):
             return
-        if not is_autograds(error):
-            return
+        if isinstance(error, Exception) and is_autograds(error):
+            self._see_failure(error)
+        else:
+            self._see_broken_loss(error)
+
+    def _see_broken_loss(self, error: BaseException) -> None:
+        """Look at the loss for which the script has ended itself, if there is one."""
+        with DisableTorchFunction(), torch.no_grad():
+            found = None if self._is_over else broken_loss(error.__traceback__)
+            if found is None:
+                return
+            window = self._window
+            watched = window.capture if window is not None and window.is_here else None
+            start = Start(found[1], NOWHERE, found[0], None, float(found[1]))
+            late = self._late.begin(start, None, readable=False, watched=watched)
+            if late is not None:
+                self._note_broken(late)
+                late.let_go()
+
+    def _see_failure(self, error: Exception) -> None:
         self._training.take_in()
         named = name_model(script_of(self._training), None)
         capture, self._failed = self._failed, None
@@ -252,9 +271,7 @@ class ScriptLooks:
             return False
         if _is_broken(start):
             return True
-        return start.scale is None and self._late.is_suspicious(
-            start.root, key, readable=readable
-        )
+        return self._late.is_suspicious(start.root, key, readable=readable)
 
     def _begin(self, window: Window, key: LineKey, start: Start) -> None:
         self._training.take_in()

@@ -39,6 +39,9 @@ _SUSPICION: dict[str, int] = {
 }
 """How likely an operation makes NaN or infinity of finite numbers; 1 where it is not listed."""
 
+_OF_CUSTOM = 2
+"""The same, of functions of the script's own."""
+
 
 @dataclass(slots=True)
 class Found:
@@ -182,8 +185,9 @@ class NonfiniteSearch:
         return origin
 
     def _rank(self, place: int) -> tuple[int, int]:
-        base = self._graph.operations[place].partition("Backward")[0]
-        return _SUSPICION.get(base, 1), self._values.order.index(place)
+        base, _, number = self._graph.operations[place].partition("Backward")
+        suspicion = _SUSPICION.get(base, 1) if number.isdigit() else _OF_CUSTOM
+        return suspicion, self._values.order.index(place)
 
     def _is_of_unseen(self, chosen: int, place: int, broken: Broken) -> bool:
         """Return whether finite numbers cannot have become NaN but by an operand unseen."""

@@ -43,6 +43,9 @@ class Surroundings:
     """Whether an optimizer steps after this backward, and no scaler leaves that out."""
     steps_before: tuple[StepBefore, ...] = ()
     """Of each optimizer: its last step before this backward."""
+    is_scale_sought: bool = False
+    """Whether a gradient scaler leaves its steps out, and may yet find a scale that is not too
+    large."""
     goes_on: bool
     """Whether optimizers step later, with finite gradients."""
 

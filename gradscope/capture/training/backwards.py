@@ -2,6 +2,7 @@
 
 import ast
 import functools
+import math
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -120,17 +121,25 @@ class Backwards:
         facts |= known(rows=scene.take_forwards().rows)
         facts |= {"retain": float(options.retain), "create": float(options.create)}
         note = _Note("backward", place, facts, subject_of(place.call()))
-        if scene.looks is not None and len(outputs) == 1 and not options.create:
-            self._look(scene.looks, outputs[0], note)
+        if scene.looks is not None and not options.create:
+            self._look(scene.looks, outputs, note)
         return note
 
-    def _look(self, looks: CloseLooks, root: Tensor | GradientEdge, note: "_Note") -> None:
+    def _look(
+        self, looks: CloseLooks, outputs: Sequence[Tensor | GradientEdge], note: "_Note"
+    ) -> None:
         """Let the backward be looked at closely, where it is time for it."""
+        root, numbers = outputs[0], note.numbers
+        if len(outputs) > 1:
+            broken = next(filter(_is_broken, outputs), None)
+            if broken is None:
+                return  # only one root's graph can be looked at, and none is a matter of concern
+            root, numbers = broken, known(loss=broken)
         if isinstance(root, Tensor) and root.grad_fn is not None:
             self._is_own = True
             try:
                 scale = self._scale() if note.numbers.get("scaled") else None
-                start = Start(root, note.place, note.subject, scale, note.numbers.get("loss"))
+                start = Start(root, note.place, note.subject, scale, numbers.get("loss"))
                 looks.before_backward(start, readable=self._was_readable)
             finally:
                 self._is_own = False
@@ -252,6 +261,13 @@ def _options(
     accumulate_grad: bool = False,
 ) -> _Options:
     return _Options(bool(retain_graph), bool(create_graph), len(inputs or ()), accumulate_grad)
+
+
+def _is_broken(output: Tensor | GradientEdge) -> bool:
+    """Return whether one of several losses is a number that is not finite, of no device."""
+    is_number = isinstance(output, Tensor) and output.numel() == 1 and output.is_cpu
+    loss = known(loss=output).get("loss") if is_number else None
+    return isinstance(loss, float) and not math.isfinite(loss)
 
 
 def _is_within_backward() -> bool:

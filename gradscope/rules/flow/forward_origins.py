@@ -14,6 +14,7 @@ from gradscope.rules.flow.gradient_breaks import (
     forward_stats,
     gradient_breaks,
 )
+from gradscope.rules.flow.late_lines import line_near
 from gradscope.rules.flow.nonfinite_causes import Cause, remedy_before_where
 from gradscope.rules.flow.upstream import line_of
 from gradscope.rules.surroundings import StepBefore
@@ -86,7 +87,14 @@ class ForwardOrigin:
     def place(self, case: Case) -> int | Site | None:
         """Return the line to point at: of a parameter that a step has broken, that of the step."""
         before = self.step_before
-        return self.site if before is None or before.site is None else before.site
+        if before is not None and before.site is not None:
+            return before.site
+        return line_near(case, self.node) if self.site is None else self.site
+
+    @property
+    def node(self) -> int | None:
+        """The operation that made it; None where it was there before."""
+        return None if self.root.tensor is None else self.root.tensor.node
 
     def taken_in(self, case: Case) -> RelatedLocation | None:
         """Return the line at which NaN was made of it, if that is another."""

@@ -1,43 +1,79 @@
 """How sure a line is, of a backward whose forward was not watched."""
 
+from collections import deque
 from collections.abc import Iterator, Mapping
 
 from gradscope.recording.evidence.late_capture import LateCapture
 from gradscope.recording.finding import RelatedLocation
+from gradscope.recording.records import NodeRecord
 from gradscope.rules.case import Case
 from gradscope.rules.flow.upstream import line_of
 
 
-def late_capture(case: Case) -> LateCapture | None:
-    """Return how a backward was captured whose forward was not, None for any other."""
-    return next(iter(case.recording.evidence_of(LateCapture)), None)
+def certainty(case: Case, node: int | None) -> str:
+    """Return the end of a message that says how a line is known; empty where it was seen.
 
-
-def certainty(case: Case) -> str:
-    """Return the end of a message that says how its line is known; empty where it was seen."""
-    late = late_capture(case)
-    if late is None or late.lines == "watched":
+    Args:
+        case: What is judged.
+        node: The operation at that line; None for what is none.
+    """
+    late, how = _late_capture(case), _line_is(case, node)
+    if late is None or how is None or how == "exact":
         return ""
-    if late.lines == "matched":
+    if how == "matched":
         return f" (its line is that of the same operation in step {late.matched_step})"
-    return " (its line was not seen: only modules with parameters are known in this step)"
+    if how == "module":
+        return " (its line was not seen: this is its module)"
+    return " (its line was not seen: it comes right after this one)"
 
 
-def line_evidence(case: Case) -> Mapping[str, float | str | bool | None]:
-    """Return how the line is known, for those who read findings by program."""
-    late = late_capture(case)
+def line_evidence(case: Case, node: int | None) -> Mapping[str, float | str | bool | None]:
+    """Return how a line is known, for those who read findings by program."""
+    late = _late_capture(case)
     if late is None:
         return {}
     return {
-        "line_is": "exact" if late.lines == "watched" else late.lines,
+        "line_is": _line_is(case, node),
         "matched_step": late.matched_step,
         "operation_is": "one of several" if late.unsure else "exact",
     }
 
 
+def line_near(case: Case, node: int | None) -> int | None:
+    """Return the line of an operation, else of the nearest one before it that has one."""
+    waiting, seen = deque(() if node is None else (node,)), set[int]()
+    while waiting:
+        place = waiting.popleft()
+        line = line_of(case, case.recording.nodes[place])
+        if line is not None:
+            return line
+        seen.add(place)
+        onward = (ref.node for ref in case.successors.get(place, ()))
+        waiting += [one for one in onward if one not in seen]
+    return None
+
+
 def other_places(case: Case, site: int | None) -> Iterator[RelatedLocation | None]:
     """Yield the lines of operations that may as well have been the first to break."""
-    late = late_capture(case)
+    late = _late_capture(case)
     lines = {line_of(case, case.recording.nodes[node]) for node in late.unsure} if late else set()
     for line in sorted(one for one in lines if one is not None and one != site):
         yield case.related(line, "or here: what this operation returned is saved nowhere")
+
+
+def _late_capture(case: Case) -> LateCapture | None:
+    """Return how a backward was captured whose forward was not, None for any other."""
+    return next(iter(case.recording.evidence_of(LateCapture)), None)
+
+
+def _line_is(case: Case, node: int | None) -> str | None:
+    """Return how the line of an operation is known, None where nothing need be said."""
+    late = _late_capture(case)
+    if late is None:
+        return None
+    if late.lines == "watched" or node is None:
+        return "exact" if late.lines == "watched" else late.lines
+    record: NodeRecord = case.recording.nodes[node]
+    if record.site is not None:
+        return late.lines
+    return "module" if line_of(case, record) is not None else "near"

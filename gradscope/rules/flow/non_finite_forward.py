@@ -104,13 +104,13 @@ class NonFiniteForward(Rule):
     def _finding(self, case: Case, origin: ForwardOrigin, loss: str) -> Finding:
         return self.finding(
             case,
-            message=f"{origin.made}; the loss is {loss}{certainty(case)}",
+            message=f"{origin.made}; the loss is {loss}{certainty(case, origin.node)}",
             remedy=origin.cause.remedy,
             site=origin.place(case),
             related=(origin.taken_in(case), *other_places(case, origin.site)),
             parameters=_broken_parameters(case),
             modules=origin.modules(case),
-            evidence={**origin.evidence, **line_evidence(case)},
+            evidence={**origin.evidence, **line_evidence(case, origin.node)},
             caused_by=("GS101",) if origin.cause.by_growth else (),
         )
 

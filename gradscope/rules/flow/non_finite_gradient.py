@@ -11,8 +11,13 @@ from gradscope.recording.records import NodeRecord
 from gradscope.rules.case import Case
 from gradscope.rules.flow.broken_steps import broken_steps
 from gradscope.rules.flow.forward_origins import ForwardOrigin, forward_origins
-from gradscope.rules.flow.gradient_breaks import GradientBreak, gradient_breaks
-from gradscope.rules.flow.late_lines import certainty, line_evidence, other_places
+from gradscope.rules.flow.gradient_breaks import (
+    GradientBreak,
+    forward_stats,
+    gradient_breaks,
+    is_singular,
+)
+from gradscope.rules.flow.late_lines import certainty, line_evidence, line_near, other_places
 from gradscope.rules.flow.nonfinite_causes import Cause, cause_of_break, what_it_is
 from gradscope.rules.flow.singularities import SINGULARITIES, plain_name
 from gradscope.rules.flow.upstream import line_of
@@ -95,7 +100,7 @@ class NonFiniteGradient(Rule):
         told = {one.node.index for origin in origins for one in origin.breaks}
         by_line: dict[int | None, list[GradientBreak]] = {}
         for one in case.shared(gradient_breaks):
-            if one.parameters and one.node.index not in told:
+            if one.parameters and one.node.index not in told and not _is_of_scale(case, one):
                 by_line.setdefault(line_of(case, one.node), []).append(one)
         for site, breaks in by_line.items():
             yield self._finding(case, site, breaks)
@@ -160,7 +165,8 @@ class NonFiniteGradient(Rule):
         taken_in = origin.taken_in(case)
         return self.finding(
             case,
-            message=f"{origin.made}; the loss is finite, but {spoilt} not{certainty(case)}",
+            message=f"{origin.made}; the loss is finite, but {spoilt} "
+            f"not{certainty(case, origin.node)}",
             remedy=origin.cause.remedy,
             site=origin.place(case),
             related=(taken_in, None if here in (origin.site, origin.seen.site) else broken),
@@ -169,7 +175,7 @@ class NonFiniteGradient(Rule):
             evidence={
                 **origin.evidence,
                 "parameters": len(parameters),
-                **line_evidence(case),
+                **line_evidence(case, origin.node),
             },
             count=len(parameters),
             caused_by=("GS101",) if origin.cause.by_growth else (),
@@ -182,9 +188,9 @@ class NonFiniteGradient(Rule):
         parameters = {parameter for one in breaks for parameter in one.parameters}
         return self.finding(
             case,
-            message=_message(first, cause, len(parameters)) + certainty(case),
+            message=_message(first, cause, len(parameters)) + certainty(case, first.node.index),
             remedy=cause.remedy,
-            site=site,
+            site=line_near(case, first.node.index) if site is None else site,
             related=(_still_finite(case, first), *other_places(case, site)),
             parameters=sorted(parameters),
             evidence={
@@ -194,12 +200,18 @@ class NonFiniteGradient(Rule):
                 "elements": first.returned.numel,
                 "parameters": len(parameters),
                 **cause.evidence,
-                **line_evidence(case),
+                **line_evidence(case, first.node.index),
             },
             count=len(parameters),
             caused_by=("GS101",) if cause.by_growth else (),
             explains=_later_losses(case),
         )
+
+
+def _is_of_scale(case: Case, one: GradientBreak) -> bool:
+    """Return whether a gradient is too large for its type only until a scale is found."""
+    is_sought = case.run is not None and case.run.is_scale_sought
+    return is_sought and not is_singular(case.shared(forward_stats), one.node)
 
 
 def _later_losses(case: Case) -> tuple[str, ...]:
