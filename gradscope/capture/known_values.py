@@ -73,9 +73,7 @@ class KnownValues:
         self.known: dict[Slot, Tensor] = {}
         """By node and slot: the tensor."""
         self._own: dict[int, dict[str, Tensor]] = {}
-        self.order = sorted(
-            range(len(graph.nodes)), key=lambda place: _number(graph.nodes[place])
-        )
+        self.order = sorted(range(len(graph.nodes)), key=lambda place: _number(graph.nodes[place]))
         """The nodes in the order in which they were made, leaves first."""
         self._bytes = 0
         for place, leaf in graph.leaves.items():

@@ -262,6 +262,21 @@ class ScriptLooks:
         elif self._is_trouble(start, key, readable=readable):
             self._begin_late(key, start, readable=readable)
 
+    @_alone
+    @no_garbage_collection()
+    def before_several(self, roots: Iterable[Tensor], place: Place) -> None:
+        """Remember the lines of several losses whose backward is one."""
+        window, key = self._window, _key_of(place)
+        if window is None or self._is_over or not window.is_here or key in window.looked_at:
+            return
+        window.looked_at.add(key)
+        for root in roots:
+            capture = window.capture.for_backward([])
+            with DisableTorchFunction():
+                capture.trace(root)
+                self._late.remember(capture, None, self._schedule.number)
+                capture.let_go_of_graph()
+
     def _is_new(self, window: Window, key: LineKey, start: Start) -> bool:
         return key not in window.looked_at or _is_broken(start)
 
@@ -359,7 +374,6 @@ class ScriptLooks:
             self._has_broken |= is_broken(recording)
         current.capture.let_go_of_graph()
         self._found.append((order, unscaled(recording, current.scale)))
-
 
     def _end_late(self, late: LateLook, order: int) -> None:
         """Record a backward whose forward was not watched, where it has broken something."""

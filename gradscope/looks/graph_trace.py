@@ -146,5 +146,3 @@ def _aligned(trace: GraphTrace, own: list[str]) -> list[tuple[int, int]]:
                 pairs += [(ahead + block.a + i, ahead + block.b + i) for i in range(block.size)]
     pairs += [(len(own) - i, len(known) - i) for i in range(behind, 0, -1)]
     return pairs
-
-

@@ -5,6 +5,7 @@ of an earlier graph of the same operations, which was captured with its forward.
 """
 
 import math
+from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass
 
@@ -122,11 +123,16 @@ class LateLooks:
     def __init__(self, training: Training) -> None:
         self._training = training
         self._traces: dict[LineKey, GraphTrace] = {}
+        self._further: deque[GraphTrace] = deque(maxlen=_TRACES)
+        """Those of losses that have no line of their own."""
         self._points: dict[LineKey, SingularPoints] = {}
         self._made = self._next = 0
 
     def remember(self, capture: StepCapture, key: LineKey, step: int) -> None:
         """Keep what a captured backward tells of later ones."""
+        if key is None:
+            self._further.append(trace_of(capture, step))
+            return
         self._traces.pop(key, None)
         self._traces[key] = trace_of(capture, step)
         known = self._points.get(key)
@@ -221,7 +227,13 @@ class LateLooks:
         return LateLook(named, capture, None, found, singular, lines, start)
 
     def _lines(
-        self, capture: StepCapture, key: LineKey, named: NamedModel, found: Found, *, is_watched: bool
+        self,
+        capture: StepCapture,
+        key: LineKey,
+        named: NamedModel,
+        found: Found,
+        *,
+        is_watched: bool,
     ) -> LateCapture:
         """Give a graph its lines, as far as they are known."""
         order = numbered(capture.graph)
@@ -250,9 +262,8 @@ class LateLooks:
         known = self._traces.get(key)
         if known is not None and likeness(known, operations):
             return known
-        return max(
-            self._traces.values(), key=lambda one: likeness(one, operations), default=None
-        )
+        every = (*self._traces.values(), *self._further)
+        return max(every, key=lambda one: likeness(one, operations), default=None)
 
 
 def _add_owners(capture: StepCapture, named: NamedModel, lent: set[int]) -> None:

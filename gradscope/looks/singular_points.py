@@ -200,9 +200,7 @@ def _hops(graph: Graph) -> list[_Hop]:
     return hops
 
 
-def singular_values(
-    graph: Graph, values: KnownValues
-) -> dict[NodeNumber, tuple[int, Values]]:
+def singular_values(graph: Graph, values: KnownValues) -> dict[NodeNumber, tuple[int, Values]]:
     """Return what is known of the operands and results of operations that may break gradients."""
     found: dict[NodeNumber, tuple[int, Values]] = {}
     for place, operation in enumerate(graph.operations):

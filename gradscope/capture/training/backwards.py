@@ -133,7 +133,9 @@ class Backwards:
         if len(outputs) > 1:
             broken = next(filter(_is_broken, outputs), None)
             if broken is None:
-                return  # only one root's graph can be looked at, and none is a matter of concern
+                roots = [one for one in outputs if isinstance(one, Tensor) and one.grad_fn]
+                looks.before_several(roots, note.place)
+                return
             root, numbers = broken, known(loss=broken)
         if isinstance(root, Tensor) and root.grad_fn is not None:
             self._is_own = True

@@ -53,6 +53,9 @@ class CloseLooks(Protocol):
                 saved.
         """
 
+    def before_several(self, roots: Iterable[Tensor], place: Place) -> None:
+        """Take in the graphs of several losses whose backward is one, and is not looked at."""
+
     def after_backward(self, order: int) -> None:
         """Take in what it left; its event has a place among those of the step."""
 

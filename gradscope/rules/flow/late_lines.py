@@ -5,7 +5,6 @@ from collections.abc import Iterator, Mapping
 
 from gradscope.recording.evidence.late_capture import LateCapture
 from gradscope.recording.finding import RelatedLocation
-from gradscope.recording.records import NodeRecord
 from gradscope.rules.case import Case
 from gradscope.rules.flow.upstream import line_of
 
@@ -20,11 +19,12 @@ def certainty(case: Case, node: int | None) -> str:
     late, how = _late_capture(case), _line_is(case, node)
     if late is None or how is None or how == "exact":
         return ""
-    if how == "matched":
-        return f" (its line is that of the same operation in step {late.matched_step})"
-    if how == "module":
-        return " (its line was not seen: this is its module)"
-    return " (its line was not seen: it comes right after this one)"
+    return {
+        "matched": f" (its line is that of the same operation in step {late.matched_step})",
+        "module": " (its line was not seen: its module was made here)",
+        "after": " (its line was not seen: it comes right after this one)",
+        "after module": " (its line was not seen: it comes after the module that was made here)",
+    }[how]
 
 
 def line_evidence(case: Case, node: int | None) -> Mapping[str, float | str | bool | None]:
@@ -41,12 +41,16 @@ def line_evidence(case: Case, node: int | None) -> Mapping[str, float | str | bo
 
 def line_near(case: Case, node: int | None) -> int | None:
     """Return the line of an operation, else of the nearest one before it that has one."""
+    near = _node_near(case, node)
+    return None if near is None else line_of(case, case.recording.nodes[near])
+
+
+def _node_near(case: Case, node: int | None) -> int | None:
     waiting, seen = deque(() if node is None else (node,)), set[int]()
     while waiting:
         place = waiting.popleft()
-        line = line_of(case, case.recording.nodes[place])
-        if line is not None:
-            return line
+        if line_of(case, case.recording.nodes[place]) is not None:
+            return place
         seen.add(place)
         onward = (ref.node for ref in case.successors.get(place, ()))
         waiting += [one for one in onward if one not in seen]
@@ -71,9 +75,14 @@ def _line_is(case: Case, node: int | None) -> str | None:
     late = _late_capture(case)
     if late is None:
         return None
-    if late.lines == "watched" or node is None:
-        return "exact" if late.lines == "watched" else late.lines
-    record: NodeRecord = case.recording.nodes[node]
-    if record.site is not None:
-        return late.lines
-    return "module" if line_of(case, record) is not None else "near"
+    if late.lines == "watched":
+        return "exact"
+    if node is None:
+        return "matched" if late.lines == "matched" else None
+    near = _node_near(case, node)
+    if near is None:
+        return None
+    is_seen = case.recording.nodes[near].site is not None
+    if near == node:
+        return "matched" if is_seen else "module"
+    return "after" if is_seen else "after module"

@@ -57,6 +57,7 @@ class NonFiniteForward(Rule):
         "GS101",
         "GS102",
         "GS103",
+        "GS104",  # of later steps, whose weights it has broken
         "GS105",
         "GS106",
         "GS108",

@@ -104,7 +104,8 @@ class Training:
             is_stepped=bool(uses.steps) and not uses.is_skipped,
             steps_before=tuple(self._steps_before(look)),
             is_scale_sought=self._is_scale_sought(look),
-            goes_on=look.step < self._last_sound_step,
+            # What a scaler leaves out belongs to the step that it lets through in the end.
+            goes_on=look.step < self._last_sound_step + uses.is_skipped,
         )
 
     def _steps_before(self, look: Look) -> Iterator[StepBefore]:
