@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -35,7 +36,8 @@ class _Operands:
 
     @property
     def dtype(self) -> torch.dtype:
-        return self.node._input_metadata[0].dtype
+        dtype: torch.dtype = self.node._input_metadata[0].dtype
+        return dtype
 
     @property
     def count(self) -> int:
@@ -52,7 +54,7 @@ class _Operands:
     def saved(self, name: str) -> Tensor | None:
         return self.own.get(name)
 
-    def value(self, name: str) -> object:
+    def value(self, name: str) -> Any:  # noqa: ANN401 - as torch saves it
         return saved_value(self.node, name)
 
 
@@ -144,7 +146,7 @@ class KnownValues:
         size = metadata[0].dtype.itemsize
         for length in metadata[0].shape:
             size *= int(length)
-        return self._bytes + size <= _MOST_BYTES
+        return bool(self._bytes + size <= _MOST_BYTES)
 
     def _shared(self, operands: _Operands) -> set[int]:
         slots = [slot for slot in operands.inputs if slot is not None]

@@ -5,7 +5,7 @@ Only operations that draw no random numbers and warn of nothing; what they need 
 """
 
 from collections.abc import Callable, Sequence
-from typing import Protocol
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor
@@ -42,7 +42,7 @@ class Operands(Protocol):
     def saved(self, name: str) -> Tensor | None:
         """Return a tensor that was saved, None where there is none."""
 
-    def value(self, name: str) -> object:
+    def value(self, name: str) -> Any:  # noqa: ANN401 - torch saves what it likes
         """Return a number that was saved, None where there is none."""
 
 
@@ -73,7 +73,7 @@ def _number_or_tensor(of: Operands, place: int, name: str) -> Tensor | float:
 def _scaled_second(of: Operands) -> Tensor:
     alpha = of.value("alpha")
     second = of.tensor(1)
-    return second if alpha in (None, 1) else second * alpha  # type: ignore[operator]
+    return second if alpha in (None, 1) else second * alpha
 
 
 def _add(of: Operands) -> Tensor:
@@ -109,7 +109,7 @@ def _reduced(function: Callable[..., Tensor]) -> Compute:
 def _added_product(of: Operands) -> Tensor:
     beta, alpha = of.value("beta"), of.value("alpha")
     product = of.tensor(1, "mat1") @ of.tensor(2, "mat2")
-    return of.tensor(0) * (1 if beta is None else beta) + product * (1 if alpha is None else alpha)  # type: ignore[operator]
+    return of.tensor(0) * (1 if beta is None else beta) + product * (1 if alpha is None else alpha)
 
 
 def _added_batches(of: Operands) -> Tensor:
@@ -128,7 +128,7 @@ def _where(of: Operands) -> Tensor:
 
 
 def _clamp(of: Operands) -> Tensor:
-    return torch.clamp(of.tensor(0, "self"), of.value("min"), of.value("max"))  # type: ignore[call-overload, no-any-return]
+    return torch.clamp(of.tensor(0, "self"), of.value("min"), of.value("max"))
 
 
 def _loss(function: Callable[..., Tensor]) -> Compute:
@@ -138,12 +138,12 @@ def _loss(function: Callable[..., Tensor]) -> Compute:
 def _cross_entropy(of: Operands) -> Tensor:
     scores, target, weight = of.tensor(0, "self"), of.tensor(1, "target"), of.saved("weight")
     reduction, ignored = of.value("reduction"), of.value("ignore_index")
-    return _NN.nll_loss_nd(scores, target, weight, reduction, ignored)  # type: ignore[no-any-return]
+    return _NN.nll_loss_nd(scores, target, weight, reduction, ignored)
 
 
 def _binary(of: Operands) -> Tensor:
     given, target = of.tensor(0, "self"), of.tensor(1, "target")
-    return _NN.binary_cross_entropy(given, target, of.saved("weight"), of.value("reduction"))  # type: ignore[no-any-return]
+    return _NN.binary_cross_entropy(given, target, of.saved("weight"), of.value("reduction"))
 
 
 def _embedding(of: Operands) -> Tensor:
@@ -157,7 +157,7 @@ def _gather(of: Operands) -> Tensor:
     index = of.saved("index")
     if index is None:
         raise Unknown
-    return of.tensor(0, "self").gather(of.value("dim"), index)  # type: ignore[call-overload, no-any-return]
+    return of.tensor(0, "self").gather(of.value("dim"), index)
 
 
 def _joined(function: Callable[..., Tensor]) -> Compute:
@@ -178,7 +178,7 @@ def _convolution(of: Operands) -> Tensor:
     bias = of.tensor(2, "bias") if of.value("bias_sym_sizes_opt") not in (None, (0,)) else None
     names = ("stride", "padding", "dilation", "transposed", "output_padding", "groups")
     numbers = [of.value(name) for name in names]
-    return torch.convolution(of.tensor(0, "input"), of.tensor(1, "weight"), bias, *numbers)  # type: ignore[arg-type]
+    return torch.convolution(of.tensor(0, "input"), of.tensor(1, "weight"), bias, *numbers)
 
 
 _OF_INPUT: dict[str, Callable[[Tensor], Tensor]] = {
@@ -234,17 +234,17 @@ _RECOMPUTED: dict[str, Compute] = {
     "Mv": _product("vec"),
     "NativeLayerNorm": _layer_norm,
     "NllLoss": _cross_entropy,
-    "Permute": lambda of: of.tensor(0).permute(of.value("dims")),  # type: ignore[arg-type]
+    "Permute": lambda of: of.tensor(0).permute(of.value("dims")),
     "Pow": _power,
     "ReshapeAlias": _reshaped,
-    "Select": lambda of: of.tensor(0).select(of.value("dim"), of.value("index")),  # type: ignore[call-overload]
+    "Select": lambda of: of.tensor(0).select(of.value("dim"), of.value("index")),
     "Squeeze": _reshaped,
     "Stack": _joined(torch.stack),
     "Sub": _subtract,
     "Sum": _reduced(torch.sum),
     "T": lambda of: of.tensor(0).t(),
     "ToCopy": lambda of: of.tensor(0).to(of.dtype),
-    "Transpose": lambda of: of.tensor(0).transpose(of.value("dim0"), of.value("dim1")),  # type: ignore[call-overload]
+    "Transpose": lambda of: of.tensor(0).transpose(of.value("dim0"), of.value("dim1")),
     "UnsafeView": _reshaped,
     "Unsqueeze": _reshaped,
     "View": _reshaped,

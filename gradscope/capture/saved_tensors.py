@@ -2,10 +2,14 @@
 
 from collections.abc import Iterator
 from functools import cache
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 from torch.autograd.graph import Node
+
+if TYPE_CHECKING:
+    from typing_extensions import TypeIs
 
 _RAW = "_raw_saved_"
 _OF_FUNCTION = "_raw_saved_tensors"
@@ -28,7 +32,7 @@ def saved_tensors(node: Node, *, readable: bool) -> Iterator[tuple[str, Tensor]]
             if all(_is_unhooked(one, readable=readable) for one in _listed(raw)):
                 name = raw_name.removeprefix(_RAW)
                 custom = raw_name == _OF_FUNCTION and hasattr(type(node), "saved_tensors")
-                saved = node.saved_tensors if custom else getattr(node, f"_saved_{name}")
+                saved = getattr(node, "saved_tensors" if custom else f"_saved_{name}")
                 yield from ((name, one) for one in _listed(saved) if has_storage(one))
         except (AttributeError, RuntimeError):
             continue
@@ -42,7 +46,7 @@ def saved_value(node: Node, name: str) -> object:
     return _signed(value)
 
 
-def has_storage(value: object) -> bool:
+def has_storage(value: object) -> "TypeIs[Tensor]":
     """Return whether a value is a strided tensor whose elements can be read."""
     if not isinstance(value, Tensor) or type(value) not in (Tensor, torch.nn.Parameter):
         return False

@@ -1,4 +1,4 @@
-"""The loss that made a script end itself before any backward, as by `assert torch.isfinite(loss)`."""
+"""The loss for which a script ended itself before any backward: `assert torch.isfinite(loss)`."""
 
 import math
 from collections.abc import Iterator

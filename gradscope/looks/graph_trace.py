@@ -139,7 +139,7 @@ def _aligned(trace: GraphTrace, own: list[str]) -> list[tuple[int, int]]:
     ahead, behind = _ends_alike(known, own)
     pairs = [(place, place) for place in range(ahead)]
     left, right = own[ahead : len(own) - behind], known[ahead : len(known) - behind]
-    if 0 < len(left) * len(right) and len(left) + len(right) <= _MOST_COMPARED:
+    if len(left) * len(right) > 0 and len(left) + len(right) <= _MOST_COMPARED:
         blocks = SequenceMatcher(None, left, right, autojunk=False).get_matching_blocks()
         for block in blocks:
             if block.size >= _LEAST_ALIKE:

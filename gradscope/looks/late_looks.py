@@ -93,7 +93,7 @@ class LateLook:
 
     def measured(self) -> Measurements:
         """Return what its backward, which is over, has delivered."""
-        assert self.watch is not None  # noqa: S101 - it is asked of backward passes alone
+        assert self.watch is not None
         self.watch.remove()
         return self.watch.measurements()
 
@@ -158,7 +158,7 @@ class LateLooks:
     def searched(self, step: int) -> None:
         """Take in that one is recorded."""
         self._made += 1
-        self._next = step + 2**self._made
+        self._next = step + 10**self._made
 
     def suspect(
         self, key: LineKey, broken: Iterable[Tensor], finite: Iterable[Tensor]

@@ -83,10 +83,10 @@ class NonfiniteSearch:
             if any(True for _ in plain_floats(tensor)):
                 self._broken[slot] = broken_of(tensor)
         for place in self._values.order:
-            for slot in range(len(self._graph.nodes[place]._input_metadata) or 1):
-                broken = self._broken.get((place, slot))
+            for number in range(len(self._graph.nodes[place]._input_metadata) or 1):
+                broken = self._broken.get((place, number))
                 if broken is not None:
-                    self._of[place, slot] = self._origin((place, slot), broken)
+                    self._of[place, number] = self._origin((place, number), broken)
         self._found.of_loss = self._of.get(self._graph.root)
         return self._found
 
@@ -187,6 +187,9 @@ class NonfiniteSearch:
     def _rank(self, place: int) -> tuple[int, int]:
         base, _, number = self._graph.operations[place].partition("Backward")
         suspicion = _SUSPICION.get(base, 1) if number.isdigit() else _OF_CUSTOM
+        divisor = self._values.saved(place, "other") if base == "Div" else None
+        if divisor is not None and not operand_of(divisor).zeros:
+            suspicion = 1
         return suspicion, self._values.order.index(place)
 
     def _is_of_unseen(self, chosen: int, place: int, broken: Broken) -> bool:

@@ -117,8 +117,8 @@ class SingularPoints:
         self._reads += _base(self._root) is not None
         self._elements = 0
         self._at: float | None = None if before is None else before._at
-        self._interval = math.inf if before is None else before._interval
-        self._acquitted = 0 if before is None else before._acquitted
+        self._interval: float = math.inf if before is None else before._interval
+        self._acquitted: int = 0 if before is None else before._acquitted
         self._skip = 0
 
     def acquit(self) -> None:

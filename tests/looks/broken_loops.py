@@ -87,7 +87,8 @@ def half_precision(net, x, breaks):
 
 
 def custom_function(net, x, breaks):
-    result = Inverse.apply(net(x) * (0.0 if breaks else 1.0))  # here
+    given = net(x) * (0.0 if breaks else 1.0) + (0.0 if breaks else 10.0)
+    result = Inverse.apply(given)  # here
     return result.tanh().sum() + result.mean()
 
 
