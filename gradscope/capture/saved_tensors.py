@@ -38,6 +38,17 @@ def saved_tensors(node: Node, *, readable: bool) -> Iterator[tuple[str, Tensor]]
             continue
 
 
+def saved_tensor(node: Node, name: str, *, readable: bool) -> Tensor | None:
+    """Return the tensor that an operation of torch's has saved under a name, None as above."""
+    try:
+        if _is_unhooked(getattr(node, _RAW + name), readable=readable):
+            saved = getattr(node, f"_saved_{name}")
+            return saved if has_storage(saved) else None
+    except (AttributeError, RuntimeError):
+        pass
+    return None
+
+
 def saved_value(node: Node, name: str) -> object:
     """Return a number or a list of numbers that a node has saved, None where it has none."""
     value = getattr(node, f"_saved_{name}", None)

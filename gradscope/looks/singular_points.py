@@ -16,16 +16,15 @@ from torch.autograd.graph import Node
 from gradscope.capture.graph import Graph
 from gradscope.capture.known_values import KnownValues
 from gradscope.capture.lines import created
-from gradscope.capture.saved_tensors import saved_tensors, saved_value
+from gradscope.capture.saved_tensors import saved_tensor, saved_value
 from gradscope.probes.forward_values import Values, values_of
 from gradscope.probes.operations import NodeNumber, plain_floats
 
 _SHARE = 0.02
-"""Of the time between two backward passes of a line: what is looked at costs less."""
+"""Of the time between two backward passes of a line: reading these operations costs no more."""
 
-_HOP, _READ, _ELEMENT = 1.0e-6, 8.0e-6, 1.5e-10
-"""Seconds that it takes to go from node to node, to read what a node has saved, and an element of
-that."""
+_FREE = 0.01
+"""Seconds that reading may take beyond that, so that the first steps are seen in any case."""
 
 _MOST_ACQUITTED = 1 << 12
 
@@ -86,10 +85,19 @@ def is_singular(operation: str) -> bool:
     return _base(operation) is not None or operation.startswith("ProdBackward")
 
 
-def _is_harmless_power(node: Node) -> bool:
-    """Return whether a power has a derivative everywhere: a whole exponent, 1 or more."""
+def _is_harmless(node: Node) -> bool:
+    """Return whether a derivative is finite everywhere: of powers from 1 on, of `x / 3`."""
     exponent = saved_value(node, "exponent")
-    return isinstance(exponent, int | float) and exponent >= 1
+    if isinstance(exponent, int | float):
+        return exponent >= 1
+    if not _name(node).startswith("Div"):
+        return False
+    divisor = saved_tensor(node, "other", readable=False)
+    return divisor is not None and divisor.is_cpu and not divisor.dim() and bool(divisor)
+
+
+def _is_wanted(graph: Graph, place: int) -> bool:
+    return _base(graph.operations[place]) is not None and not _is_harmless(graph.nodes[place])
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,12 +120,11 @@ class SingularPoints:
 
     def __init__(self, graph: Graph, before: "SingularPoints | None") -> None:
         self._root = _name(graph.nodes[0])
+        self._reads_root = _is_wanted(graph, 0)
         self._hops = _hops(graph)
-        self._reads = sum(hop.is_singular for hop in self._hops)
-        self._reads += _base(self._root) is not None
-        self._elements = 0
         self._at: float | None = None if before is None else before._at
-        self._interval: float = math.inf if before is None else before._interval
+        self._allowance: float = _FREE if before is None else before._allowance
+        self._cost: float = 0.0 if before is None else before._cost
         self._acquitted: int = 0 if before is None else before._acquitted
         self._skip = 0
 
@@ -128,29 +135,28 @@ class SingularPoints:
 
     def are_met(self, root: Tensor, *, readable: bool) -> bool:
         """Return whether one of the operations is at a point where its derivative is infinite."""
-        if not self._reads or not root.is_cpu:
+        if not (self._hops or self._reads_root) or not root.is_cpu or root.grad_fn is None:
             return False
-        now = time.perf_counter()
+        began = time.perf_counter()
         if self._at is not None:
-            self._interval = min(self._interval, now - self._at)
-        self._at = now
-        if not self._is_cheap() or root.grad_fn is None:
+            self._allowance = min(self._allowance + _SHARE * (began - self._at), _FREE)
+        self._at = began
+        if self._allowance < self._cost:
             return False
         if self._skip:
             self._skip -= 1
             return False
-        return self._walk(root.grad_fn, readable=readable)
-
-    def _is_cheap(self) -> bool:
-        cost = _HOP * len(self._hops) + _READ * self._reads + _ELEMENT * self._elements
-        return cost <= _SHARE * self._interval
+        met = self._walk(root.grad_fn, readable=readable)
+        spent = time.perf_counter() - began
+        self._cost = spent if not self._cost else 0.8 * self._cost + 0.2 * spent
+        self._allowance -= spent
+        return met
 
     def _walk(self, root: Node, *, readable: bool) -> bool:
-        self._elements = 0
         if _name(root) != self._root:
             return False
         nodes: list[Node | None] = [root]
-        if _base(self._root) and self._is_met(root, readable=readable):
+        if self._reads_root and _is_met(root, readable=readable):
             return True
         for hop in self._hops:
             before = nodes[hop.before]
@@ -159,17 +165,18 @@ class SingularPoints:
             if node is not None and _name(node) != hop.operation:
                 node = None  # the graph is another one
             nodes.append(node)
-            if hop.is_singular and node is not None and self._is_met(node, readable=readable):
+            if hop.is_singular and node is not None and _is_met(node, readable=readable):
                 return True
         return False
 
-    def _is_met(self, node: Node, *, readable: bool) -> bool:
-        saved, is_met = _SAVED[_name(node).partition("Backward")[0]]
-        for name, tensor in saved_tensors(node, readable=readable):
-            if name == saved and tensor.numel() and any(True for _ in plain_floats(tensor)):
-                self._elements += tensor.numel()
-                return is_met(tensor) and not _is_harmless_power(node)
+
+def _is_met(node: Node, *, readable: bool) -> bool:
+    """Return whether what an operation has saved makes its gradients break."""
+    name, is_met = _SAVED[_name(node).partition("Backward")[0]]
+    tensor = saved_tensor(node, name, readable=readable)
+    if tensor is None or not tensor.numel() or not any(True for _ in plain_floats(tensor)):
         return False
+    return is_met(tensor) and not _is_harmless(node)
 
 
 def _name(node: Node) -> str:
@@ -178,11 +185,7 @@ def _name(node: Node) -> str:
 
 def _hops(graph: Graph) -> list[_Hop]:
     """Return the ways from the root to the operations that may break gradients."""
-    wanted = {
-        place
-        for place, operation in enumerate(graph.operations)
-        if _base(operation) and not _is_harmless_power(graph.nodes[place])
-    }
+    wanted = {place for place in range(len(graph.nodes)) if _is_wanted(graph, place)}
     needed = set(wanted)
     for place in sorted(wanted, reverse=True):
         before = graph.first_user[place]
