@@ -57,7 +57,6 @@ class NonFiniteForward(Rule):
         "GS101",
         "GS102",
         "GS103",
-        "GS104",  # of later steps, whose weights it has broken
         "GS105",
         "GS106",
         "GS108",
@@ -113,6 +112,7 @@ class NonFiniteForward(Rule):
             modules=origin.modules(case),
             evidence={**origin.evidence, **line_evidence(case, origin.node)},
             caused_by=("GS101",) if origin.cause.by_growth else (),
+            explains=("GS104",) if case.run is not None else (),  # of later steps
         )
 
     def _unlocated(self, case: Case, loss: str) -> Finding:
