@@ -7,6 +7,7 @@ import pytest
 import torch
 from torch import nn
 
+from gradscope.looks import singular_points
 from gradscope.recording.evidence.late_capture import LateCapture
 from gradscope.rules.engine import judge
 from tests.looks import broken_loops
@@ -220,3 +221,27 @@ def test_hooks_of_the_scripts_own_are_not_called_for_it(look):
     looked = look(loop, tensor_every=100)
     assert late(looked)
     assert -1 not in unpacked
+
+
+def test_a_break_that_nobody_saw_coming_is_inferred_from_the_parameters_it_reached(
+    look, monkeypatch
+):
+    monkeypatch.setattr(singular_points, "_FREE", 0.0)
+    monkeypatch.setattr(singular_points, "_SHARE", 0.0)
+
+    def loop():
+        torch.manual_seed(0)
+        net = nn.ModuleDict({"sick": nn.Linear(4, 4), "sound": nn.Linear(4, 4)})
+        optimizer = torch.optim.SGD(net.parameters(), lr=1e-3)
+        for step in range(8):
+            x = torch.randn(16, 4)
+            length = (net["sick"](x) * (0.0 if step == 5 else 1.0)).square().sum(1).sqrt()  # here
+            ratio = (net["sound"](x).square() + 1).log()
+            optimizer.zero_grad()
+            (length.mean() + ratio.mean()).backward()
+            optimizer.step()
+
+    found, evidence = only(look(loop, tensor_every=0), "GS103")
+    assert (found.step, found.location.line) == (5, line_in(loop))
+    assert (evidence["operation"], evidence["operation_is"]) == ("SqrtBackward0", "inferred")
+    assert set(found.parameters) == {"net['sick'].weight", "net['sick'].bias"}

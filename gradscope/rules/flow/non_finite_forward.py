@@ -31,8 +31,10 @@ class NonFiniteForward(Rule):
         operands of every operation are compared with what it returns. An infinity
         written on purpose, as the -inf of a mask that softmax turns into zero, is none of these.
         NaN that was made of an earlier infinity is told with the operation that made the infinity.
-        In a training run the steps that were not looked at count too: where the loss and the
-        gradients that a step takes are no numbers, and stay so to the last step.
+        In a training run, a step that was not captured is read at the entry of backward: the graph
+        still holds what its operations have saved. Its lines are those of the same operations in
+        the last captured step, and the message says so. Where the graph tells nothing, steps count
+        whose loss and gradients are not finite, and stay so to the last step.
 
     How to fix it:
         Write the function in its stable form: log_softmax for the log of a softmax, losses with

@@ -45,8 +45,10 @@ class NonFiniteGradient(Rule):
         that it returns is not. Where the operation multiplied by NaN of the forward, the forward is
         run again, and the finding names the line that made the NaN. Infinities that a later
         operation turns into zeros again, as that of sqrt(0) behind a ReLU, reach no parameter and
-        are no finding. In a training run the steps that were not looked at count too: where a step
-        takes gradients that are no numbers, of a loss that is one, and all stays so to the last.
+        are no finding. In a training run, backward is captured too where an operation has saved a
+        point at which its derivative is infinite. Where that was not read, the operation is
+        inferred from which parameters have broken gradients and from the operations of the last
+        captured step, and the message says so.
 
     How to fix it:
         Keep the argument away from the point at which the derivative is infinite: a small number
