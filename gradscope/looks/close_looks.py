@@ -1,6 +1,7 @@
 """Looks closely at backward passes of a script, and makes recordings of them."""
 
 import functools
+import math
 from collections.abc import Callable, Iterable
 from contextlib import ExitStack
 from typing import Concatenate, ParamSpec
@@ -18,16 +19,17 @@ from gradscope.capture.naming import name_model
 from gradscope.capture.own_faults import is_own_fault
 from gradscope.capture.session import StepCapture
 from gradscope.capture.training.backwards import subject_of
-from gradscope.capture.training.close_looks import MakeLooks
+from gradscope.capture.training.close_looks import MakeLooks, Start
 from gradscope.capture.training.interruptions import is_interruption
-from gradscope.capture.training.journal import Number
-from gradscope.capture.training.places import Place
+from gradscope.capture.training.places import NOWHERE, Place
 from gradscope.capture.training.scene import Scene as Training
 from gradscope.errors import GradscopeError
+from gradscope.looks.broken_losses import broken_loss
 from gradscope.looks.failed_look import failed_look
 from gradscope.looks.forward_watch import Constants
 from gradscope.looks.half_precision import HalfPrecision
-from gradscope.looks.look_records import CurrentLook, LookRecords, Made
+from gradscope.looks.late_looks import LastStart, LateLook, LateLooks, LineKey
+from gradscope.looks.look_records import CurrentLook, LookRecords, Made, is_broken
 from gradscope.looks.mode import LookMode
 from gradscope.looks.schedule import FIRST, Schedule
 from gradscope.looks.script_models import ScriptNames, script_of
@@ -88,6 +90,13 @@ class ScriptLooks:
         self._window: Window | None = None
         self._last: Window | None = None
         self._current: CurrentLook | None = None
+        self._late = LateLooks(training)
+        self._current_late: LateLook | None = None
+        self._last_start: LastStart | None = None
+        self._has_broken = False
+        """Whether a look at this step's gradients tells that some are not finite."""
+        self._key: LineKey = None
+        """Of the line that called the backward of that."""
         self._failed: StepCapture | None = None
         """Of a backward that has raised an exception: it may be what ends the script."""
         self._found: list[tuple[int, Made]] = []
@@ -135,6 +144,20 @@ class ScriptLooks:
         self._schedule.steps_with(index)
 
     @_alone
+    def gradients_broke(self, broken: Iterable[Tensor], finite: Iterable[Tensor]) -> None:
+        """Take in gradients that are not finite, of which no look tells why."""
+        if self._is_over or self._has_broken or not self._late.may_search(self._schedule.number):
+            return
+        last = self._last_start
+        if last is None or last.is_broken:
+            return
+        with DisableTorchFunction():
+            suspected = self._late.suspect(last.key, broken, finite)
+        if suspected is not None:
+            self._find(last.order, Made(self._records.made_of_suspicion(suspected, last)))
+            self._late.searched(self._schedule.number)
+
+    @_alone
     def step_begins(self) -> None:
         """Look away from what an optimizer computes: it makes nothing that is part of a graph."""
         self._mode.remove()
@@ -147,6 +170,7 @@ class ScriptLooks:
         is_full = self._window is not None and self._window.is_full
         self._thoroughness.stepped(index, in_full=is_full)
         self._schedule.stepped(index)
+        self._has_broken, self._last_start = False, None
         self._close()
         self._open_if_due()
 
@@ -181,12 +205,32 @@ class ScriptLooks:
     @_alone
     def see_end(self, error: BaseException) -> None:
         """Take in the exception that has ended the script, with its traceback."""
-        if not isinstance(error, Exception) or isinstance(error, torch.OutOfMemoryError):
+        if isinstance(error, KeyboardInterrupt | torch.OutOfMemoryError):
             return
-        if is_own_fault(error):
+        if isinstance(error, Exception) and is_own_fault(error):
             self.fail(error)
-        if not is_autograds(error):
             return
+            return
+        if isinstance(error, Exception) and is_autograds(error):
+            self._see_failure(error)
+        else:
+            self._see_broken_loss(error)
+
+    def _see_broken_loss(self, error: BaseException) -> None:
+        """Look at the loss for which the script has ended itself, if there is one."""
+        with DisableTorchFunction(), torch.no_grad():
+            found = None if self._is_over else broken_loss(error.__traceback__)
+            if found is None:
+                return
+            window = self._window
+            watched = window.capture if window is not None and window.is_here else None
+            start = Start(found[1], NOWHERE, found[0], None, float(found[1]))
+            late = self._late.begin(start, None, readable=False, watched=watched)
+            if late is not None:
+                self._note_broken(late)
+                late.let_go()
+
+    def _see_failure(self, error: Exception) -> None:
         self._training.take_in()
         named = name_model(script_of(self._training), None)
         capture, self._failed = self._failed, None
@@ -245,27 +289,60 @@ class ScriptLooks:
 
     @_alone
     @no_garbage_collection()
-    def before_backward(
-        self, root: Tensor, place: Place, subject: str, scale: Number | None
-    ) -> None:
+    def before_backward(self, start: Start, *, readable: bool) -> None:
         """Prepare to see the backward that is about to run, where it is to be looked at."""
         self._forget_failed()
-        window, line = self._window, place.inner
-        key = None if line is None else (id(line.code), line.number)
         if compiles_backward():
             self.give_up("compiled autograd is used, whose code cannot be looked at")
+        if self._is_over:
             return
-        if window is None or self._is_over or not window.is_here:
-            return
-        if window.looked_at[key] >= self._schedule.looks_a_line:
+        window, key = self._window, _key_of(start.place)
+        self._last_start = LastStart(key, start.subject, is_broken=_is_broken(start))
+        if window is not None and window.is_here and self._is_new(window, key, start):
+            window.looked_at[key] += 1
+            self._begin(window, key, start)
+        elif self._is_trouble(start, key, readable=readable):
+            self._begin_late(key, start, readable=readable)
+
+    @_alone
+    def backward_repeated(self, place: Place, subject: str, order: int) -> None:
+        """Take in a backward of which nothing was recorded when it began."""
+        self._last_start = LastStart(_key_of(place), subject, is_broken=False, order=order)
+
+    @_alone
+    @no_garbage_collection()
+    def before_several(self, roots: Iterable[Tensor], place: Place) -> None:
+        """Remember the lines of several losses whose backward is one."""
+        window, key = self._window, _key_of(place)
+        if window is None or self._is_over or not window.is_here or window.looked_at[key]:
             return
         window.looked_at[key] += 1
+        for root in roots:
+            capture = window.capture.for_backward([])
+            with DisableTorchFunction():
+                capture.trace(root)
+                self._late.remember(capture, None, self._schedule.number)
+                capture.let_go_of_graph()
+
+    def _is_new(self, window: Window, key: LineKey, start: Start) -> bool:
+        return window.looked_at[key] < self._schedule.looks_a_line or _is_broken(start)
+
+    def _is_trouble(self, start: Start, key: LineKey, *, readable: bool) -> bool:
+        """Return whether something of a backward is not finite, or will perhaps not be."""
+        if not self._late.may_search(self._schedule.number):
+            return False
+        if _is_broken(start):
+            return True
+        return self._late.is_suspicious(start.root, key, readable=readable)
+
+    def _begin(self, window: Window, key: LineKey, start: Start) -> None:
         self._training.take_in()
         try:
             script, named = self._names.of(self._training)
         except GradscopeError:
             return  # a lazy parameter has no shape yet
         capture = window.capture.for_backward(named.parameters, named.shards)
+        root, scale = start.root, start.scale
         with DisableTorchFunction():
             capture.trace(root)
             if self._last is not None:
@@ -281,13 +358,21 @@ class ScriptLooks:
                     )
                 return
             self._nodes += nodes
+            self._late.remember(capture, key, self._schedule.number)
             half = HalfPrecision(window.autocasts)
             half.run(root, capture, is_scaled=scale is not None, is_first=is_early)
             watch = capture.watch_backward(root, alone=True, magnitudes=window.is_full)
         factor = 1.0 if scale is None else float(scale)
         self._current = CurrentLook(
-            window, script, named, capture, watch, half, root, subject, key, factor
+            window, script, named, capture, watch, half, root, start.subject, key, factor
         )
+
+    def _begin_late(self, key: LineKey, start: Start, *, readable: bool) -> None:
+        with DisableTorchFunction(), torch.no_grad():
+            late = self._late.begin(start, key, readable=readable)
+            if late is not None:
+                late.watch = late.capture.watch_backward(start.root, alone=True)
+        self._current_late, self._key = late, key
 
     @_alone
     def failed_backward(self) -> None:
@@ -296,17 +381,38 @@ class ScriptLooks:
         if current is not None:
             current.watch.remove()
             self._failed = current.capture
+        late, self._current_late = self._current_late, None
+        if late is not None:
+            if late.watch is not None:
+                late.watch.remove()
+            if late.found.of_loss is not None:
+                self._note_broken(late)
+            self._failed = late.capture
+
+    def _note_broken(self, late: LateLook) -> None:
+        """Record where a forward broke whose backward did not get through."""
+        order = len(self._training.journal.events)
+        self._find(order, Made(self._records.made_late(late, None)))
+        self._late.searched(self._schedule.number)
 
     def _drop(self) -> None:
         current, self._current = self._current, None
         if current is not None:
             current.watch.remove()
             current.capture.let_go_of_graph()
+        late, self._current_late = self._current_late, None
+        if late is not None:
+            late.let_go()
 
     @_alone
     @no_garbage_collection()
     def after_backward(self, order: int) -> None:
         """Take in what it left; its event has a place among those of the step."""
+        if self._last_start is not None:
+            self._last_start.order = order
+        late, self._current_late = self._current_late, None
+        if late is not None:
+            self._end_late(late, order)
         current, self._current = self._current, None
         if current is None:
             return
@@ -316,9 +422,33 @@ class ScriptLooks:
             if not (current.window.is_full or self._records.knows(current.line)):
                 self._thoroughness.ask()
             made = self._records.made(current, self._number)
+            self._has_broken |= is_broken(made.recording)
         current.capture.let_go_of_graph()
         recording = unscaled(made.recording, current.scale)
         self._find(order, made._replace(recording=recording))
+
+    def _end_late(self, late: LateLook, order: int) -> None:
+        """Record a backward whose forward was not watched, where it has broken something."""
+        with DisableTorchFunction(), torch.no_grad():
+            measured = late.measured()
+            if late.is_worth_recording(measured):
+                recording = self._records.made_late(late, measured)
+                self._find(order, Made(unscaled(recording, late.scale)))
+                self._late.searched(self._schedule.number)
+                self._has_broken = True
+            elif late.is_suspicion:
+                self._late.acquit(self._key)
+        late.let_go()
+
+
+def _key_of(place: Place) -> LineKey:
+    line = place.inner
+    return None if line is None else (id(line.code), line.number)
+
+
+def _is_broken(start: Start) -> bool:
+    """Return whether the loss is known not to be finite; of a device none is read."""
+    return isinstance(start.loss, float) and not math.isfinite(start.loss)
 
 
 def script_looks(schedule: Schedule) -> MakeLooks:

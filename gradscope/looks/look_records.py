@@ -15,6 +15,8 @@ from gradscope.capture.training.scene import Scene as Training
 from gradscope.errors import GradscopeError
 from gradscope.looks.examination import examine_look
 from gradscope.looks.half_precision import HalfPrecision
+from gradscope.looks.late_looks import LastStart, LateLook, Suspicion
+from gradscope.looks.late_records import note_late, note_suspicion
 from gradscope.looks.script_models import Script
 from gradscope.looks.structures import Structures, structure_of
 from gradscope.looks.window import Window
@@ -105,6 +107,31 @@ class LookRecords:
         assembler.add_step("step", look.capture, scene.measured, loss=loss)
         return assembler.finish(self.described(look.subject))
 
+    def made_late(self, late: LateLook, measured: Measurements | None) -> Recording:
+        """Return the recording of a backward whose forward was not watched.
+
+        Args:
+            late: What was seen of it.
+            measured: What it has delivered; None where it did not get through.
+        """
+        assembler = self.assembler(late.named)
+        place = assembler.place_of(late.capture)
+        numbers = late.capture.nodes_by_number()
+        places = {number: place.first_node + node for number, node in numbers.items()}
+        note_late(assembler, late, places, place.first_node)
+        if measured is None:
+            assembler.add_broken_step(late.capture, reason="backward did not get through")
+        else:
+            assembler.add_step("step", late.capture, measured, loss=late.loss)
+        return assembler.finish(self.described(late.start.subject))
+
+    def made_of_suspicion(self, suspicion: Suspicion, last: LastStart) -> Recording:
+        """Return the recording of a step that was not captured, and whose gradients are broken."""
+        assembler = self.assembler(suspicion.named)
+        note_suspicion(assembler, suspicion)
+        assembler.add_broken_step(StepCapture([]), reason="this step was not captured")
+        return assembler.finish(self.described(last.subject))
+
     def assembler(self, named: NamedModel) -> Assembler:
         """Return what makes the records of a look at these models."""
         header = self._header
@@ -146,6 +173,12 @@ def _target(header: Header, script: Script) -> Target:
         optimizer=None,
         seed=None,
     )
+
+
+def is_broken(recording: Recording) -> bool:
+    """Return whether a look tells of gradients of parameters that are not finite."""
+    gradients = (stat.gradient for stat in recording.parameter_stats)
+    return any(one is not None and one.nonfinite for one in gradients)
 
 
 def _number(loss: Tensor, scale: float) -> float | None:

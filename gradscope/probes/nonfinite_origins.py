@@ -5,6 +5,7 @@ from collections.abc import Iterable, Iterator
 
 from torch import nn
 
+from gradscope.capture.assemble import Assembler
 from gradscope.capture.edges import tensors
 from gradscope.capture.naming import dtype_name
 from gradscope.probes.forward_values import values_of
@@ -30,7 +31,8 @@ def examine_nonfinite(scene: Scene) -> str | None:
     places = run_again(scene, mode)
     if isinstance(places, str):
         for origin in _there_before(sources):
-            scene.assembler.note(_record(scene, origin, {}, of_loss=origin.index))
+            of_loss = origin.index if _loss_is_broken(scene) else None
+            scene.assembler.note(record_of(scene.assembler, origin, {}, of_loss=of_loss))
         return places
     note_origins(scene, mode, places)
     return None
@@ -38,8 +40,9 @@ def examine_nonfinite(scene: Scene) -> str | None:
 
 def note_origins(scene: Scene, tracker: OriginTracker, places: Places) -> None:
     """Note what a tracker has found."""
+    of_loss = tracker.of_loss if _loss_is_broken(scene) else None
     for origin in tracker.origins:
-        scene.assembler.note(_record(scene, origin, places, of_loss=tracker.of_loss))
+        scene.assembler.note(record_of(scene.assembler, origin, places, of_loss=of_loss))
 
 
 def by_storage(sources: Iterable[Source]) -> dict[int, Source]:
@@ -47,14 +50,25 @@ def by_storage(sources: Iterable[Source]) -> dict[int, Source]:
     return {storage_of(source.tensor): source for source in sources}
 
 
-def _record(
-    scene: Scene, origin: Origin, places: Places, *, of_loss: int | None
+def _loss_is_broken(scene: Scene) -> bool:
+    return scene.loss is not None and not math.isfinite(scene.loss)
+
+
+def record_of(
+    assembler: Assembler, origin: Origin, places: Places, *, of_loss: int | None
 ) -> NonfiniteRecord:
-    loss_is_broken = scene.loss is not None and not math.isfinite(scene.loss)
+    """Return the record of an origin.
+
+    Args:
+        assembler: Makes the records of lines.
+        origin: What was found.
+        places: Where the records of the graph's nodes are.
+        of_loss: The origin of a loss that is not finite.
+    """
     return NonfiniteRecord(
         index=origin.index,
         operation=origin.operation,
-        site=scene.assembler.site_of(origin.line),
+        site=assembler.site_of(origin.line),
         tensor=reference(places, origin.output),
         makes=origin.makes,
         source=origin.source,
@@ -65,7 +79,7 @@ def _record(
         number=origin.number,
         blocked_rows=origin.blocked_rows,
         because_of=origin.because_of,
-        reaches_loss=loss_is_broken and origin.index == of_loss,
+        reaches_loss=origin.index == of_loss,
     )
 
 

@@ -133,6 +133,8 @@ def _chain(finding: Finding, causes: Mapping[int, Finding]) -> Iterator[Finding]
 
 def _explains(cause: Finding, finding: Finding) -> bool:
     """Return whether a finding is of a kind that explains the other; its own word comes first."""
+    if finding.rule == cause.rule:
+        return False  # of one step; an earlier one may explain a later one
     if finding.rule in cause.explains or cause.rule in finding.explains:
         return finding.rule in cause.explains
     if cause.rule in finding.caused_by or finding.rule in cause.caused_by:

@@ -40,6 +40,8 @@ class Rule(ABC):
     judges_learning: ClassVar[bool] = False
     """Whether it judges what parameters learn by a gradient. Nobody asks that of a gradient that is
     computed for an input, as a saliency map or an attack is."""
+    judges_late: ClassVar[bool] = False
+    """Whether it judges backward passes, too, whose forward was not watched."""
     explains: ClassVar[tuple[str, ...]] = ()
     """Codes, or prefixes of codes, of rules whose findings are consequences of this one's."""
     measures: ClassVar[tuple[Measure, ...]] = ()

@@ -2,6 +2,21 @@
 
 from dataclasses import dataclass
 
+from gradscope.recording.records import Site
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepBefore:
+    """A step of an optimizer that was made before a backward."""
+
+    step: int
+    """Of the run."""
+    site: Site | None
+    rate: float | None
+    """The learning rate."""
+    parameters: frozenset[str]
+    """Names of those that it has written to."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Surroundings:
@@ -26,6 +41,11 @@ class Surroundings:
     """The largest learning rate with which the optimizer of these steps ever steps."""
     is_stepped: bool
     """Whether an optimizer steps after this backward, and no scaler leaves that out."""
+    steps_before: tuple[StepBefore, ...] = ()
+    """Of each optimizer: its last step before this backward."""
+    is_scale_sought: bool = False
+    """Whether a gradient scaler leaves its steps out, and may yet find a scale that is not too
+    large."""
     goes_on: bool
     """Whether optimizers step later, with finite gradients."""
 

@@ -2,6 +2,7 @@
 
 import ast
 import functools
+import math
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -16,7 +17,7 @@ from torch.autograd.graph import GradientEdge, Node, saved_tensors_hooks
 from gradscope.capture.compiled import is_traced
 from gradscope.capture.lines import Line, created, sequence_number
 from gradscope.capture.teardown import free_the_dead
-from gradscope.capture.training.close_looks import CloseLooks
+from gradscope.capture.training.close_looks import CloseLooks, Start
 from gradscope.capture.training.graph_facts import contains, extent, scaling
 from gradscope.capture.training.history import History
 from gradscope.capture.training.journal import Number, known
@@ -48,6 +49,8 @@ class Backwards:
         """By creation number of a scaled loss: the scale."""
         self.are_saved_readable = True
         """False where hooks of anyone's stand between a graph and what it has saved."""
+        self._was_readable = True
+        """The same, of the backward that begins."""
         self._is_own = False
         """Whether a backward that begins now is run for a look, and not by the script."""
 
@@ -196,17 +199,28 @@ class Backwards:
         facts |= known(rows=scene.take_forwards().rows)
         facts |= {"retain": float(options.retain), "create": float(options.create)}
         note = _Note("backward", place, facts, subject_of(place.call()))
-        if scene.looks is not None and len(outputs) == 1 and not options.create:
-            self._look(scene.looks, outputs[0], note)
+        if scene.looks is not None and not options.create:
+            self._look(scene.looks, outputs, note)
         return note
 
-    def _look(self, looks: CloseLooks, root: Tensor | GradientEdge, note: "_Note") -> None:
+    def _look(
+        self, looks: CloseLooks, outputs: Sequence[Tensor | GradientEdge], note: "_Note"
+    ) -> None:
         """Let the backward be looked at closely, where it is time for it."""
+        root, numbers = outputs[0], note.numbers
+        if len(outputs) > 1:
+            broken = next(filter(_is_broken, outputs), None)
+            if broken is None:
+                roots = [one for one in outputs if isinstance(one, Tensor) and one.grad_fn]
+                looks.before_several(roots, note.place)
+                return
+            root, numbers = broken, known(loss=broken)
         if isinstance(root, Tensor) and root.grad_fn is not None:
             self._is_own = True
             try:
                 scale = self._scale() if note.numbers.get("scaled") else None
-                looks.before_backward(root, note.place, note.subject, scale)
+                start = Start(root, note.place, note.subject, scale, numbers.get("loss"))
+                looks.before_backward(start, readable=self._was_readable)
             finally:
                 self._is_own = False
 
@@ -254,7 +268,7 @@ class Backwards:
             return known(loss=first)
         facts |= self._root(node, keeps=keeps)
         found = scaling(node, self.scaled, readable=self.are_saved_readable)
-        self.are_saved_readable = True
+        self._was_readable, self.are_saved_readable = self.are_saved_readable, True
         facts |= {"divided": found.divided, "scaled": float(found.is_scaled)}
         if found.is_mean is not None:
             facts["reduction"] = float(found.is_mean)
@@ -331,6 +345,13 @@ def _options(
     accumulate_grad: bool = False,
 ) -> _Options:
     return _Options(bool(retain_graph), bool(create_graph), len(inputs or ()), accumulate_grad)
+
+
+def _is_broken(output: Tensor | GradientEdge) -> bool:
+    """Return whether one of several losses is a number that is not finite, of no device."""
+    is_number = isinstance(output, Tensor) and output.numel() == 1 and output.is_cpu
+    loss = known(loss=output).get("loss") if is_number else None
+    return isinstance(loss, float) and not math.isfinite(loss)
 
 
 def _is_within_backward() -> bool:

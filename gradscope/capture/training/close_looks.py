@@ -1,6 +1,7 @@
 """What a watch of a training asks of those who look at some of its backward passes closely."""
 
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from typing import Protocol
 
 from torch import Tensor
@@ -10,6 +11,21 @@ from gradscope.capture.training.places import Place
 from gradscope.capture.training.scene import Scene
 from gradscope.recording.meta import Header
 from gradscope.recording.records import Look
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """How a backward starts."""
+
+    root: Tensor
+    place: Place
+    """Where it is called."""
+    subject: str
+    """What it starts from, as it is written there."""
+    scale: Number | None
+    """By what a gradient scaler has multiplied the root; None where none has."""
+    loss: Number | None
+    """The number at the root, without that scale; None where it is none."""
 
 
 class CloseLooks(Protocol):
@@ -32,16 +48,25 @@ class CloseLooks(Protocol):
     def stop(self) -> None:
         """End, and leave nothing behind."""
 
-    def before_backward(
-        self, root: Tensor, place: Place, subject: str, scale: Number | None
-    ) -> None:
+    def before_backward(self, start: Start, *, readable: bool) -> None:
         """Prepare to see the backward that is about to run.
 
         Args:
-            root: Where it starts.
-            place: Where it is called.
-            subject: What it starts from, as it is written there.
-            scale: By what a gradient scaler has multiplied the root; None where none has.
+            start: How it starts.
+            readable: False where hooks of anyone's may stand between its graph and what that has
+                saved.
+        """
+
+    def before_several(self, roots: Iterable[Tensor], place: Place) -> None:
+        """Take in the graphs of several losses whose backward is one, and is not looked at."""
+
+    def backward_repeated(self, place: Place, subject: str, order: int) -> None:
+        """Take in a backward of which nothing was recorded when it began.
+
+        Args:
+            place: Where it was called.
+            subject: What it started from, as it is written there.
+            order: The place of its event among those of the step.
         """
 
     def after_backward(self, order: int) -> None:
@@ -49,6 +74,14 @@ class CloseLooks(Protocol):
 
     def failed_backward(self) -> None:
         """Let go of it: it raised an exception."""
+
+    def gradients_broke(self, broken: Iterable[Tensor], finite: Iterable[Tensor]) -> None:
+        """Take in that gradients are not finite, before an optimizer uses them.
+
+        Args:
+            broken: The parameters whose gradients are not.
+            finite: Those whose gradients are.
+        """
 
     def optimizer_made(self, index: int) -> None:
         """Take in an optimizer, by its place among those that are known."""

@@ -100,6 +100,10 @@ class Scene:
     def _unfold(self) -> None:
         self.pace.unfold()
         self.resumed()
+        if self.looks is not None:
+            for order, event in enumerate(self.journal.events):
+                if event.kind == "backward":
+                    self.looks.backward_repeated(event.place, event.subject, order)
 
     def take_in(self) -> None:
         """Give models and parameters that are new their names and places in the recording."""

@@ -30,6 +30,7 @@ from gradscope.capture.reading import (
     why_unreadable,
 )
 from gradscope.capture.statistics import norms
+from gradscope.capture.training.close_looks import CloseLooks
 from gradscope.capture.training.journal import known
 from gradscope.capture.training.keeping import Keeping
 from gradscope.capture.training.ledger import SPENT, UNSPENT, Entry
@@ -243,6 +244,20 @@ class Steps:
                 step.numbers["norm"] = math.hypot(*found)
             step.numbers["nonfinite"] = float(sum(not math.isfinite(norm) for norm in found))
             self._scene.pace.watch_gradient(step.known.index, step.measured)
+            if step.numbers["nonfinite"] and self._scene.looks is not None:
+                self._tell_broken(self._scene.looks, step.measured)
+
+    @staticmethod
+    def _tell_broken(looks: CloseLooks, measured: list[Measured]) -> None:
+        known = [
+            (p, math.isfinite(one.gradient))
+            for one in measured
+            if one.gradient is not None and (p := one.entry.parameter()) is not None
+        ]
+        looks.gradients_broke(
+            [parameter for parameter, is_finite in known if not is_finite],
+            [parameter for parameter, is_finite in known if is_finite],
+        )
 
     def _skip_unread(self, present: list[Entry], measured: list[Measured]) -> None:
         """Note why gradients have no norm."""

@@ -19,6 +19,7 @@ from gradscope.recording.evidence.freeze import FreezeRecord, ReplacementRecord
 from gradscope.recording.evidence.horizon import HorizonRecord
 from gradscope.recording.evidence.influence import InfluenceRecord
 from gradscope.recording.evidence.initialisation import InitialisationRecord
+from gradscope.recording.evidence.late_capture import LateCapture
 from gradscope.recording.evidence.leaf import LeafRecord
 from gradscope.recording.evidence.loss_term import LossTermRecord, TermPairRecord
 from gradscope.recording.evidence.micro_batch import (
@@ -34,6 +35,7 @@ from gradscope.recording.evidence.saturation import SaturationRecord
 from gradscope.recording.evidence.softmax import SoftmaxRecord
 from gradscope.recording.evidence.source import SourceRecord
 from gradscope.recording.evidence.statement import StatementRecord
+from gradscope.recording.evidence.suspected_break import SuspectedBreak
 from gradscope.recording.evidence.symmetry import SymmetryRecord
 from gradscope.recording.evidence.trained_optimizer import TrainedOptimizer
 from gradscope.recording.evidence.twin import TwinRecord
@@ -60,6 +62,7 @@ EVIDENCE: tuple[type, ...] = (
     HorizonRecord,
     InfluenceRecord,
     InitialisationRecord,
+    LateCapture,
     LeafRecord,
     LossTermRecord,
     MicroBatchRecord,
@@ -73,6 +76,7 @@ EVIDENCE: tuple[type, ...] = (
     SoftmaxRecord,
     SourceRecord,
     StatementRecord,
+    SuspectedBreak,
     SymmetryRecord,
     TermPairRecord,
     TrainedOptimizer,

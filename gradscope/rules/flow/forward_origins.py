@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 
 from gradscope.recording.evidence.nonfinite import NonfiniteRecord
 from gradscope.recording.finding import RelatedLocation
+from gradscope.recording.records import Site
 from gradscope.rules.case import Case
 from gradscope.rules.flow.forward_causes import cause_in_forward
 from gradscope.rules.flow.gradient_breaks import (
@@ -13,8 +14,10 @@ from gradscope.rules.flow.gradient_breaks import (
     forward_stats,
     gradient_breaks,
 )
+from gradscope.rules.flow.late_lines import line_near
 from gradscope.rules.flow.nonfinite_causes import Cause, remedy_before_where
 from gradscope.rules.flow.upstream import line_of
+from gradscope.rules.surroundings import StepBefore
 
 _OWNERS = {
     "parameter": "parameter {}",
@@ -29,6 +32,10 @@ _OWNERS_REMEDY = {
     "batch": "clean the data: torch.nan_to_num, or drop rows for which torch.isfinite is false",
     "tensor": "look at how it was made, and check it with torch.isfinite",
 }
+_STEP_REMEDY = (
+    "look at the gradients and the size of that step: lower the learning rate, warm it up, or clip "
+    "the gradient's norm before it"
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,6 +49,8 @@ class ForwardOrigin:
     site: int | None
     breaks: tuple[GradientBreak, ...]
     """Gradients that were finite until they met these numbers; empty if the loss is not finite."""
+    step_before: StepBefore | None = None
+    """The step that left the parameter as it is that is the root; None for any other root."""
 
     @property
     def made(self) -> str:
@@ -49,9 +58,14 @@ class ForwardOrigin:
         if self.root.source not in _OWNERS:
             return f"{self.cause.function} makes {self.root.makes}{self.cause.reason}"
         elements = "1 element" if self.root.broken == 1 else f"{self.root.broken} elements"
-        return (
+        held = (
             f"{self.cause.function} holds {self.root.makes} in {elements} before the forward begins"
         )
+        before = self.step_before
+        if before is None:
+            return held
+        rate = "" if before.rate is None else f" with lr={before.rate:.3g}"
+        return f"{held}: step {before.step} wrote it{rate}"
 
     @property
     def evidence(self) -> Mapping[str, float | str | bool | None]:
@@ -69,6 +83,18 @@ class ForwardOrigin:
             return ()
         module = case.module_of(case.recording.nodes[self.root.tensor.node])
         return (module,) if module else ()
+
+    def place(self, case: Case) -> int | Site | None:
+        """Return the line to point at: of a parameter that a step has broken, that of the step."""
+        before = self.step_before
+        if before is not None and before.site is not None:
+            return before.site
+        return line_near(case, self.node) if self.site is None else self.site
+
+    @property
+    def node(self) -> int | None:
+        """The operation that made it; None where it was there before."""
+        return None if self.root.tensor is None else self.root.tensor.node
 
     def taken_in(self, case: Case) -> RelatedLocation | None:
         """Return the line at which NaN was made of it, if that is another."""
@@ -114,13 +140,24 @@ def _origin(
         cause = cause_in_forward(root)
         chosen = root.tensor and remedy_before_where(case, root.tensor.node, cause.function)
         cause = replace(cause, remedy=chosen or cause.remedy)
+    before = _step_before(case, root)
+    if before is not None:
+        cause = replace(cause, remedy=_STEP_REMEDY)
     return ForwardOrigin(
         root=root,
         seen=seen,
         cause=cause,
         site=_mask(records, root) if root.blocked_rows else _line(case, root),
         breaks=breaks,
+        step_before=before,
     )
+
+
+def _step_before(case: Case, root: NonfiniteRecord) -> StepBefore | None:
+    """Return the step of a run that was the last to write to a parameter."""
+    steps = () if case.run is None or root.source != "parameter" else case.run.steps_before
+    written = (one for one in steps if root.name in one.parameters)
+    return max(written, key=lambda one: one.step, default=None)
 
 
 def _root(records: dict[int, NonfiniteRecord], one: NonfiniteRecord) -> NonfiniteRecord:

@@ -9,6 +9,7 @@ from gradscope.recording.finding import Finding, Severity
 from gradscope.rules.case import Case
 from gradscope.rules.flow.broken_steps import broken_steps
 from gradscope.rules.flow.forward_origins import ForwardOrigin, forward_origins
+from gradscope.rules.flow.late_lines import certainty, line_evidence, other_places
 from gradscope.rules.flow.upstream import line_of
 from gradscope.rules.rule import Rule
 
@@ -30,8 +31,10 @@ class NonFiniteForward(Rule):
         operands of every operation are compared with what it returns. An infinity
         written on purpose, as the -inf of a mask that softmax turns into zero, is none of these.
         NaN that was made of an earlier infinity is told with the operation that made the infinity.
-        In a training run the steps that were not looked at count too: where the loss and the
-        gradients that a step takes are no numbers, and stay so to the last step.
+        In a training run, a step that was not captured is read at the entry of backward: the graph
+        still holds what its operations have saved. Its lines are those of the same operations in
+        the last captured step, and the message says so. Where the graph tells nothing, steps count
+        whose loss and gradients are not finite, and stay so to the last step.
 
     How to fix it:
         Write the function in its stable form: log_softmax for the log of a softmax, losses with
@@ -51,6 +54,7 @@ class NonFiniteForward(Rule):
     code: ClassVar[str] = "GS104"
     name: ClassVar[str] = "non-finite-forward"
     level: ClassVar[Severity] = "error"
+    judges_late: ClassVar[bool] = True
     explains: ClassVar[tuple[str, ...]] = (
         "GS101",
         "GS102",
@@ -102,14 +106,15 @@ class NonFiniteForward(Rule):
     def _finding(self, case: Case, origin: ForwardOrigin, loss: str) -> Finding:
         return self.finding(
             case,
-            message=f"{origin.made}; the loss is {loss}",
+            message=f"{origin.made}; the loss is {loss}{certainty(case, origin.node)}",
             remedy=origin.cause.remedy,
-            site=origin.site,
-            related=(origin.taken_in(case),),
+            site=origin.place(case),
+            related=(origin.taken_in(case), *other_places(case, origin.site)),
             parameters=_broken_parameters(case),
             modules=origin.modules(case),
-            evidence=origin.evidence,
+            evidence={**origin.evidence, **line_evidence(case, origin.node)},
             caused_by=("GS101",) if origin.cause.by_growth else (),
+            explains=("GS104",) if case.run is not None else (),  # of later steps
         )
 
     def _unlocated(self, case: Case, loss: str) -> Finding:

@@ -5,15 +5,25 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import ClassVar
 
+from gradscope.recording.evidence.suspected_break import SuspectedBreak
 from gradscope.recording.finding import Finding, RelatedLocation, Severity
 from gradscope.recording.records import NodeRecord
 from gradscope.rules.case import Case
 from gradscope.rules.flow.broken_steps import broken_steps
 from gradscope.rules.flow.forward_origins import ForwardOrigin, forward_origins
-from gradscope.rules.flow.gradient_breaks import GradientBreak, gradient_breaks
+from gradscope.rules.flow.gradient_breaks import (
+    GradientBreak,
+    forward_stats,
+    gradient_breaks,
+    is_singular,
+)
+from gradscope.rules.flow.late_lines import certainty, line_evidence, line_near, other_places
 from gradscope.rules.flow.nonfinite_causes import Cause, cause_of_break, what_it_is
+from gradscope.rules.flow.singularities import SINGULARITIES, plain_name
 from gradscope.rules.flow.upstream import line_of
 from gradscope.rules.rule import Rule
+
+_LOOK = "look at what {} is given: 0, or numbers near the type's limit"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,8 +45,10 @@ class NonFiniteGradient(Rule):
         that it returns is not. Where the operation multiplied by NaN of the forward, the forward is
         run again, and the finding names the line that made the NaN. Infinities that a later
         operation turns into zeros again, as that of sqrt(0) behind a ReLU, reach no parameter and
-        are no finding. In a training run the steps that were not looked at count too: where a step
-        takes gradients that are no numbers, of a loss that is one, and all stays so to the last.
+        are no finding. In a training run, backward is captured too where an operation has saved a
+        point at which its derivative is infinite. Where that was not read, the operation is
+        inferred from which parameters have broken gradients and from the operations of the last
+        captured step, and the message says so.
 
     How to fix it:
         Keep the argument away from the point at which the derivative is infinite: a small number
@@ -56,6 +68,7 @@ class NonFiniteGradient(Rule):
     code: ClassVar[str] = "GS103"
     name: ClassVar[str] = "non-finite-gradient"
     level: ClassVar[Severity] = "error"
+    judges_late: ClassVar[bool] = True
     explains: ClassVar[tuple[str, ...]] = (
         "GS101",
         "GS102",
@@ -76,7 +89,8 @@ class NonFiniteGradient(Rule):
 
     def obstacle(self, case: Case) -> str | None:
         """Without gradients nothing can be judged."""
-        return None if case.has_backward else "backward delivered no gradient"
+        is_suspected = bool(case.recording.evidence_of(SuspectedBreak))
+        return None if case.has_backward or is_suspected else "backward delivered no gradient"
 
     def check(self, case: Case) -> Iterator[Finding]:
         """Yield a finding for every line whose backward breaks a gradient."""
@@ -88,10 +102,41 @@ class NonFiniteGradient(Rule):
         told = {one.node.index for origin in origins for one in origin.breaks}
         by_line: dict[int | None, list[GradientBreak]] = {}
         for one in case.shared(gradient_breaks):
-            if one.parameters and one.node.index not in told:
+            if one.parameters and one.node.index not in told and not _is_of_scale(case, one):
                 by_line.setdefault(line_of(case, one.node), []).append(one)
         for site, breaks in by_line.items():
             yield self._finding(case, site, breaks)
+        for suspected in case.recording.evidence_of(SuspectedBreak):
+            yield self._suspicion(case, suspected)
+
+    def _suspicion(self, case: Case, suspected: SuspectedBreak) -> Finding:
+        """Return the finding of a step that was not captured."""
+        singularity = SINGULARITIES.get(plain_name(suspected.operation))
+        function = singularity.function if singularity else plain_name(suspected.operation)
+        where = f", whose derivative is infinite where {singularity.where}" if singularity else ""
+        chance = "most likely by" if suspected.is_likely and not suspected.others else "perhaps by"
+        broken = suspected.parameters
+        are = "1 gradient is" if len(broken) == 1 else f"{len(broken)} gradients are"
+        return self.finding(
+            case,
+            message=f"{are} not finite though the loss is, {chance} the backward of {function}"
+            f"{where} (this step was not captured; the operations are those of step "
+            f"{suspected.matched_step})",
+            remedy=singularity.remedy if singularity else _LOOK.format(function),
+            site=suspected.site,
+            related=[case.related(site, "or by this one") for site in suspected.others],
+            parameters=broken,
+            evidence={
+                "operation": suspected.operation,
+                "parameters": len(broken),
+                "line_is": "matched",
+                "matched_step": suspected.matched_step,
+                "operation_is": "inferred",
+            },
+            count=len(broken),
+            caused_by=("GS408",),
+            explains=("GS104",),
+        )
 
     def in_run(self, case: Case) -> Iterator[Finding]:
         """Yield a finding for gradients that are no numbers from a step on, of a finite loss."""
@@ -122,15 +167,21 @@ class NonFiniteGradient(Rule):
         taken_in = origin.taken_in(case)
         return self.finding(
             case,
-            message=f"{origin.made}; the loss is finite, but {spoilt} not",
+            message=f"{origin.made}; the loss is finite, but {spoilt} "
+            f"not{certainty(case, origin.node)}",
             remedy=origin.cause.remedy,
-            site=origin.site,
+            site=origin.place(case),
             related=(taken_in, None if here in (origin.site, origin.seen.site) else broken),
             parameters=sorted(parameters),
             modules=origin.modules(case),
-            evidence={**origin.evidence, "parameters": len(parameters)},
+            evidence={
+                **origin.evidence,
+                "parameters": len(parameters),
+                **line_evidence(case, origin.node),
+            },
             count=len(parameters),
             caused_by=("GS101",) if origin.cause.by_growth else (),
+            explains=_later_losses(case),
         )
 
     def _finding(self, case: Case, site: int | None, breaks: list[GradientBreak]) -> Finding:
@@ -139,10 +190,10 @@ class NonFiniteGradient(Rule):
         parameters = {parameter for one in breaks for parameter in one.parameters}
         return self.finding(
             case,
-            message=_message(first, cause, len(parameters)),
+            message=_message(first, cause, len(parameters)) + certainty(case, first.node.index),
             remedy=cause.remedy,
-            site=site,
-            related=(_still_finite(case, first),),
+            site=line_near(case, first.node.index) if site is None else site,
+            related=(_still_finite(case, first), *other_places(case, site)),
             parameters=sorted(parameters),
             evidence={
                 "operation": first.node.operation,
@@ -151,10 +202,25 @@ class NonFiniteGradient(Rule):
                 "elements": first.returned.numel,
                 "parameters": len(parameters),
                 **cause.evidence,
+                **line_evidence(case, first.node.index),
             },
             count=len(parameters),
             caused_by=("GS101",) if cause.by_growth else (),
+            explains=_later_losses(case),
         )
+
+
+def _is_of_scale(case: Case, one: GradientBreak) -> bool:
+    """Return whether a gradient is too large for its type only until a scale is found."""
+    is_sought = case.run is not None and case.run.is_scale_sought
+    return is_sought and not is_singular(case.shared(forward_stats), one.node)
+
+
+def _later_losses(case: Case) -> tuple[str, ...]:
+    """Return what a run comes to where gradients break of a finite loss: weights that do."""
+    loss = None if case.first.step is None else case.first.step.loss
+    is_finite = loss is None or math.isfinite(loss)
+    return ("GS104",) if case.run is not None and is_finite else ()
 
 
 def _message(first: GradientBreak, cause: Cause, parameters: int) -> str:

@@ -91,8 +91,10 @@ SINGULARITIES: dict[str, Singularity] = {
     ),
     "norm": _zero("norm", "zeros", _NORM_REMEDY),
     "pow": _zero("pow", "zeros", "add a small number to the base, as in (x + 1e-8) ** p"),
+    "rdiv": _DIVIDES,
     "reciprocal": _DIVIDES,
     "rsqrt": _zero("rsqrt", "nonfinite"),
+    "rtruediv": _DIVIDES,
     "sqrt": _zero("sqrt", "zeros"),
     "std": Singularity(
         function="std",
@@ -100,6 +102,7 @@ SINGULARITIES: dict[str, Singularity] = {
         sign="zeros",
         remedy="take var(...) + 1e-8 before the square root, and at least two numbers",
     ),
+    "truedivide": _DIVIDES,
     "xlogy": _zero("xlogy", "nonfinite", _LOG_REMEDY),
 }
 """By the operation's plain name."""

@@ -35,9 +35,14 @@ class Looks:
         """The looks, by the line of their backward."""
         return series_of(Training(self.case))
 
+    def _series_for(self, rule: Rule) -> list[Series]:
+        return [one for one in self.series if rule.judges_late or not one.is_late]
+
     def obstacle(self, rule: Rule) -> str | None:
         """Return why a rule can judge no look, None where it can judge one."""
-        reasons = [_obstacle(rule, one.case) for series in self.series for one in series.judged]
+        reasons = [
+            _obstacle(rule, one.case) for series in self._series_for(rule) for one in series.judged
+        ]
         if None in reasons or any(rule.in_run(self.case)):
             return None
         counts = Counter(reason for reason in reasons if reason is not None)
@@ -55,7 +60,7 @@ class Looks:
         )
 
     def _seen(self, rule: Rule) -> Iterator[Finding]:
-        shown = [_shown(rule, series) for series in self.series]
+        shown = [_shown(rule, series) for series in self._series_for(rule)]
         causes = by_cause([[one.finding for one in ones] for ones in shown])
         counts = {id(one.finding): one.count for ones in shown for one in ones}
         for cause in causes:
@@ -111,7 +116,8 @@ def _is_lasting(rule: Rule, places: Sequence[int], series: Series, looks: int) -
 
 def _united(findings: Sequence[Finding]) -> Finding:
     """Return the findings of one cause as one: the worst, the first of those."""
-    return _with_all(min(findings, key=_badness), findings)
+    first = min(findings, key=lambda one: (_badness(one), one.step or 0))
+    return _with_all(first, findings)
 
 
 def _usual(findings: Sequence[Finding]) -> Finding:

@@ -7,6 +7,7 @@ from functools import cached_property
 
 from gradscope.recording.evidence.autograd_error import AutogradErrorRecord
 from gradscope.recording.evidence.flush import FlushRecord
+from gradscope.recording.evidence.late_capture import LateCapture
 from gradscope.recording.evidence.nonfinite import NonfiniteRecord
 from gradscope.recording.evidence.optimizer import OptimizerRecord
 from gradscope.recording.evidence.saturation import SaturationRecord
@@ -39,6 +40,8 @@ class Series:
 
     sights: tuple[Sight, ...]
     training: Training
+    is_late: bool = False
+    """Whether their forwards were not watched, so that most of what rules ask for is missing."""
 
     @property
     def is_untrained(self) -> bool:
@@ -74,17 +77,22 @@ class Series:
 
 
 def series_of(training: Training) -> tuple[Series, ...]:
-    """Return the looks of a run by the line of their backward; what raised stands alone.
+    """Return the looks of a run by the line of their backward.
 
-    Where nothing is trained, looks at different models are no continuation of each other.
+    What raised stands alone, and so does what was captured after its forward. Where nothing is
+    trained, looks at different models are no continuation of each other.
     """
-    groups: dict[object, list[Sight]] = {}
+    groups: dict[tuple[object, bool, bool, object], list[Sight]] = {}
     for look in training.recording.looks:
         sight = Sight(look)
         model = sight.reached if training.is_untrained else None
-        key = (training.line(look), _has_raised(sight), model)
+        is_late = bool(look.recording.evidence_of(LateCapture))
+        key = (training.line(look), _has_raised(sight), is_late, model)
         groups.setdefault(key, []).append(sight)
-    return tuple(Series(tuple(sights), training) for sights in groups.values())
+    return tuple(
+        Series(tuple(sights), training, is_late=is_late)
+        for (_, _, is_late, _), sights in groups.items()
+    )
 
 
 def _has_raised(sight: Sight) -> bool:

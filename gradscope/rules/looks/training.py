@@ -9,16 +9,21 @@ from itertools import islice
 from math import isclose, isfinite
 
 from gradscope.recording.evidence.leaf import LeafRecord
+from gradscope.recording.evidence.nonfinite import NonfiniteRecord
 from gradscope.recording.evidence.trained_optimizer import TrainedOptimizer
 from gradscope.recording.norm_table import NOT_MEASURED, REACHES, norms_of
 from gradscope.recording.records import Look, Recording, Site
 from gradscope.rules.accumulation.windows import RunEvent, Windows
 from gradscope.rules.case import Case
-from gradscope.rules.surroundings import Surroundings
+from gradscope.rules.surroundings import StepBefore, Surroundings
 
 _ALIVE = REACHES.index("gradient")
 _PASSES = ("backward", "backward-error")
 _STEPS = ("step", "scaler-step")
+_SOUGHT = 20
+"""So many steps on end a scaler may leave out until it finds its scale: it halves it each time."""
+_RECENT = 400
+"""Events before a backward among which the last steps are."""
 _LOSSES = 20
 """So many losses after a backward tell how training went on from it."""
 
@@ -104,9 +109,56 @@ class Training:
             losses=tuple(self._losses(look)),
             highest_rate=max((self._rates.get(place, 0.0) for place in places), default=None),
             is_stepped=bool(uses.steps) and not uses.is_skipped,
-            goes_on=look.step < self._last_sound_step,
             seeks_derivative=self.is_untrained and _reaches_others(look.recording),
+            steps_before=tuple(self._steps_before(look)),
+            is_scale_sought=self._is_scale_sought(look),
+            # What a scaler leaves out belongs to the step that it lets through in the end.
+            goes_on=look.step < self._last_sound_step + uses.is_skipped,
         )
+
+    def _steps_before(self, look: Look) -> Iterator[StepBefore]:
+        """Yield the last step of each optimizer before a backward whose weights are broken."""
+        records = look.recording.evidence_of(NonfiniteRecord)
+        broken = {one.name for one in records if one.source == "parameter"}
+        if not broken:
+            return
+        end = bisect_left(self._keys, (look.step, look.order))
+        known: set[int] = set()
+        # Each optimizer in use has made one not long ago.
+        for event in reversed(self._events[max(0, end - _RECENT) : end]):
+            if event.kind != "step" or event.optimizer is None or event.optimizer in known:
+                continue
+            known.add(event.optimizer)
+            yield StepBefore(
+                step=event.step,
+                site=self.case.site(event.site),
+                rate=event.number("lr"),
+                parameters=frozenset(
+                    self.recording.parameters[place].name
+                    for place in self.optimizers[event.optimizer].parameters
+                    if self.recording.parameters[place].name in broken
+                    and self._was_sound(place, event.step)
+                ),
+            )
+
+    def _was_sound(self, parameter: int, step: int) -> bool:
+        """Return whether the weights that were measured last, up to a step, were finite."""
+        norms = norms_of(self.recording)
+        rows = zip(norms.parameters, norms.steps, norms.weights, strict=True)
+        known = [
+            norm
+            for place, at, norm in rows
+            if place == parameter and at <= step and norm != NOT_MEASURED
+        ]
+        return bool(known) and isfinite(known[-1])
+
+    def _is_scale_sought(self, look: Look) -> bool:
+        """Return whether a scaler leaves out all steps after a backward, of which there are few."""
+        if not self._uses(look).is_skipped or not self.was_scaled(look):
+            return False
+        start = bisect_left(self._keys, (look.step, look.order))
+        after = [event for event in self._events[start:] if event.kind == "scaler-step"]
+        return len(after) <= _SOUGHT and all(event.count("skipped") for event in after)
 
     def _stepped(self, look: Look) -> frozenset[str]:
         """Return what the optimizers hold that step after a backward."""
