@@ -134,7 +134,7 @@ def _modes(torch: ModuleType) -> dict[str, object]:
         "anomaly mode": torch.is_anomaly_enabled(),
         "autocast": torch.is_autocast_enabled("cpu"),
         "default type": torch.get_default_dtype(),
-        "default device": str(torch.get_default_device()),
+        "default device": str(torch.empty(0).device),
         "deterministic algorithms": torch.are_deterministic_algorithms_enabled(),
         "threads of torch": torch.get_num_threads(),
         "stance of the compiler": "default" if frames is None else frames._stance.stance,

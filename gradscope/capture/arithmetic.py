@@ -1,6 +1,7 @@
 """The arithmetic of gradients: exact norms and extremes, octaves of magnitudes."""
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -22,6 +23,9 @@ _EXPONENT_BITS = {
 
 BLOCK = 1 << 18
 """Elements that are widened to float64 at a time."""
+
+_DEVICE_BLOCK = 1 << 24
+"""Elements of which an accelerator holds copies at a time."""
 
 
 @dataclass(slots=True)
@@ -98,15 +102,31 @@ def norm_in_double(flat: Tensor) -> float:
     return math.sqrt(math.fsum(squares)) * maximum
 
 
+def widest(device: torch.device) -> torch.dtype:
+    """Return the widest floating type that a device calculates with."""
+    return torch.float32 if device.type == "mps" else torch.float64
+
+
 def exact_on_device(flat: Tensor) -> Exact:
     """Measure elements on an accelerator, as tensors there, so that nothing waits for it."""
-    wide = torch.float32 if flat.device.type == "mps" else torch.float64
+    wide = widest(flat.device)
     low, high = torch.aminmax(flat)
+    # By blocks: `isfinite` makes copies.
+    finite = [torch.isfinite(block).sum() for block in flat.split(_DEVICE_BLOCK)]
     return Exact(
-        torch.linalg.vector_norm(flat, dtype=wide),
+        norms_on_device([flat])[0],
         torch.maximum(low.abs(), high.abs()).to(wide),
-        (flat.numel() - torch.isfinite(flat).sum()).to(wide),
+        (flat.numel() - torch.stack(finite).sum()).to(wide),
     )
+
+
+def norms_on_device(tensors: list[Tensor]) -> Sequence[Tensor]:
+    """Return Euclidean norms of tensors of one device and type, as tensors there.
+
+    The sums are made in the widest type. `vector_norm` would copy the elements to it, the kernel
+    for lists does not.
+    """
+    return torch._foreach_norm(tensors, 2, widest(tensors[0].device))
 
 
 def to_host(tensors: list[Tensor]) -> list[Tensor]:

@@ -21,8 +21,14 @@ def is_compiled(model: nn.Module) -> bool:
 
 @unfollowed
 def is_traced() -> bool:
-    """Return whether code is being compiled, exported or traced, and not run."""
-    return torch.compiler.is_compiling() or torch._C._is_tracing()
+    """Return whether code is being compiled, exported, traced or captured, and not run."""
+    return torch.compiler.is_compiling() or torch._C._is_tracing() or is_in_cuda_graph()
+
+
+@unfollowed
+def is_in_cuda_graph() -> bool:
+    """Return whether what runs goes to a CUDA graph: nothing has numbers, and none may be read."""
+    return torch.cuda.is_initialized() and torch.cuda.is_current_stream_capturing()
 
 
 def may_run_compiled() -> bool:

@@ -7,7 +7,7 @@ before `results`, so that backward is never made to wait for the device.
 """
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import torch
@@ -22,6 +22,7 @@ from gradscope.capture.arithmetic import (
     exact_on_device,
     in_memory_order,
     long_norm,
+    norms_on_device,
     row_nonzeros,
     row_norms,
     row_octaves,
@@ -35,6 +36,7 @@ from gradscope.capture.reading import (
     is_in_memory,
     is_in_place,
     is_plain,
+    is_plain_float,
 )
 from gradscope.recording.records import GradientStat
 
@@ -152,6 +154,8 @@ class Measurer:
         self._with_magnitudes = magnitudes
         self._held: list[tuple[Key, Tensor, int]] = []
         self._held_elements = 0
+        self._on_devices: list[tuple[Key, Tensor, int]] = []
+        """Held apart: autograd has a thread for each device, which add while others `flush`."""
         self._origins: dict[Key, _Origin] = {}
         self._buckets: list[_Bucket] = []
         self.unmeasured: dict[Key, str] = {}
@@ -168,11 +172,16 @@ class Measurer:
         except RuntimeError:  # it was made in inference mode, where nobody counts them
             self._add_part(key, tensor)
             return
-        self._held.append((key, tensor, version))
+        self._hold(key, tensor, version)
+        if self._held_elements > FLUSH_ELEMENTS and tensor.is_cpu:
+            self.flush()
+
+    def _hold(self, key: Key, tensor: Tensor, version: int) -> None:
         if tensor.is_cpu:
-            self._held_elements += size
-            if self._held_elements > FLUSH_ELEMENTS:
-                self.flush()
+            self._held.append((key, tensor, version))
+            self._held_elements += tensor.numel()
+        else:
+            self._on_devices.append((key, tensor, version))
 
     def _add_part(self, key: Key, tensor: Tensor) -> None:
         try:
@@ -191,15 +200,12 @@ class Measurer:
         elif values.is_inference():
             values = values.clone()
         self._origins[key] = _Origin(stored, repeats, numel, numbers)
-        self._held.append((key, values, values._version))
-        if values.is_cpu:
-            self._held_elements += values.numel()
+        self._hold(key, values, values._version)
 
     def flush(self) -> None:
         """Turn the gradients held in main memory into numbers, so that they can be freed."""
         held, self._held, self._held_elements = self._held, [], 0
-        self._held = [one for one in held if not one[1].is_cpu]
-        self._measure(self._untouched([one for one in held if one[1].is_cpu]))
+        self._measure(self._untouched(held))
         for bucket in self._buckets[:-_UNSORTED_BUCKETS]:
             bucket.sort_sample()
 
@@ -209,13 +215,13 @@ class Measurer:
         This is where results on an accelerator are read back: one transfer for each type.
         """
         self.flush()
-        if self._held:
-            held = self._untouched(self._held)
+        if self._on_devices:
+            held = self._untouched(self._on_devices)
             values = to_host([tensor for _, tensor in held])
             self._bring_scalars()
             self._measure([(key, value) for (key, _), value in zip(held, values, strict=True)])
         numbers = Numbers(self._buckets)
-        self._held, self._buckets, self._origins = [], [], {}
+        self._on_devices, self._buckets, self._origins = [], [], {}
         return numbers
 
     def _untouched(self, held: list[tuple[Key, Tensor, int]]) -> list[tuple[Key, Tensor]]:
@@ -263,26 +269,46 @@ class Measurer:
 def norms(tensors: Sequence[Tensor | None]) -> list[float | None]:
     """Return the Euclidean norm of each tensor, None where its elements cannot be read."""
     result: list[float | None] = [None] * len(tensors)
-    short: dict[torch.dtype, list[tuple[int, Tensor]]] = {}
+    short: dict[torch.dtype, list[_Placed]] = {}
+    on_devices: dict[tuple[torch.device, torch.dtype], list[_Placed]] = {}
     measurer = Measurer()
     with torch.no_grad():
         for place, tensor in enumerate(tensors):
             if tensor is None:
                 continue
-            if tensor.dtype not in SAFE_NORMS or not (tensor.is_cpu and is_plain(tensor)):
+            if not tensor.is_cpu and tensor.numel() and is_plain_float(tensor):
+                on_devices.setdefault((tensor.device, tensor.dtype), []).append((place, tensor))
+            elif tensor.dtype not in SAFE_NORMS or not (tensor.is_cpu and is_plain(tensor)):
                 measurer.add((place, 0), tensor.detach() if is_plain(tensor) else tensor)
             elif tensor.numel() <= HELD_ELEMENTS:
                 dense = tensor if tensor.is_contiguous() else in_memory_order(tensor)
                 short.setdefault(tensor.dtype, []).append((place, dense))
             else:
                 result[place] = long_norm(in_memory_order(tensor))
-        for group in short.values():
-            found = short_norms([tensor for _, tensor in group])
-            for (place, _), norm in zip(group, found, strict=True):
-                result[place] = norm
+        for place, norm in (*_short_norms(short.values()), *_device_norms(on_devices.values())):
+            result[place] = norm
     for (place, _), stat in measurer.results().items():
         result[place] = stat.norm
     return result
+
+
+_Placed = tuple[int, Tensor]
+"""A tensor, and its place among others."""
+
+
+def _short_norms(groups: Iterable[list[_Placed]]) -> Iterator[tuple[int, float]]:
+    for group in groups:
+        found = short_norms([tensor for _, tensor in group])
+        yield from zip((place for place, _ in group), found, strict=True)
+
+
+def _device_norms(groups: Iterable[list[_Placed]]) -> Iterator[tuple[int, float]]:
+    """Yield the norms of tensors on accelerators, all of them read back at once."""
+    places, found = list[int](), list[Tensor]()
+    for group in groups:
+        places += [place for place, _ in group]
+        found += norms_on_device([tensor for _, tensor in group])
+    yield from zip(places, map(float, to_host(found)), strict=True)
 
 
 def _measure_bucket(

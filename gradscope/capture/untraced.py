@@ -34,6 +34,11 @@ def follow_original(ours: Callable[..., Any], original: Callable[..., Any]) -> N
     Frames below that of the wrapper are the compiler's: they would be without gradscope, too.
     """
     setattr(ours, _FOLLOWED_INSTEAD, original)
+    skip_frame(ours)
+
+
+def skip_frame(ours: Callable[..., Any]) -> None:
+    """Keep the compiler from a function's frame; those below are the compiler's."""
     _skip(_code_of(ours), below=False)
 
 

@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
+from gradscope.capture.arithmetic import exact_on_device, norms_on_device
 from gradscope.capture.statistics import HELD_ELEMENTS, Measurer, norms
 from gradscope.recording.records import GradientStat
 
@@ -137,6 +138,33 @@ def test_norm_of_any_size_and_scale(dtype, size, scale):
     assert stat.norm == pytest.approx(expected, rel=1e-6, abs=ROUNDING)
     assert stat.absolute_maximum == tensor.double().abs().max().item()
     assert norms([tensor]) == [pytest.approx(expected, rel=1e-6, abs=ROUNDING)]
+
+
+@pytest.mark.parametrize("dtype", REAL, ids=str)
+@pytest.mark.parametrize("size", [1, 300_001])
+@pytest.mark.parametrize("scale", ["one", "huge", "tiny"])
+def test_what_an_accelerator_computes_is_exact(dtype, size, scale):
+    limits = torch.finfo(dtype)
+    largest = limits.max / 4 if dtype is not torch.float64 else 1e140
+    smallest = limits.tiny * 2 if dtype is not torch.float64 else 1e-140
+    factor = {"one": 1.0, "huge": largest, "tiny": smallest}[scale]
+    torch.manual_seed(size)
+    tensor = (torch.randn(size, dtype=torch.float64).clamp(-3, 3) * factor).to(dtype)
+    expected = pytest.approx(exact_norm(tensor.double().tolist()), rel=1e-9)
+    found = exact_on_device(tensor)
+    assert float(found.norm) == expected
+    assert float(found.maximum) == tensor.double().abs().max().item()
+    assert float(found.nonfinite) == 0
+    both = norms_on_device([tensor, tensor[:1]])
+    assert [float(one) for one in both] == [expected, abs(float(tensor[0].double()))]
+
+
+def test_an_accelerator_counts_what_is_not_finite():
+    tensor = torch.ones(70_000)
+    tensor[3], tensor[60_000], tensor[9] = math.nan, math.inf, -math.inf
+    found = exact_on_device(tensor)
+    assert float(found.nonfinite) == 3
+    assert not math.isfinite(float(found.norm))
 
 
 @pytest.mark.parametrize("factor", [1.0, 1e-42, 1e-30, 1e30, 2.9e38])

@@ -14,7 +14,7 @@ from torch import Tensor
 from torch._C import DisableTorchFunction
 from torch.autograd.graph import GradientEdge, Node, saved_tensors_hooks
 
-from gradscope.capture.compiled import is_traced
+from gradscope.capture.compiled import is_in_cuda_graph, is_traced
 from gradscope.capture.lines import Line, created, sequence_number
 from gradscope.capture.teardown import free_the_dead
 from gradscope.capture.training.close_looks import CloseLooks, Start
@@ -60,6 +60,7 @@ class Backwards:
 
         def run_backward(t_outputs: Any, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
             if is_traced() or self._is_own or not guard.active:
+                self._scene.ledger.may_be_replayed |= is_in_cuda_graph()
                 return original(t_outputs, *args, **kwargs)
             if _is_within_backward():
                 return original(t_outputs, *args, **kwargs)

@@ -9,6 +9,7 @@ from types import CodeType
 import torch
 from torch import Tensor
 
+from gradscope.capture.arithmetic import widest
 from gradscope.capture.lines import Line
 from gradscope.capture.reading import whole
 from gradscope.capture.training.places import NOWHERE, Place
@@ -137,7 +138,8 @@ def _read_back(events: list[Event]) -> None:
         return
     with torch.no_grad():
         device = waiting[0][2].device
-        values = torch.stack([value.to(device, torch.float64) for *_, value in waiting]).tolist()
+        wide = widest(device)
+        values = torch.stack([value.to(device, wide) for *_, value in waiting]).tolist()
     for (event, name, _), value in zip(waiting, values, strict=True):
         event.numbers[name] = value
 

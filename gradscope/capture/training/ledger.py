@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 from torch._C import DisableTorchFunction
 
+from gradscope.capture.arithmetic import to_host
 from gradscope.capture.reading import NotReadable, elements, is_plain_float
 
 EMPTY, UNSPENT, SPENT = range(3)
@@ -104,6 +105,8 @@ class Ledger:
         """What the backward that runs has left by now where a step was to use it at once."""
         self.steps_are_unseen = False
         """Whether optimizers may step in compiled code, which calls nobody; none was seen to."""
+        self.may_be_replayed = False
+        """Whether a backward is part of a CUDA graph, whose replays write gradients unseen."""
 
     def entry(self, parameter: Tensor) -> Entry | None:
         """Return a parameter's entry, None where it is not known."""
@@ -295,7 +298,8 @@ class Ledger:
         """Take in that a step has used some gradients."""
         for entry in entries:
             if entry.state == UNSPENT:
-                entry.state, entry.clipped, entry.is_written = SPENT, False, False
+                entry.state = UNSPENT if self.may_be_replayed else SPENT
+                entry.clipped = entry.is_written = False
 
     def states(self) -> States:
         """Return the states of all gradients."""
@@ -342,15 +346,21 @@ def _clear(entry: Entry) -> None:
 def _are_zero(entries: list[Entry]) -> list[bool]:
     """Return of which entries the gradient holds nothing but zeros."""
     gradients = [None if (p := entry.parameter()) is None else p.grad for entry in entries]
-    return [gradient is not None and _is_zero(gradient) for gradient in gradients]
-
-
-def _is_zero(gradient: Tensor) -> bool:
     with DisableTorchFunction(), torch.no_grad():
-        try:
-            part = gradient if is_plain_float(gradient) else elements(gradient).values
-        except NotReadable:
-            return False
-        if part.is_cpu and part.dim() and bool(torch.any(part[:1])):
-            return False  # which is so of most, and saves looking at the rest
-        return not bool(torch.any(part))
+        found = [gradient is not None and _is_zero(gradient) for gradient in gradients]
+        waiting = [one for one in found if isinstance(one, Tensor)]
+        read = iter([bool(one) for one in to_host(waiting)])
+        return [next(read) if isinstance(one, Tensor) else one for one in found]
+
+
+def _is_zero(gradient: Tensor) -> bool | Tensor:
+    """Return the answer, or on an accelerator the tensor that has it."""
+    try:
+        part = gradient if is_plain_float(gradient) else elements(gradient).values
+    except NotReadable:
+        return False
+    if not part.is_cpu:
+        return torch.any(part).logical_not()
+    if part.dim() and bool(torch.any(part[:1])):
+        return False  # which is so of most, and saves looking at the rest
+    return not bool(torch.any(part))

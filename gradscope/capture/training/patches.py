@@ -5,7 +5,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from gradscope.capture.frames import uncounted
-from gradscope.capture.untraced import follow_original
+from gradscope.capture.untraced import follow_original, skip_frame
 
 Function = Callable[..., Any]
 
@@ -35,7 +35,9 @@ class Patches:
         """
         original = vars(owner)[name]
         ours = functools.wraps(original)(uncounted(make(original)))
-        if not isinstance(owner, type):
+        if isinstance(owner, type):
+            skip_frame(ours)
+        else:
             follow_original(ours, original)
         setattr(owner, name, ours)
         self._replaced.append(_Replaced(owner, name, original, ours))
