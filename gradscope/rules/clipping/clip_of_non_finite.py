@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from math import isfinite, isnan
 from typing import ClassVar
 
@@ -93,7 +94,16 @@ def _breaks(clips: Clips, clip: Clip) -> bool:
         return False  # the gradients were thrown away, or are not complete
     if clip.step_before is not None and clip.step_before.count("nonfinite"):
         return False  # it is lost already
+    if _is_left_out(clips, clip.step):
+        return False
     return bool(clip.step.count("nonfinite")) or clip.step.number("norm") == 0
+
+
+def _is_left_out(clips: Clips, step: RunEvent) -> bool:
+    """Return whether a gradient scaler tells a fused optimizer, which is called all the same."""
+    later = islice(clips.windows.events, step.place + 1, None)
+    told = next((event for event in later if event.kind in ("scaler-step", "backward")), None)
+    return told is not None and told.kind == "scaler-step" and told.count("skipped") > 0
 
 
 def _harm(step: RunEvent) -> str:

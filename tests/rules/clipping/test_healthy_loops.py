@@ -169,9 +169,9 @@ def limit_times_the_scale():
         scaler.update()
 
 
-def search_for_the_scale():
+def search_for_the_scale(*, fused=False):
     model = network()
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1, fused=fused)
     scaler = torch.amp.GradScaler("cpu", init_scale=2.0**100)
     for step in range(STEPS):
         optimizer.zero_grad()
@@ -180,6 +180,10 @@ def search_for_the_scale():
         clip_grad_norm_(model.parameters(), 0.1)
         scaler.step(optimizer)
         scaler.update()
+
+
+def search_for_the_scale_by_an_optimizer_that_skips():
+    search_for_the_scale(fused=True)
 
 
 def steps_that_are_left_out_by_hand():
@@ -261,6 +265,7 @@ LOOPS = [
     scaler_that_is_switched_off,
     limit_times_the_scale,
     search_for_the_scale,
+    search_for_the_scale_by_an_optimizer_that_skips,
     steps_that_are_left_out_by_hand,
     private_examples,
     closures,
