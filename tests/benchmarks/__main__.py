@@ -28,6 +28,7 @@ from models import (
     small_mlp_of_adam,
     unrolled_rnn,
 )
+from on_gpu import cuda
 from pages import pages
 
 import gradscope
@@ -312,6 +313,7 @@ if __name__ == "__main__":
         "inspection": inspection,
         "long": long_runs,
         "pages": pages,
+        "cuda": cuda,
     }
     for name in sys.argv[1:] or tables:
         tables[name]()

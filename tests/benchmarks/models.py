@@ -40,24 +40,43 @@ class Block(nn.Module):
             part.view(batch, length, self.heads, -1).transpose(1, 2)
             for part in self.qkv(self.norm1(x)).split(width, dim=2)
         )
-        scores = q @ k.transpose(-2, -1) / (width // self.heads) ** 0.5
+        x = x + self.out(self.attend(q, k, v).transpose(1, 2).reshape(batch, length, width))
+        return x + self.down(functional.gelu(self.up(self.norm2(x))))
+
+    def attend(self, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
+        length = q.shape[2]
+        scores = q @ k.transpose(-2, -1) / q.shape[3] ** 0.5
         mask = torch.ones(length, length, dtype=torch.bool).tril()
         weights = scores.masked_fill(~mask, float("-inf")).softmax(-1)
-        x = x + self.out((weights @ v).transpose(1, 2).reshape(batch, length, width))
-        return x + self.down(functional.gelu(self.up(self.norm2(x))))
+        return weights @ v
+
+
+class FusedBlock(Block):
+    """Attends by one kernel, as models for GPUs do."""
+
+    def attend(self, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
+        return functional.scaled_dot_product_attention(q, k, v, is_causal=True)
 
 
 class GPT(nn.Module):
-    def __init__(self, layers: int, width: int, heads: int, vocabulary: int, length: int) -> None:
+    def __init__(
+        self,
+        layers: int,
+        width: int,
+        heads: int,
+        vocabulary: int,
+        length: int,
+        block: type[Block] = Block,
+    ) -> None:
         super().__init__()
         self.tokens, self.places = nn.Embedding(vocabulary, width), nn.Embedding(length, width)
-        self.blocks = nn.ModuleList(Block(width, heads) for _ in range(layers))
+        self.blocks = nn.ModuleList(block(width, heads) for _ in range(layers))
         self.norm = nn.LayerNorm(width)
         self.head = nn.Linear(width, vocabulary, bias=False)
         self.head.weight = self.tokens.weight
 
     def forward(self, tokens: torch.Tensor) -> torch.Tensor:
-        x = self.tokens(tokens) + self.places(torch.arange(tokens.shape[1]))
+        x = self.tokens(tokens) + self.places(torch.arange(tokens.shape[1], device=tokens.device))
         for block in self.blocks:
             x = block(x)
         return self.head(self.norm(x))
@@ -75,6 +94,21 @@ def gpt2_shape() -> Step:
 
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4)
     return Step("GPT-2 shape, 22 M", model, optimizer, loss, tokens[:, :-1])
+
+
+def gpt2_small(device: torch.device) -> Step:
+    """124 million parameters: 12 layers, width 768, batch 8 x 1,024, in bfloat16."""
+    torch.manual_seed(0)
+    model = GPT(12, 768, 12, 50257, 1024, FusedBlock).to(device)
+    tokens = torch.randint(0, 50257, (8, 1025), device=device)
+
+    def loss() -> torch.Tensor:
+        with torch.autocast(device.type, torch.bfloat16):
+            logits = model(tokens[:, :-1])
+            return functional.cross_entropy(logits.flatten(0, 1), tokens[:, 1:].flatten())
+
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, fused=True)
+    return Step("GPT, 124 M", model, optimizer, loss, tokens[:, :-1])
 
 
 def deep_transformer(layers: int) -> Step:

@@ -356,7 +356,8 @@ def test_deep_graphs_are_let_go():
     capture.backward(loss)
     capture.close()
     # In torch 2.9 a graph does not hold the Python objects of its nodes; later it does.
-    assert len(teardown._waiting) == (sys.getrefcount(loss.grad_fn) > 1)
+    are_held = sys.getrefcount(loss.grad_fn) > 1
+    assert len(teardown._waiting) == are_held
     del y, loss
     teardown.free_the_dead()
     assert teardown._waiting == []
