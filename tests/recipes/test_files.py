@@ -4,12 +4,14 @@ import re
 import shutil
 import subprocess
 import sys
+import tomllib
 
 import pytest
 from check_jsonschema import main as check_schema
 from ruamel.yaml import YAML
 
 from tests.recipes.workflow_files import ACTION, GITLAB, HOOKS, ROOT, WORKFLOWS, content, scripts
+from tests.versions import FLOOR, RUNS
 
 GITHUB = (*WORKFLOWS, ACTION)
 
@@ -56,6 +58,15 @@ def test_workflows_trust_nothing_that_can_move(path):
 
 def test_ci_runs_the_projects_own_script():
     assert ".ci/run" in list(scripts(ROOT / ".github" / "workflows" / "ci.yml"))
+
+
+def test_versions_are_those_that_the_script_runs_and_begin_with_the_oldest():
+    jobs = content(ROOT / ".github" / "workflows" / "versions.yml")["jobs"]
+    matrix = jobs["tests"]["strategy"]["matrix"]["include"]
+    assert [(one["torch"], one["python"]) for one in matrix] == list(RUNS)
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    assert f"torch>={FLOOR}" in project["dependencies"]
+    assert project["requires-python"] == f">={min(python for _, python in RUNS)}"
 
 
 def test_workflow_gives_inputs_that_the_action_has_and_reads_outputs_that_it_sets():
