@@ -129,6 +129,11 @@ def norms_on_device(tensors: list[Tensor]) -> Sequence[Tensor]:
     return torch._foreach_norm(tensors, 2, widest(tensors[0].device))
 
 
+def zeros_on_device(flat: Tensor) -> Tensor:
+    """Count the elements on an accelerator that are zero, as a tensor there."""
+    return torch.stack([(block == 0).sum() for block in flat.split(_DEVICE_BLOCK)]).sum()
+
+
 def to_host(tensors: list[Tensor]) -> list[Tensor]:
     """Bring tensors into main memory, together by type and device, flattened."""
     groups: dict[tuple[torch.dtype, torch.device], list[int]] = {}

@@ -7,7 +7,13 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from gradscope.capture.arithmetic import BLOCK, SAFE_NORMS, norm_in_double
+from gradscope.capture.arithmetic import (
+    BLOCK,
+    SAFE_NORMS,
+    norm_in_double,
+    norms_on_device,
+    zeros_on_device,
+)
 from gradscope.probes.activations import ActivationWatch
 from gradscope.probes.operations import (
     NodeNumber,
@@ -95,12 +101,16 @@ def values_of(tensor: Tensor) -> Values:
 
 def _zeros(flat: Tensor) -> int:
     """Count zeros among finite elements: by signs, block by block, as other ways are far slower."""
+    if not flat.is_cpu:
+        return int(zeros_on_device(flat))
     signs = (float(block.sign().abs_().sum(dtype=torch.float32)) for block in flat.split(BLOCK))
     return flat.numel() - int(sum(signs))
 
 
 def _norm(flat: Tensor, magnitude: float) -> float:
     """Euclidean norm of finite elements, where squares may overflow or vanish in float64."""
+    if not flat.is_cpu:
+        return float(norms_on_device([flat])[0])
     if flat.dtype not in SAFE_NORMS:
         flat = flat.float()
     low, high = SAFE_NORMS[flat.dtype]

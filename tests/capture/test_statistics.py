@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from gradscope.capture.arithmetic import exact_on_device, norms_on_device
+from gradscope.capture.arithmetic import exact_on_device, norms_on_device, zeros_on_device
 from gradscope.capture.statistics import HELD_ELEMENTS, Measurer, norms
 from gradscope.recording.records import GradientStat
 
@@ -165,6 +165,12 @@ def test_an_accelerator_counts_what_is_not_finite():
     found = exact_on_device(tensor)
     assert float(found.nonfinite) == 3
     assert not math.isfinite(float(found.norm))
+
+
+def test_an_accelerator_counts_zeros():
+    tensor = torch.ones(70_000)
+    tensor[::7] = 0
+    assert int(zeros_on_device(tensor)) == 10_000
 
 
 @pytest.mark.parametrize("factor", [1.0, 1e-42, 1e-30, 1e30, 2.9e38])

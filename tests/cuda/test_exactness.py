@@ -6,6 +6,7 @@ from torch import nn
 
 import gradscope
 from gradscope.capture.statistics import Measurer, norms
+from gradscope.probes.forward_values import values_of
 from tests.cuda.loops import KINDS, WAYS, Trained, train
 
 
@@ -36,6 +37,9 @@ def test_norms_are_those_of_float64(dtype, size, scale, device):
     assert stat.norm == expected
     assert stat.absolute_maximum == tensor.double().abs().max().item()
     assert stat.nonfinite == 0
+    values = values_of(tensor)
+    assert values.norm == pytest.approx(tensor.double().norm().item(), rel=1e-6)
+    assert values.zeros == (tensor == 0).sum().item()
 
 
 def test_norms_of_tensors_on_both_sides_keep_their_order(device):
