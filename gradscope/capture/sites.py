@@ -14,7 +14,7 @@ from torch.overrides import BaseTorchFunctionMode, TorchFunctionMode
 
 from gradscope.capture.cuts import CutTracker
 from gradscope.capture.edges import Edge, edges
-from gradscope.capture.lines import Caller, Line, sequence_number
+from gradscope.capture.lines import Caller, Line, hands_on_input, sequence_number
 from gradscope.capture.untraced import follow_original
 from gradscope.capture.witness import Witness, Witnesses
 
@@ -52,7 +52,7 @@ class SiteMode(TorchFunctionMode):
         kwargs: Mapping[str, object] | None = None,
     ) -> object:
         """Call the function, and note its line if autograd has counted on meanwhile."""
-        start = self.began(sys._getframe(1))
+        start = self.began(func, args, sys._getframe(1))
         result = func(*args, **kwargs) if kwargs else func(*args)
         self.returned(func, args, kwargs, result, start, sys._getframe(1))
         return result
@@ -61,11 +61,14 @@ class SiteMode(TorchFunctionMode):
         """Return whether nodes were made since the last call, outside of any call that is seen."""
         return sequence_number() != self._next
 
-    def began(self, frame: FrameType) -> int:
+    def began(self, func: Callable[..., object], args: tuple[object, ...], frame: FrameType) -> int:
         """Return what the first node of a call that a frame makes will get for a number."""
         start = sequence_number()
         if start != self._next:
-            self._note(self._next, start, self._caller.line_of_apply(frame))
+            of_apply = self._caller.line_of_apply(frame)
+            if of_apply is None and hands_on_input(func, args):
+                of_apply = self._caller.line(frame)
+            self._note(self._next, start, of_apply)
             self._next = start
         return start
 

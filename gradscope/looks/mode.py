@@ -168,7 +168,7 @@ class LookMode(TorchFunctionMode):
                 try:
                     with DisableTorchFunction():  # subclasses of the script's do not see this
                         values.began(func, args, kwargs, frame)
-                        start = sites.began(frame)
+                        start = sites.began(func, args, frame)
                 except Exception as error:  # noqa: BLE001 - the script must not suffer from it
                     sites = None
                     self._end(error)

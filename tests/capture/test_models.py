@@ -371,7 +371,7 @@ def test_layers_with_state_of_their_own(watch_and_compare, build):
     watch_and_compare(build, squares)
 
 
-@pytest.mark.filterwarnings("ignore:.torch.jit.script:DeprecationWarning")
+@pytest.mark.filterwarnings("ignore:.torch.jit.script")
 def test_scripted_function_says_what_it_hides(watch_and_compare):
     def doubled_tanh(x: Tensor) -> Tensor:
         return torch.tanh(x) * 2
@@ -653,7 +653,7 @@ TRANSFORMS = {
 }
 
 
-@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of torch's own use of torch.jit
+@pytest.mark.filterwarnings("ignore:.torch.jit")  # of torch's own use of torch.jit
 @pytest.mark.parametrize("then", TRANSFORMS.values(), ids=TRANSFORMS)
 def test_function_transforms_inside_a_forward(watch_and_compare, then):
     watch_and_compare(lambda: Through(then), squares)

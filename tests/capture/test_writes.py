@@ -166,7 +166,7 @@ def test_switches_and_backwards_are_noted_with_their_lines():
     assert capture.backwards.that_freed(number + 1000) is None
 
 
-@pytest.mark.filterwarnings("ignore:.torch.jit.script:DeprecationWarning")
+@pytest.mark.filterwarnings("ignore:.torch.jit.script")
 def test_writes_inside_of_transforms_of_functions_are_let_through():
     weight = nn.Parameter(torch.ones(3))
 

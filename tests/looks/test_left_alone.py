@@ -14,7 +14,7 @@ PART = {"in_another_thread": 5, "by_turns_in_another_thread": 6}
 """The step that begins in one thread and is made in another is not looked at."""
 
 
-@pytest.mark.filterwarnings("ignore:`torch.jit:DeprecationWarning")
+@pytest.mark.filterwarnings("ignore:`torch.jit")
 @pytest.mark.parametrize("name", LOOPS)
 def test_modes_and_threads(name, look):
     tensors, torch_state, python_state = outcome(LOOPS[name])

@@ -361,7 +361,7 @@ def test_views_and_expanded_buffers():
     assert model.view.data_ptr() == base.data_ptr()
 
 
-@pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::torch.jit.TracerWarning")
+@pytest.mark.filterwarnings("ignore:.torch.jit", "ignore::torch.jit.TracerWarning")
 @pytest.mark.parametrize(
     "compiled", [torch.jit.script, lambda m: torch.jit.trace(m, torch.ones(3, 2))]
 )
