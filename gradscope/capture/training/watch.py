@@ -264,7 +264,7 @@ class _Running:
         ):
             self._scene.models.pause()
         else:
-            self._pace.catch_up(self._resumed)
+            self._guard.run(self._pace.catch_up, self._resumed)
 
     def _resumed(self) -> None:
         """Record in full again."""
@@ -273,7 +273,7 @@ class _Running:
 
     def _step_repeated(self, end: Position, optimizer: int | None, rate: object) -> None:
         """Take in that the running step has repeated another to its end."""
-        self._guard.run(self._write_repeated, end, optimizer, rate)
+        self._guard.quickly(self._write_repeated, end, optimizer, rate)
         self._after_step()
 
     def _write_repeated(self, end: Position, optimizer: int | None, rate: object) -> None:
