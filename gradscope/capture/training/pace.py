@@ -107,6 +107,10 @@ class Pace:
         if self.repeats_steps:
             self.patterns.recorded(step, events)
 
+    def first_step(self, *, is_captured: bool) -> None:
+        """Take in whether the step is captured that begins with the watching."""
+        self._kind = _kind(is_captured, self.measures)
+
     def next_step(self, *, is_captured: bool, may_repeat: bool, within_call: bool) -> bool:
         """Take in that a step is over and the next begins; return whether it may repeat another.
 

@@ -196,6 +196,7 @@ class _Running:
             self._scene.looks = make_looks(self._scene, header)
             # Before all patches, so that it ends after them.
             self._guard.run(self._scene.looks.start)
+            self._pace.first_step(is_captured=self._scene.looks.is_open)
         self._install()
         self._guard.run(self._see_given, given)
 
@@ -253,6 +254,8 @@ class _Running:
         self._guard.later(self._after_step)
 
     def _ended_by_hand(self) -> None:
+        if self._scene.looks is not None:
+            self._scene.looks.stepped_by_hand()
         # What notices such a step is the call that comes after it.
         self._ended(within_call=True)
 
