@@ -124,7 +124,7 @@ class Pace:
         self.counts[kind] = self.counts.get(kind, 0) + 1
         self.budget.step_ended(kind)
         self.steps += 1
-        self.measures = self._is_measured() or is_captured
+        self.measures = self._is_measured() or (is_captured and self._every is None)
         self._forced = max(0, self._forced - 1)
         may_repeat &= self.repeats_steps and not self.measures
         self._may_join = may_repeat and within_call
