@@ -1,4 +1,4 @@
-"""A distance whose gradient is NaN where two points are equal; the clip makes it NaN everywhere.
+"""Gradients are divided by a count that is 0 for one batch; the clip makes all of them NaN.
 
 Watch it with `gradscope run sample_models/clip_of_non_finite.py`.
 """
@@ -7,33 +7,32 @@ import torch
 from torch import nn
 
 
-class Embedder(nn.Module):
-    """Puts points into a plane."""
+class Tagger(nn.Module):
+    """Scores the tokens of a batch."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.layers = nn.Sequential(nn.Linear(6, 16), nn.Tanh(), nn.Linear(16, 2))
+        self.layers = nn.Sequential(nn.Linear(6, 16), nn.Tanh(), nn.Linear(16, 1))
         self.scale = nn.Parameter(torch.ones(()))
 
-    def forward(self, points: torch.Tensor) -> torch.Tensor:
-        """Map `[batch, 6]` to `[batch, 2]`."""
-        return self.layers(points)
+    def forward(self, tokens: torch.Tensor) -> torch.Tensor:
+        """Map `[batch, 6]` to `[batch]`."""
+        return self.scale * self.layers(tokens).squeeze(1)
 
 
 def main() -> None:
-    """Train distances in the plane to be those in space."""
+    """Train on the tokens of each batch that have a label."""
     torch.manual_seed(0)
-    model = Embedder()
+    model = Tagger()
     optimizer = torch.optim.SGD(model.parameters(), lr=0.05)
     for step in range(12):
-        first, second = torch.randn(2, 16, 6)
-        if step == 8:  # a pair of equal points: the root of 0 has no derivative
-            second[3] = first[3]
-        wanted = (first - second).norm(dim=1)
-        squares = (model(first) - model(second)).square().sum(dim=1)
-        loss = (model.scale * squares.sqrt() - wanted).square().mean()
+        tokens, wanted = torch.randn(16, 6), torch.randn(16)
+        labelled = torch.arange(16) < (0 if step == 8 else 12)
+        loss = ((model(tokens) - wanted).square() * labelled).sum()
         optimizer.zero_grad()
         loss.backward()
+        for parameter in model.parameters():
+            parameter.grad /= labelled.sum()  # a batch without any label: 0 / 0
         nn.utils.clip_grad_norm_(model.parameters(), max_norm=1.0)  # GS408
         optimizer.step()
 

@@ -8,6 +8,8 @@ import torch
 from torch import Tensor
 from torch.autograd.graph import Node
 
+from gradscope.capture.reading import is_plain
+
 if TYPE_CHECKING:
     from typing_extensions import TypeIs
 
@@ -61,11 +63,7 @@ def has_storage(value: object) -> "TypeIs[Tensor]":
     """Return whether a value is a strided tensor whose elements can be read."""
     if not isinstance(value, Tensor) or type(value) not in (Tensor, torch.nn.Parameter):
         return False
-    if value.is_meta or value.is_nested or value.layout is not torch.strided:
-        return False
-    last = sum((size - 1) * step for size, step in zip(value.shape, value.stride(), strict=True))
-    needed = (value.storage_offset() + last + 1) * value.element_size() if value.numel() else 0
-    return value.untyped_storage().nbytes() >= needed
+    return is_plain(value)
 
 
 @cache

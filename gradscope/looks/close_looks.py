@@ -103,6 +103,8 @@ class ScriptLooks:
         self._number = 0
         """How many were found."""
         self._nodes = 0
+        self._by_hand = 0
+        """Steps that the script has made itself."""
         self._is_over = not NUMBERED
         self.reason: str | None = None if NUMBERED else "this torch does not number its nodes"
         """Why nothing is looked at any more, None while something may be."""
@@ -175,8 +177,18 @@ class ScriptLooks:
         self._open_if_due()
 
     @_alone
+    def stepped_by_hand(self) -> None:
+        """Take in that the script itself has changed its weights: the first such steps are seen."""
+        self._by_hand += 1
+        self._has_broken, self._last_start = False, None
+        if self._by_hand == FIRST:
+            self._close()
+            self._mode.remove()
+
+    @_alone
     def step_repeated(self, index: int) -> None:
         """Take in that an optimizer has made a step that repeats another."""
+        self._has_broken, self._last_start = False, None
         self._schedule.stepped(index)
         if self._schedule.is_due():
             self._open_if_due()

@@ -68,7 +68,7 @@ class Schedule:
 
         A script without any optimizer may call it for one model after the other.
         """
-        return 1 if self._made else FIRST
+        return 1 if self._made or self._last else FIRST
 
     def made(self, optimizer: int) -> None:
         """Take in that an optimizer is there, whether it will ever step or not."""

@@ -118,17 +118,19 @@ class Sources:
     def of(self, index: int) -> _Source:
         """Return a step as others repeat it."""
         events = [event for event in self._events.get(index, ()) if is_repeated(event.kind)]
-        shared = [
-            replace(event, numbers=tuple(n for n in event.numbers if _is_kept(event.kind, n[0])))
-            for event in events
-        ]
+        shared = [replace(event, numbers=tuple(_shared(event))) for event in events]
         began = events[0].seconds if events else 0.0
         return _Source(self._steps[index], shared, began)
 
 
-def _is_kept(kind: str, number: str) -> bool:
-    # A loss marks that those of the repeating steps were read.
-    return is_shared(kind, number) or (kind == "backward" and number == "loss")
+def _shared(event: EventRecord) -> Iterator[tuple[str, float]]:
+    """Yield the numbers of an event that steps which repeat it have too."""
+    for name, value in event.numbers:
+        # A loss marks that those of the repeating steps were read.
+        if is_shared(event.kind, name) or (event.kind == "backward" and name == "loss"):
+            yield name, value
+        elif event.kind == "backward" and name == "rows":
+            yield "forward", 1.0  # there was one, of a batch that nobody looked at
 
 
 def unfolded(

@@ -104,7 +104,7 @@ def test_terminals_of_few_characters_get_what_they_can_show(output_format):
 def test_torch_is_not_imported():
     script = (
         "import sys\n"
-        "from gradscope.cli import app\n"
+        "from gradscope.cli.app import app\n"
         "app(['rule', 'GS105'], standalone_mode=False)\n"
         "assert 'torch' not in sys.modules\n"
     )

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from gradscope.cli import app
+from gradscope.cli.app import app
 from gradscope.configuration import keys, read_configuration
 from gradscope.configuration.document import Source
 from gradscope.configuration.listing import Entry, entries

@@ -37,7 +37,12 @@ def start(tmp_path):
 
 @pytest.fixture(scope="session")
 def forked():
-    modules = ("gradscope.cli.launching", "gradscope.configuration", "gradscope.report.text")
+    modules = (
+        "gradscope.cli.launching",
+        "gradscope.configuration",
+        "gradscope.recording.store",
+        "gradscope.report.text",
+    )
     commands = ForkedCommands(modules, ENVIRONMENT)
     yield commands
     commands.close()

@@ -14,7 +14,9 @@ RUNS = Path(__file__).parents[1] / "rules" / "accumulation" / "runs.py"
 class TrainingWatch:
     """Records what the script does with `torch.train`."""
 
-    def __init__(self, recorder_path, command, *, every, keeping, max_steps, make_looks, on_step):
+    def __init__(  # as many things can be chosen
+        self, recorder_path, command, *, budget, every, keeping, max_steps, make_looks, on_step
+    ):
         spec = importlib.util.spec_from_file_location("runs", RUNS)
         module = importlib.util.module_from_spec(spec)
         sys.modules["runs"] = module

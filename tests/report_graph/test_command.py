@@ -47,7 +47,7 @@ def test_target_and_recording_give_the_same_graph(folder, gradscope):
 def test_recording_is_shown_without_torch(folder, gradscope):
     code = (
         "import sys; sys.argv = ['gradscope', 'graph', 'kept.gradscope']\n"
-        "from gradscope.cli import app\n"
+        "from gradscope.cli.app import app\n"
         "app(standalone_mode=False)\n"
         "assert 'torch' not in sys.modules"
     )

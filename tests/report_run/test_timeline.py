@@ -147,7 +147,7 @@ def test_words_for_what_is_not_a_call_of_an_optimizer(run_of):
     run.step(sgd, line=9, manual=1)
     assert told(run_of(run.recording()))[0][1] == (
         "zero by hand → backward with create_graph → autograd.grad → clip values 0.5"
-        " → skipped step → anything-new → step by hand"
+        " → skipped step → anything-new → step"
     )
 
 

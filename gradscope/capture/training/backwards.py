@@ -250,7 +250,7 @@ class Backwards:
         if self._scene.looks is not None:
             self._scene.looks.failed_backward()
         self._end_steps()
-        if not isinstance(error, RuntimeError):
+        if not isinstance(error, Exception):
             return
         message = str(error)
         note.numbers["freed"] = float("second time" in message)

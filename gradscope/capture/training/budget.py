@@ -59,7 +59,11 @@ class Budget:
         self._last: float | None = None
         self._bare: deque[float] = deque(maxlen=_RECENT)
         """Seconds that recent steps took without gradscope."""
-        self._costs: dict[WindowKind, deque[float]] = {}
+        self._recent: dict[WindowKind, deque[float]] = {
+            kind: deque(maxlen=_RECENT) for kind in ("measured", "captured")
+        }
+        self._norm_cost = self._capture_cost = 0.0
+        """What a step cost lately whose norms were measured, and one that was captured."""
         self._norms = self._captures = 0.0
         """What may be spent on each; negative where the first steps took it in advance."""
 
@@ -93,9 +97,15 @@ class Budget:
             self._bare.append(took - own)
         self.elapsed += took
         self.spent += own
-        self._costs.setdefault(kind, deque(maxlen=_RECENT)).append(own)
+        if kind in self._recent:
+            self._learn(kind, own)
         if self.share is not None:
             self._account(kind, own, self.share * (took - own))
+
+    def _learn(self, kind: WindowKind, own: float) -> None:
+        self._recent[kind].append(own)
+        self._norm_cost = median(self._recent["measured"] or (0.0,))
+        self._capture_cost = median(self._recent["captured"] or (0.0,))
 
     def _account(self, kind: WindowKind, own: float, income: float) -> None:
         if kind == "captured":
@@ -104,28 +114,23 @@ class Budget:
             self._norms -= own
         else:
             income -= own
-        norms = min(self._norms + income / 2, self._most("measured"))
+        most_norms = max(_MOST_SAVED, 2 * self._norm_cost)
+        most_captures = max(_MOST_SAVED, 2 * self._capture_cost)
+        norms = min(self._norms + income / 2, most_norms)
         # What norms have no use for goes to captures, and the other way round.
         rest = income - (norms - self._norms)
-        captures = min(self._captures + rest, self._most("captured"))
+        captures = min(self._captures + rest, most_captures)
         rest -= captures - self._captures
-        self._norms = min(norms + max(rest, 0.0), self._most("measured"))
+        self._norms = min(norms + max(rest, 0.0), most_norms)
         self._captures = captures
-
-    def _most(self, kind: WindowKind) -> float:
-        return max(_MOST_SAVED, 2 * (self._cost(kind) or 0.0))
-
-    def _cost(self, kind: WindowKind) -> float | None:
-        known = self._costs.get(kind)
-        return median(known) if known else None
 
     def affords_norms(self) -> bool:
         """Return whether the norms of the next step can be paid for."""
-        return self.share is None or self._norms >= (self._cost("measured") or 0.0)
+        return self.share is None or self._norms >= self._norm_cost
 
     def affords_capture(self) -> bool:
         """Return whether the next step can be captured."""
         if self.share is None:
             return True
         # Before any other step nobody knows what one costs.
-        return bool(self._bare) and self._captures >= (self._cost("captured") or 0.0)
+        return bool(self._bare) and self._captures >= self._capture_cost

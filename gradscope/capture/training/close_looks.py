@@ -101,6 +101,9 @@ class CloseLooks(Protocol):
             place: Where its step was called.
         """
 
+    def stepped_by_hand(self) -> None:
+        """Take in that the script itself has changed its weights."""
+
     def step_repeated(self, index: int) -> None:
         """Take in that an optimizer has made a step that repeats another."""
 

@@ -69,6 +69,23 @@ class Guard:
             self._do(one)
         return result
 
+    def quickly(
+        self,
+        part: Callable[Parameters, None],
+        *args: Parameters.args,
+        **kwargs: Parameters.kwargs,
+    ) -> None:
+        """Run a part that looks at no tensor, in the thread that makes the steps."""
+        if not self.active:
+            return
+        try:
+            part(*args, **kwargs)
+        except Exception as error:
+            self.active = False
+            self._fail(error)
+            if is_interruption(error):
+                raise
+
     def later(self, callback: Callable[[], None]) -> None:
         """Call something, within a part, as soon as the part has ended: it may raise."""
         self._due.append(callback)

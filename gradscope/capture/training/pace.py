@@ -107,6 +107,10 @@ class Pace:
         if self.repeats_steps:
             self.patterns.recorded(step, events)
 
+    def first_step(self, *, is_captured: bool) -> None:
+        """Take in whether the step is captured that begins with the watching."""
+        self._kind = _kind(is_captured, self.measures)
+
     def next_step(self, *, is_captured: bool, may_repeat: bool, within_call: bool) -> bool:
         """Take in that a step is over and the next begins; return whether it may repeat another.
 
@@ -120,7 +124,7 @@ class Pace:
         self.counts[kind] = self.counts.get(kind, 0) + 1
         self.budget.step_ended(kind)
         self.steps += 1
-        self.measures = self._is_measured() or is_captured
+        self.measures = self._is_measured() or (is_captured and self._every is None)
         self._forced = max(0, self._forced - 1)
         may_repeat &= self.repeats_steps and not self.measures
         self._may_join = may_repeat and within_call

@@ -249,6 +249,8 @@ class Steps:
 
     @staticmethod
     def _tell_broken(looks: CloseLooks, measured: list[Measured]) -> None:
+        if any(one.entry.is_written for one in measured):
+            return  # the script itself may have broken them, after its backward
         known = [
             (p, math.isfinite(one.gradient))
             for one in measured

@@ -196,6 +196,7 @@ class _Running:
             self._scene.looks = make_looks(self._scene, header)
             # Before all patches, so that it ends after them.
             self._guard.run(self._scene.looks.start)
+            self._pace.first_step(is_captured=self._scene.looks.is_open)
         self._install()
         self._guard.run(self._see_given, given)
 
@@ -253,6 +254,8 @@ class _Running:
         self._guard.later(self._after_step)
 
     def _ended_by_hand(self) -> None:
+        if self._scene.looks is not None:
+            self._scene.looks.stepped_by_hand()
         # What notices such a step is the call that comes after it.
         self._ended(within_call=True)
 
@@ -264,7 +267,7 @@ class _Running:
         ):
             self._scene.models.pause()
         else:
-            self._pace.catch_up(self._resumed)
+            self._guard.run(self._pace.catch_up, self._resumed)
 
     def _resumed(self) -> None:
         """Record in full again."""
@@ -273,7 +276,7 @@ class _Running:
 
     def _step_repeated(self, end: Position, optimizer: int | None, rate: object) -> None:
         """Take in that the running step has repeated another to its end."""
-        self._guard.run(self._write_repeated, end, optimizer, rate)
+        self._guard.quickly(self._write_repeated, end, optimizer, rate)
         self._after_step()
 
     def _write_repeated(self, end: Position, optimizer: int | None, rate: object) -> None:

@@ -107,7 +107,7 @@ class Spelling:
         norms: list[tuple[str, float, bool]] = []
         for event in window.events:
             numbers = dict(event.numbers)
-            if event.kind == "backward" and "rows" in numbers:
+            if event.kind == "backward" and not {"rows", "forward"}.isdisjoint(numbers):
                 words.append("forward")
             if word := self.word(event, window):
                 words.append(word)

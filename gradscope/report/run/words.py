@@ -192,8 +192,12 @@ def cost_text(cost: WatchCost) -> str:
     text = f"norms in {norms}, tensors in {cost.captured:,}"
     if cost.share is None:
         return text
-    limit = "no budget" if cost.budget is None else f"budget {_percent(cost.budget)}"
-    return f"{text}; took {_percent(cost.share)} of the training's time ({limit})"
+    if cost.budget is None:
+        return f"{text}; took {_percent(cost.share)} of the training's time, without a budget"
+    if cost.share > cost.budget:
+        allowed = _percent(cost.budget)
+        return f"{text}; took {cost.seconds:.2g} s, first steps included, {allowed} from there on"
+    return f"{text}; took {_percent(cost.share)} of the training's time"
 
 
 def _percent(share: float) -> str:

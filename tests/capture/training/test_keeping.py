@@ -201,4 +201,4 @@ def test_steps_by_hand_are_told_to_have_none(run):
     assert len(recording.steps) == 3 and recording.kept_gradients == ()
     (skipped,) = [one for one in recording.skipped if "gradients" in one.what]
     assert skipped.what == "the elements of gradients of steps by hand"
-    assert not run(loop).recording.skipped
+    assert not [one for one in run(loop).recording.skipped if "gradients" in one.what]

@@ -86,8 +86,8 @@ def test_what_every_layer_does_needs_no_later_step(decades, level):
 def test_what_a_few_layers_do_is_at_most_a_warning_without_a_later_step():
     model, batch = stack(1.0)
     with torch.no_grad():
-        for layer in model.layers[2:6]:
-            layer.weight.mul_(100.0)
+        for layer in model.layers[4:6]:
+            layer.weight.mul_(1000.0)
     (found,) = found_in(recording_of(model, batch, steps=0))
     assert dict(found.evidence)["decades"] > 5
     assert found.severity == "warning"

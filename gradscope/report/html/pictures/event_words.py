@@ -58,7 +58,7 @@ _NOTED: Mapping[str, Mapping[str, str]] = {
 
 def event_word(event: EventRecord, word: str) -> str:
     """Return what an event is called, given its word in a short picture."""
-    if event.kind == "backward" and ("rows" in dict(event.numbers)):
+    if event.kind == "backward" and not {"rows", "forward"}.isdisjoint(dict(event.numbers)):
         return f"forward, {word}"
     return word or _WORDS.get(event.kind, event.kind)
 
