@@ -168,9 +168,18 @@ def _leaves_torch_as_found():
     """
     state, namespaces = _state(), _namespaces()
     yield
+    _let_go_of_no_device()
     after = _state()
     changed = [name for name, value in state.items() if not _same(value, after.get(name))]
     assert changed + _replaced(namespaces) == []
+
+
+def _let_go_of_no_device():
+    """Let torch 2.9 tell the default device, which it cannot once there was one and is none."""
+    torch = sys.modules.get("torch")
+    context = getattr(torch, "_GLOBAL_DEVICE_CONTEXT", None)
+    if getattr(context, "device_context", torch) is None:
+        del context.device_context
 
 
 def _same(before: object, after: object) -> bool:

@@ -190,7 +190,8 @@ class ScriptLooks:
         """Take in that an optimizer has made a step that repeats another."""
         self._has_broken, self._last_start = False, None
         self._schedule.stepped(index)
-        if self._schedule.is_due():
+        if self._window is not None or self._schedule.is_due():
+            self._close()
             self._open_if_due()
 
     @_alone

@@ -32,6 +32,8 @@ def late(looked):
 
 @pytest.mark.parametrize("name", IN_FORWARD)
 def test_the_operation_that_breaks_a_forward_is_told_in_that_step(look, name):
+    if "checkpoint" in name and not hasattr(torch._C._autograd.SavedTensor, "unpack_hook"):
+        pytest.skip("this torch does not tell which saved tensors lie behind a hook")
     loss_of = IN_FORWARD[name]
     found, evidence = only(look(lambda: train(loss_of, 5), tensor_every=100), "GS104")
     assert (found.step, found.location.line) == (5, line_in(loss_of))
