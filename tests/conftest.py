@@ -176,9 +176,8 @@ def _leaves_torch_as_found():
 
 def _let_go_of_no_device():
     """Let torch 2.9 tell the default device, which it cannot once there was one and is none."""
-    torch = sys.modules.get("torch")
-    context = getattr(torch, "_GLOBAL_DEVICE_CONTEXT", None)
-    if getattr(context, "device_context", torch) is None:
+    context = getattr(sys.modules.get("torch"), "_GLOBAL_DEVICE_CONTEXT", None)
+    if context is not None and getattr(context, "device_context", context) is None:
         del context.device_context
 
 
