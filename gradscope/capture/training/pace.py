@@ -126,7 +126,7 @@ class Pace:
         self.steps += 1
         self.measures = self._is_measured() or (is_captured and self._every is None)
         self._forced = max(0, self._forced - 1)
-        may_repeat &= self.repeats_steps and not self.measures
+        may_repeat &= self.repeats_steps and not (self.measures or is_captured)
         self._may_join = may_repeat and within_call
         begins = self.patterns.begin(may_repeat=may_repeat and not within_call)
         self._kind = "repeated" if begins else _kind(is_captured, self.measures)
