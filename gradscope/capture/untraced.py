@@ -55,13 +55,6 @@ def unfollowed(function: _Hook) -> _Hook:
     return function
 
 
-def unfollow_copy(code: CodeType, copied: CodeType) -> None:
-    """Keep the compiler from code that has taken the place of other code of gradscope's."""
-    below = id(code) in _with_those_below
-    _with_those_below.discard(id(code))
-    _skip(copied, below=below)
-
-
 def unfollow_package() -> None:
     """Do the same for every function of gradscope's that is there by now.
 
