@@ -97,12 +97,13 @@ class Pole:
         return self.state
 
     def step(self, action: int) -> tuple[list[float], float, bool]:
-        x, speed, angle, turn = self.state
+        _, speed, angle, turn = self.state
         force, cosine, sine = (10.0 if action else -10.0), math.cos(angle), math.sin(angle)
         push = (force + 0.05 * turn * turn * sine) / 1.1
         bend = (9.8 * sine - cosine * push) / (0.5 * (4 / 3 - 0.1 * cosine * cosine / 1.1))
         pull = push - 0.05 * bend * cosine / 1.1
-        self.state = [x + 0.02 * speed, speed + 0.02 * pull, angle + 0.02 * turn, turn + 0.02 * bend]
+        rates = (speed, pull, turn, bend)
+        self.state = [old + 0.02 * rate for old, rate in zip(self.state, rates, strict=True)]
         return self.state, 1.0, abs(self.state[0]) > 2.4 or abs(self.state[2]) > 0.21
 
 
