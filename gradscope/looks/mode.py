@@ -17,6 +17,7 @@ from gradscope.capture.compiled import is_traced
 from gradscope.capture.frames import uncounted
 from gradscope.capture.sites import SiteMode
 from gradscope.capture.training.interruptions import is_interruption
+from gradscope.capture.training.patches import Function, Patches
 from gradscope.capture.untraced import follow_original
 from gradscope.looks.called_from import CalledFrom
 from gradscope.looks.forward_watch import ForwardWatch
@@ -79,6 +80,8 @@ class LookMode(TorchFunctionMode):
         self._is_own: dict[str, bool] = {}
         self._call = CalledFrom()
         self._leaving: RemovableHandle | None = None
+        self._asked = Patches()
+        """Of what torch calls before it hands a backward on to modes, until the stack is left."""
 
     @property
     def is_looking(self) -> bool:
@@ -106,6 +109,7 @@ class LookMode(TorchFunctionMode):
             return
         if self._leaving is not None:
             self._leaving.remove()
+            self._asked.restore()
             self._leaving = None
         if not self._is_in_stack():
             return  # in the stack of another thread it does nothing any more
@@ -115,11 +119,23 @@ class LookMode(TorchFunctionMode):
                 _push_mode(mode)
 
     def _leave_later(self) -> None:
-        """Leave the stack before the next forward: torch has taken it off, and puts it back."""
+        """Leave the stack before the next forward or backward: torch puts back what it took off."""
         if self._leaving is None:
             self._leaving = register_module_forward_pre_hook(self._leave)
+            self._asked.wrap(torch._tensor, "has_torch_function_unary", self._leave_before)
+            self._asked.wrap(torch.autograd, "has_torch_function", self._leave_before)
 
-    def _leave(self, module: object, args: object) -> None:
+    def _leave_before(self, original: Function) -> Function:
+        """Return a function that leaves the stack before it asks whether there are modes."""
+
+        def has_torch_function(asked: object) -> bool:
+            if not is_traced():
+                self._leave()
+            return bool(original(asked))
+
+        return has_torch_function
+
+    def _leave(self, *_: object) -> None:
         is_within = is_traced() or self._own.depth or not self._is_here()
         if not is_within and self._sites is None:
             self.remove()
@@ -156,10 +172,14 @@ class LookMode(TorchFunctionMode):
         func = handed_on(func, frame)
         if self._is_gradscopes(frame.f_code.co_filename):
             return func(*args, **kwargs) if kwargs else func(*args)
-        if sites is None or values is None or self._is_of_long_evaluation(func):
-            return self._called(frame, func, args, kwargs)
-        start = 0
         own = self._own
+        if sites is None or values is None or self._is_of_long_evaluation(func):
+            own.depth += 1
+            try:
+                return self._called(frame, func, args, kwargs)
+            finally:
+                own.depth -= 1
+        start = 0
         own.depth += 1
         try:
             if not self._is_here():

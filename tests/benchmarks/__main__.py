@@ -30,6 +30,8 @@ from models import (
 )
 from on_gpu import cuda
 from pages import pages
+from scripts import scripts
+from training_loops import LOOPS
 
 import gradscope
 from gradscope.capture.assemble import Assembler
@@ -312,8 +314,10 @@ if __name__ == "__main__":
         "rules": rules,
         "inspection": inspection,
         "long": long_runs,
+        "scripts": scripts,
         "pages": pages,
         "cuda": cuda,
     }
+    single = {loop.__name__: partial(scripts, loop) for loop in LOOPS}
     for name in sys.argv[1:] or tables:
-        tables[name]()
+        (tables | single)[name]()

@@ -17,6 +17,7 @@ from torch.autograd.graph import GradientEdge, Node, saved_tensors_hooks
 from gradscope.capture.compiled import is_in_cuda_graph, is_traced
 from gradscope.capture.lines import Line, created, sequence_number
 from gradscope.capture.teardown import free_the_dead
+from gradscope.capture.training.budget import REPEATED_EVENT
 from gradscope.capture.training.close_looks import CloseLooks, Start
 from gradscope.capture.training.graph_facts import contains, extent, scaling
 from gradscope.capture.training.history import History
@@ -59,15 +60,16 @@ class Backwards:
         guard = self._scene.guard
 
         def run_backward(t_outputs: Any, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
-            if is_traced() or self._is_own or not guard.active:
+            if is_traced() or self._is_own or not guard.active or _is_within_backward():
                 self._scene.ledger.may_be_replayed |= is_in_cuda_graph()
                 return original(t_outputs, *args, **kwargs)
-            if _is_within_backward():
-                return original(t_outputs, *args, **kwargs)
-            if self._repeats(t_outputs, args, kwargs, sys._getframe(1)):
+            frame = sys._getframe(1)
+            if self._repeats(t_outputs, args, kwargs, frame):
                 return self._run_repeated(original, t_outputs, args, kwargs)
             options = _options(*args, **kwargs)
-            note = guard.run(self._before, t_outputs, options, sys._getframe(1))
+            if self._is_again(options, frame):
+                return self._run_again(original, t_outputs, args, kwargs)
+            note = guard.run(self._before, t_outputs, options, frame)
             try:
                 result = original(t_outputs, *args, **kwargs)
             except BaseException as error:
@@ -128,6 +130,32 @@ class Backwards:
         if made:
             self._end_step_of_hooks()
         return result
+
+    def _is_again(self, options: "_Options", frame: FrameType) -> bool:
+        """Return whether a call of `autograd.grad` is one more of those recorded last."""
+        if options.accumulates:
+            return False
+        return self._scene.pace.patterns.is_grad_again(int(options.create), frame)
+
+    def _run_again(
+        self,
+        original: Function,
+        outputs: object,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+    ) -> Any:  # noqa: ANN401
+        """Run one more of such calls, of which nothing is recorded unless it raises."""
+        guard = self._scene.guard
+        free_the_dead()
+        guard.enter_change()
+        try:
+            return original(outputs, *args, **kwargs)
+        except BaseException as error:
+            guard.run(self._failed_unseen, _options(*args, **kwargs), sys._getframe(2), error)
+            raise
+        finally:
+            guard.leave_change()
+            self._scene.pace.budget.spend(REPEATED_EVENT)
 
     def _end_step_of_hooks(self) -> None:
         """Take in that hooks of a backward that repeats another have let optimizers step."""

@@ -54,6 +54,8 @@ class Position:
     events: tuple[Event, ...] = ()
     """Of the call that leads here, and what came along with it."""
     before: "Position | None" = None
+    key: _Key | None = None
+    """Of the call that leads here."""
     next: dict[_Key, "Position"] = field(default_factory=dict)
     states: States | None = None
     """Of the gradients."""
@@ -98,6 +100,8 @@ class StepPatterns:
         self.last_number = 0
         """autograd's number at the end of the last step that repeated another."""
         self._backwards: list[Position] = []
+        self._is_again = False
+        """Whether the last call that was compared is one more of those before it."""
         self.position: Position | None = None
         """Where the running step is; None while it is recorded in full."""
         self.losses: list[float] = []
@@ -114,18 +118,30 @@ class StepPatterns:
         here = self.position
         if here is None or threading.get_ident() != self._thread:
             return None
-        while frame is not None and self._is_passed(frame.f_code):
-            frame = frame.f_back
-        key = (
-            (kind, 0, 0, detail)
-            if frame is None
-            else (kind, id(frame.f_code), frame.f_lasti, detail)
-        )
-        following = here.next.get(key)
+        key = self._key_at(kind, detail, frame)
+        self._is_again = kind == "grad" and key == here.key
+        following = here if self._is_again else here.next.get(key)
         if following is not None:
             self.position = following
             following.number = sequence_number()
         return following
+
+    def is_grad_again(self, detail: int, frame: FrameType) -> bool:
+        """Return whether `autograd.grad` was the last call recorded, at the same place.
+
+        Such calls in a row, as of `gradcheck`, are one event, however many they are.
+        """
+        events = self._journal.events
+        if not events or events[-1].kind != "grad":
+            return False
+        return self._key_at("grad", detail, frame) == self._key_of(events[-1])
+
+    def _key_at(self, kind: str, detail: int, frame: FrameType | None) -> _Key:
+        while frame is not None and self._is_passed(frame.f_code):
+            frame = frame.f_back
+        if frame is None:
+            return kind, 0, 0, detail
+        return kind, id(frame.f_code), frame.f_lasti, detail
 
     def end_by(self, optimizer: int | None = None) -> Position | None:
         """Return the end of the sequence where an optimizer steps next, wherever that is called.
@@ -153,7 +169,7 @@ class StepPatterns:
     def forget_last(self) -> None:
         """Take back the last call, which has raised an exception."""
         here = self.position
-        if here is not None:
+        if here is not None and not self._is_again:
             self.position = here.before
             if here.has_loss and self.losses:
                 self.losses.pop()
@@ -184,6 +200,8 @@ class StepPatterns:
         """Take in an event of a step that is recorded in full."""
         if torch._C._current_graph_task_id() != -1:  # by a hook: it comes along with the backward
             self._by_hooks.add(len(self._snapshots))
+        if event.kind.endswith("-error"):  # which no call tells that may come again without it
+            self.spoil()
         if len(self._snapshots) < _MOST_NODES:
             self._snapshots.append(self._ledger.states())
 
@@ -228,7 +246,7 @@ class StepPatterns:
     ) -> Position:
         following = here.next.get(key)
         if following is None:
-            following = here.next[key] = Position(before=here)
+            following = here.next[key] = Position(before=here, key=key)
             self._nodes += 1
             if key[0] == "backward":
                 self._backwards.append(following)

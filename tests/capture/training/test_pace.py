@@ -1,6 +1,7 @@
 """Steps that repeat another are recorded as if they had been recorded in full."""
 
 import math
+from contextlib import suppress
 
 import pytest
 import torch
@@ -187,6 +188,21 @@ def penalised():
         optimizer.step()
 
 
+def differentiating_again_and_again():
+    """Gradients of one kind are taken several times in a row, more often in some steps."""
+    model, x, y = network()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+    for index in range(STEPS):
+        inputs = x.clone().requires_grad_()
+        output = model(inputs)
+        for row in range(2 + index % 5):
+            torch.autograd.grad(output[row].sum(), inputs, retain_graph=True)
+        torch.autograd.gradcheck(torch.sin, (torch.randn(2, dtype=torch.double).requires_grad_(),))
+        optimizer.zero_grad()
+        nn.functional.mse_loss(output, y).backward()
+        optimizer.step()
+
+
 def by_hand():
     torch.manual_seed(0)
     weight, x = torch.randn(4, requires_grad=True), torch.randn(16, 4)
@@ -252,6 +268,7 @@ LOOPS = (
     extra_backward_once,
     with_closure,
     penalised,
+    differentiating_again_and_again,
     by_hand,
     by_hand_through_data,
     in_backward,
@@ -265,6 +282,8 @@ def shared(event):
     numbers = {name: value for name, value in event.numbers if is_shared(event.kind, name)}
     # Where nothing is ever zeroed, each step's gradients are made of more passes.
     numbers.pop("backwards", None)
+    # Stands for the rows of a batch at which nobody has looked.
+    numbers.pop("forward", None)
     subject = (event.kind, event.order, event.site, event.optimizer, event.subject)
     return event.step, *subject, numbers
 
@@ -398,3 +417,50 @@ def test_an_exception_in_a_repeated_step_passes_and_is_recorded(run):
     found = run(caught, budget=NOTHING)
     (error,) = found.events("backward-error")
     assert dict(error.numbers)["freed"] == 1
+
+
+@pytest.mark.parametrize("budget", [None, NOTHING])
+def test_calls_of_autograd_grad_in_a_row_are_one_event(run, budget):
+    found = run(differentiating_again_and_again, budget=budget)
+    assert len(found.events("grad")) == 2 * STEPS
+
+
+def test_an_exception_that_the_script_catches_is_recorded_for_no_other_step(run):
+    def loop():
+        model, x, y = network()
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        for index in range(30):
+            optimizer.zero_grad()
+            loss = nn.functional.mse_loss(model(x), y)
+            loss.backward()
+            if index == 15:
+                with suppress(RuntimeError):
+                    loss.backward()
+            optimizer.step()
+
+    found = run(loop, budget=NOTHING)
+    (error,) = found.events("backward-error")
+    assert error.step == 15
+    assert found.recording.evidence_of(WatchCost)[0].repeated > 15
+
+
+@pytest.mark.parametrize("budget", [None, NOTHING])
+def test_one_of_many_calls_of_autograd_grad_that_raises_is_recorded(run, budget):
+    def loop():
+        model, x, y = network()
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        for index in range(30):
+            inputs = x.clone().requires_grad_()
+            output = model(inputs)
+            for again in range(4):
+                is_last = index == 25 and again >= 2
+                with suppress(RuntimeError):
+                    torch.autograd.grad(output.sum(), inputs, retain_graph=not is_last)
+            optimizer.zero_grad()
+            nn.functional.mse_loss(model(x), y).backward()
+            optimizer.step()
+
+    found = run(loop, budget=budget)
+    (error,) = found.events("grad-error")
+    assert error.step == 25
+    assert len(found.events("step")) == 30
