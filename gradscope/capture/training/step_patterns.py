@@ -23,6 +23,8 @@ from gradscope.recording.repeated_steps import is_repeated, is_shared
 _MOST_NODES = 2_000
 """Of all sequences: a script that does something else in every step is recorded in full."""
 
+_MOST_CODES = 10_000
+
 _CALLS = frozenset(
     {
         "backward",
@@ -163,6 +165,8 @@ class StepPatterns:
     def _is_passed(self, code: CodeType) -> bool:
         known = self._passed.get(id(code))
         if known is None:
+            if len(self._passed) == _MOST_CODES:  # a script may make new code in every step
+                self._passed.clear()
             known = self._passed[id(code)] = (code, self._places.is_passed_over(code))
         return known[1]
 

@@ -1,6 +1,7 @@
 """Turns a step that is over into records, and hands them to the recording."""
 
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 
 from gradscope.capture.gradient_keeping import UNREADABLE
@@ -11,6 +12,7 @@ from gradscope.capture.training.ledger import Entry
 from gradscope.capture.training.rounding import Rounded
 from gradscope.capture.training.scene import Scene
 from gradscope.counting import counted
+from gradscope.errors import GradscopeError
 from gradscope.recording.evidence.rounded_update import RoundedUpdate
 from gradscope.recording.evidence.trained_optimizer import TrainedOptimizer
 from gradscope.recording.kept_gradient import KeptGradient
@@ -135,7 +137,8 @@ class StepWriter:
 
     def abandon(self, reason: str) -> None:
         """Close the recording as one of a run that went on."""
-        self._scene.pace.flush()
+        with suppress(GradscopeError):  # the disk may be full
+            self._scene.pace.flush()
         self._recorder.abandon(RunEnding(kind="lost", message=reason), self._scene.pace.cost())
 
     def _optimizers(self) -> tuple[tuple[int, TrainedOptimizer], ...]:

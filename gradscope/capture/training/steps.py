@@ -132,7 +132,7 @@ class Steps:
 
     @untraced
     def _enter(self, optimizer: Optimizer, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        if is_traced():
+        if is_traced() or not self._scene.guard.active:
             return
         has_closure = any(callable(one) for one in (*args[1:2], kwargs.get("closure")))
         frame = sys._getframe(1)

@@ -276,6 +276,8 @@ class _Running:
 
     def _step_repeated(self, end: Position, optimizer: int | None, rate: object) -> None:
         """Take in that the running step has repeated another to its end."""
+        if not self._guard.active:
+            return
         self._guard.quickly(self._write_repeated, end, optimizer, rate)
         self._after_step()
 

@@ -1,6 +1,7 @@
 """Steps that repeat another are recorded as if they had been recorded in full."""
 
 import math
+import os
 from contextlib import suppress
 
 import pytest
@@ -464,3 +465,25 @@ def test_one_of_many_calls_of_autograd_grad_that_raises_is_recorded(run, budget)
     (error,) = found.events("grad-error")
     assert error.step == 25
     assert len(found.events("step")) == 30
+
+
+def test_steps_of_a_forked_process_are_not_counted(run):
+    counted, children = [], []
+
+    def loop():
+        model, x, y = network()
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        for index in range(STEPS):
+            optimizer.zero_grad()
+            nn.functional.mse_loss(model(x), y).backward()
+            if index == 20 and not (child := os.fork()):
+                before = len(counted)
+                optimizer.step()
+                os._exit(len(counted) - before)
+            if index == 20:
+                children.append(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+            optimizer.step()
+
+    found = run(loop, budget=NOTHING, on_step=counted.append)
+    assert children == [0]
+    assert len(found.recording.steps) == len(counted) == STEPS
