@@ -96,7 +96,7 @@ class Backwards:
         is_backward = bool(args[5] if len(args) > 5 else kwargs.get("accumulate_grad"))
         detail = 2 * (retains and is_backward) + creates
         kind = "backward" if is_backward else "grad"
-        scene.end_step_by_hand(kind, detail, frame)
+        scene.end_step_by_hand()
         if is_backward:
             found = scene.pace.repeats_backward(detail, outputs, frame)
         else:
@@ -115,18 +115,12 @@ class Backwards:
         kwargs: dict[str, Any],
     ) -> Any:  # noqa: ANN401
         """Run a backward of which nothing is recorded unless it raises an exception."""
-        guard, steps = self._scene.guard, self._scene.steps
-        guard.enter_change()
+        steps = self._scene.steps
         steps.in_repeated_backward = 0
         try:
-            result = original(outputs, *args, **kwargs)
-        except BaseException as error:
-            options = _options(*args, **kwargs)
-            guard.run(self._failed_unseen, options, sys._getframe(2), error)
-            raise
+            result = self._run_unrecorded(original, outputs, args, kwargs)
         finally:
             made, steps.in_repeated_backward = steps.in_repeated_backward, None
-            guard.leave_change()
         if made:
             self._end_step_of_hooks()
         return result
@@ -145,8 +139,20 @@ class Backwards:
         kwargs: dict[str, Any],
     ) -> Any:  # noqa: ANN401
         """Run one more of such calls, of which nothing is recorded unless it raises."""
-        guard = self._scene.guard
         free_the_dead()
+        try:
+            return self._run_unrecorded(original, outputs, args, kwargs)
+        finally:
+            self._scene.pace.budget.spend(REPEATED_EVENT)
+
+    def _run_unrecorded(
+        self,
+        original: Function,
+        outputs: object,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+    ) -> Any:  # noqa: ANN401
+        guard = self._scene.guard
         guard.enter_change()
         try:
             return original(outputs, *args, **kwargs)
@@ -155,7 +161,6 @@ class Backwards:
             raise
         finally:
             guard.leave_change()
-            self._scene.pace.budget.spend(REPEATED_EVENT)
 
     def _end_step_of_hooks(self) -> None:
         """Take in that hooks of a backward that repeats another have let optimizers step."""

@@ -6,12 +6,14 @@ from array import array
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from types import FrameType
+from typing import TYPE_CHECKING
 from weakref import ref
 
 import torch
 from torch import Tensor
-from torch._C import _len_torch_dispatch_stack, _len_torch_function_stack
+from torch._C import DisableTorchFunction, _len_torch_dispatch_stack
 
+from gradscope.capture.reading import is_plain
 from gradscope.capture.training.budget import FIRST, REPEATED_EVENT, Budget, WindowKind
 from gradscope.capture.training.journal import Event, Journal, Number
 from gradscope.capture.training.ledger import Ledger
@@ -20,6 +22,9 @@ from gradscope.capture.training.step_patterns import Position, StepPatterns
 from gradscope.capture.training.step_writer import Measured
 from gradscope.recording.evidence.watch_cost import WatchCost
 from gradscope.recording.repeated_steps import RepeatedSteps
+
+if TYPE_CHECKING:
+    from typing_extensions import TypeIs
 
 _FORCED = 5
 """After trouble, the norms of this many steps are measured."""
@@ -66,7 +71,7 @@ class Pace:
         self._forced = 0
         self._may_join = False
         """Whether the running step may turn out to repeat another."""
-        self._began = self._flushed = time.perf_counter()
+        self._flushed = time.perf_counter()
         self._first = 0
         self._sources: dict[int, int] = {}
         """Places in the block that is held, by the step that is repeated."""
@@ -199,7 +204,9 @@ class Pace:
         What is not finite in a backward goes on to the first layers, which come first.
         """
         chosen = (one.entry.parameter for one in measured if one.gradient and one.numel <= _SMALL)
-        found = next((one for one in chosen if (p := one()) is not None and p.is_cpu), None)
+        found = next(
+            (one for one in chosen if (p := one()) is not None and _is_readable(p.grad)), None
+        )
         if found is None:
             self._sentinels.pop(index, None)
         else:
@@ -230,11 +237,10 @@ class Pace:
             return True
         parameter = reference()
         gradient = None if parameter is None else parameter.grad
-        if gradient is None or type(gradient) is not Tensor or gradient.requires_grad:
-            return False
-        if _len_torch_function_stack() or _len_torch_dispatch_stack():
+        if _len_torch_dispatch_stack():  # which would see it
             return True
-        return math.isfinite(gradient.sum().item())
+        with DisableTorchFunction():
+            return _is_readable(gradient) and math.isfinite(gradient.sum().item())
 
     def repeated(self, end: Position, rate: object) -> None:
         """Take in that the running step has repeated another to its end."""
@@ -300,8 +306,16 @@ class _Moving:
 
 
 def _total(parameter: Tensor) -> float:
-    with torch._C.DisableTorchFunction(), torch.no_grad():
-        return float(parameter.sum())
+    """Return the sum of a parameter's elements, 0 where these cannot be read."""
+    with DisableTorchFunction(), torch.no_grad():
+        return float(parameter.sum()) if is_plain(parameter) else 0.0
+
+
+def _is_readable(gradient: object) -> "TypeIs[Tensor]":
+    """Return whether a gradient in main memory can be summed up without a trace."""
+    if type(gradient) is not Tensor or not gradient.is_cpu or gradient.requires_grad:
+        return False
+    return is_plain(gradient)
 
 
 def _kind(is_captured: bool, measures: bool) -> WindowKind:
@@ -312,24 +326,26 @@ def _kind(is_captured: bool, measures: bool) -> WindowKind:
 
 def is_broken(number: object) -> bool:
     """Return whether a number in main memory is not finite."""
-    if isinstance(number, float):
-        return not math.isfinite(number)
-    if type(number) is not Tensor or not number.is_cpu or number.numel() != 1:
-        return False
-    with torch._C.DisableTorchFunction():
-        return not math.isfinite(number.item())
+    value = number if isinstance(number, float) else _read(number)
+    return value is not None and not math.isfinite(value)
 
 
 def _loss(outputs: object) -> float | None:
     """Return a loss in main memory, NaN where it lies elsewhere; None where it is not finite."""
     loss = outputs[0] if isinstance(outputs, tuple | list) and len(outputs) == 1 else None
-    if type(loss) is not Tensor:
+    value = _read(loss)
+    if value is None:
+        is_far = type(loss) is Tensor and loss.device.type not in ("cpu", "meta")
+        return math.nan if is_far else None
+    return value if math.isfinite(value) else None
+
+
+def _read(number: object) -> float | None:
+    """Return the one number of a tensor in main memory; None where the script would notice."""
+    if type(number) is not Tensor or _len_torch_dispatch_stack():
         return None
-    if not loss.is_cpu:
-        return math.nan
-    if _len_torch_function_stack() or _len_torch_dispatch_stack():
-        with torch._C.DisableTorchFunction():
-            value = loss.item()
-    else:
-        value = loss.item()
-    return value if isinstance(value, float) and math.isfinite(value) else None
+    with DisableTorchFunction():
+        if not number.is_cpu or number.numel() != 1 or not is_plain(number):
+            return None
+        value = number.item()
+    return value if isinstance(value, float) else None

@@ -80,13 +80,13 @@ class Scene:
         if self.steps.in_repeated_backward is not None:
             return True
         detail = -1 if optimizer is None else self.optimizers.index_of(optimizer)
-        self.end_step_by_hand(kind, detail, frame)
+        self.end_step_by_hand()
         if patterns.repeats(kind, detail, frame) is not None:
             return True
         self.record_in_full()
         return False
 
-    def end_step_by_hand(self, kind: str, detail: int, frame: FrameType) -> None:
+    def end_step_by_hand(self) -> None:
         """Take in, before a call, that the script has changed its weights since the last one."""
         position = self.pace.patterns.position
         if position is not None and position.by_hand is not None and self.pace.has_moved():

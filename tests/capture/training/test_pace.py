@@ -7,6 +7,7 @@ from contextlib import suppress
 import pytest
 import torch
 from torch import nn
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from gradscope.capture.training import pace
 from gradscope.recording.evidence.watch_cost import WatchCost
@@ -487,3 +488,41 @@ def test_steps_of_a_forked_process_are_not_counted(run):
     found = run(loop, budget=NOTHING, on_step=counted.append)
     assert children == [0]
     assert len(found.recording.steps) == len(counted) == STEPS
+
+
+def test_gradients_whose_memory_is_freed_are_left_alone(run):
+    def loop():
+        model, x, y = network()
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.0)
+        for index in range(STEPS):
+            optimizer.zero_grad()
+            nn.functional.mse_loss(model(x), y).backward()
+            if index == 20:
+                for parameter in model.parameters():
+                    parameter.grad.untyped_storage().resize_(0)
+                optimizer.param_groups[0]["params"], held = [], optimizer.param_groups[0]["params"]
+                optimizer.step()
+                optimizer.param_groups[0]["params"] = held
+            else:
+                optimizer.step()
+
+    assert len(run(loop, budget=NOTHING).recording.steps) == STEPS
+
+
+def test_modes_of_the_scripts_own_see_nothing_of_repeated_steps(run):
+    class Counting(TorchDispatchMode):
+        calls = 0
+
+        def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+            Counting.calls += 1
+            return func(*args, **(kwargs or {}))
+
+    def loop():
+        Counting.calls = 0
+        with Counting():
+            plain()
+
+    loop()
+    alone = Counting.calls
+    run(loop, budget=NOTHING)
+    assert Counting.calls == alone
