@@ -1,21 +1,14 @@
 """What is reported of a run in which no gradient was seen."""
 
-import platform
 from dataclasses import replace
-from pathlib import Path
 
 from gradscope import __version__
 from gradscope.cli.run import PlannedRun
 from gradscope.errors import GradscopeError
 from gradscope.gate.results import CheckResult, Failure, Run, TargetResult
-from gradscope.recording.records import (
-    Environment,
-    Recording,
-    Skipped,
-    StepRecord,
-    TargetRecord,
-)
-from gradscope.repository import repository_of
+from gradscope.recording.contents import recording_of
+from gradscope.recording.records import Recording, Skipped, StepRecord
+from gradscope.recording.run_header import run_header
 from gradscope.rules.engine import judge
 from gradscope.rules.verdict import SkippedRule, Verdict
 
@@ -67,38 +60,6 @@ def _unjudged(verdict: Verdict, reason: str) -> Verdict:
 
 
 def _empty(planned: PlannedRun) -> Recording:
-    folder = Path.cwd()
-    return Recording(
-        version=__version__,
-        command=planned.command,
-        environment=Environment(
-            python=platform.python_version(),
-            torch="not watched",
-            platform=f"{platform.system()} {platform.machine()}",
-            device="cpu",
-            threads=1,
-        ),
-        target=TargetRecord(
-            name=planned.program.name,
-            model="",
-            batch="",
-            loss="",
-            optimizer=None,
-            mode="train",
-            seed=None,
-            synthetic_loss=False,
-            root=str(folder),
-            repository=str(repository_of(folder)),
-        ),
-        parameters=(),
-        modules=(),
-        calls=(),
-        sites=(),
-        nodes=(),
-        edges=(),
-        steps=(),
-        events=(),
-        parameter_stats=(),
-        tensor_stats=(),
-        skipped=(),
-    )
+    name = planned.program.name
+    header = run_header(planned.command, name, torch="not watched", threads=1)
+    return recording_of(header, lambda _: (), stats=())

@@ -1,7 +1,6 @@
 """Watches a training script from the moment it has imported torch."""
 
 import os
-import platform
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -12,7 +11,6 @@ import torch
 from torch.autograd.graph import saved_tensors_hooks
 from torch.optim import Optimizer
 
-from gradscope import __version__
 from gradscope.capture.compiled import is_traced
 from gradscope.capture.training.backwards import Backwards
 from gradscope.capture.training.budget import Budget
@@ -36,10 +34,9 @@ from gradscope.capture.training.zeroing import Zeroing
 from gradscope.capture.untraced import unfollow_package
 from gradscope.errors import GradscopeError
 from gradscope.recording.meta import Header
-from gradscope.recording.records import Environment, TargetRecord
 from gradscope.recording.run_ending import RunEnding
+from gradscope.recording.run_header import run_header
 from gradscope.recording.run_recorder import RunRecorder
-from gradscope.repository import repository_of
 from gradscope.switch import NO_TENSORS, OFF
 
 
@@ -95,7 +92,7 @@ class TrainingWatch:
             GradscopeError: Another watch goes on, or the recording cannot be written.
         """
         self.check_alone()
-        header = _header(self._command, self._name or _script())
+        header = self._header()
         recorder = RunRecorder(self._path, header)
         self._running = _Running(
             recorder, self._every, self._budget, self._keeping, self._after_step
@@ -145,7 +142,11 @@ class TrainingWatch:
 
     def record_nothing(self, path: Path) -> None:
         """Make a recording in which nothing was seen."""
-        RunRecorder(path, _header(self._command, self._name or _script())).close(None)
+        RunRecorder(path, self._header()).close(None)
+
+    def _header(self) -> Header:
+        name, version = self._name or _script(), str(torch.__version__)
+        return run_header(self._command, name, torch=version, threads=torch.get_num_threads())
 
     def _after_step(self) -> None:
         self.steps += 1
@@ -348,33 +349,6 @@ class _Running:
             f" ({OFF} in the environment runs it without gradscope)",
             file=sys.stderr,
         )
-
-
-def _header(command: str, name: str) -> Header:
-    folder = Path.cwd()
-    return Header(
-        version=__version__,
-        command=command,
-        environment=Environment(
-            python=platform.python_version(),
-            torch=str(torch.__version__),
-            platform=f"{platform.system()} {platform.machine()}",
-            device="cpu",
-            threads=torch.get_num_threads(),
-        ),
-        target=TargetRecord(
-            name=name,
-            model="",
-            batch="",
-            loss="",
-            optimizer=None,
-            mode="train",
-            seed=None,
-            synthetic_loss=False,
-            root=str(folder),
-            repository=str(repository_of(folder)),
-        ),
-    )
 
 
 def _script() -> str:
