@@ -21,8 +21,13 @@ def is_compiled(model: nn.Module) -> bool:
 
 @unfollowed
 def is_traced() -> bool:
-    """Return whether code is being compiled, exported, traced or captured, and not run."""
-    return torch.compiler.is_compiling() or torch._C._is_tracing() or is_in_cuda_graph()
+    """Return whether code is being compiled, exported, traced or captured, and not run.
+
+    This is asked at every call that is watched: it is one function, and reads flags.
+    """
+    if torch.compiler._is_compiling_flag or torch._C._is_tracing():
+        return True
+    return torch.cuda._initialized and is_in_cuda_graph()
 
 
 @unfollowed

@@ -2,7 +2,7 @@
 
 import functools
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack
 from typing import Concatenate, ParamSpec
 
@@ -31,7 +31,7 @@ from gradscope.looks.half_precision import HalfPrecision
 from gradscope.looks.late_looks import LastStart, LateLook, LateLooks, LineKey
 from gradscope.looks.look_records import CurrentLook, LookRecords, Made, is_broken
 from gradscope.looks.mode import LookMode
-from gradscope.looks.schedule import FIRST, Schedule
+from gradscope.looks.schedule import FIRST, MOST_RESTS, Schedule
 from gradscope.looks.script_models import ScriptNames, script_of
 from gradscope.looks.thoroughness import Thoroughness
 from gradscope.looks.unscaling import unscaled
@@ -186,13 +186,26 @@ class ScriptLooks:
             self._mode.remove()
 
     @_alone
-    def step_repeated(self, index: int) -> None:
-        """Take in that an optimizer has made a step that repeats another."""
+    def steps_repeated(self, optimizers: Sequence[int | None]) -> None:
+        """Take in steps that have repeated others."""
         self._has_broken, self._last_start = False, None
-        self._schedule.stepped(index)
+        for index in optimizers:
+            if index is not None:
+                self._schedule.stepped(index)
+
+    @_alone
+    def open_if_due(self) -> None:
+        """Look at the next step if it is time for it."""
         if self._window is not None or self._schedule.is_due():
             self._close()
             self._open_if_due()
+
+    def rests(self) -> int:
+        """Return before how many of the next steps no look is due, but for the budget's sake."""
+        if self._window is not None:
+            return 0
+        has_optimizer = self._by_hand < FIRST or self._schedule.number > 0
+        return self._schedule.rests() if has_optimizer else MOST_RESTS
 
     @_alone
     def step_skipped(self) -> None:

@@ -20,6 +20,8 @@ that makes one for each task or batch would be looked at for ever."""
 
 _MOST_REQUESTS = 12
 
+MOST_RESTS = 1_000_000
+
 _MOST_SKIPS = 32
 """A gradient scaler that leaves out more steps than that does not find its scale any more."""
 
@@ -127,6 +129,17 @@ class Schedule:
             self._begin()
             return True
         return bool(self._due) and number < self._until
+
+    def rests(self) -> int:
+        """Return how many of the next steps are not due, whatever may be spent."""
+        number = self.number
+        if self._is_asked or self._due or self._since or number < FIRST:
+            return 0
+        due = [step for step in self._steps if step > number]
+        if self._every is not None or self.affords is None:
+            every = _EVERY if self._every is None else self._every
+            due += [number - number % every + every] if every else []
+        return min(due, default=number + MOST_RESTS) - number - 1
 
     def _is_wanted(self, number: int) -> bool:
         if self._every is None and self.affords is not None:

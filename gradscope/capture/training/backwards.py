@@ -1,11 +1,11 @@
 """Every backward of a script: where it began, and what it left in the gradients."""
 
 import ast
-import functools
 import math
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache, partial
 from types import FrameType
 from typing import Any
 
@@ -57,53 +57,59 @@ class Backwards:
 
     def wrap(self, original: Function) -> Function:
         """Return the engine's function under watch."""
-        guard = self._scene.guard
+        guard, patterns = self._scene.guard, self._scene.pace.patterns
 
         def run_backward(t_outputs: Any, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
-            if is_traced() or self._is_own or not guard.active or _is_within_backward():
+            if self._is_own or not guard.active or _is_within_backward():
+                return original(t_outputs, *args, **kwargs)
+            if patterns.position is not None and self._repeats(t_outputs, args, kwargs):
+                return self._run_repeated(original, t_outputs, args, kwargs)
+            if is_traced():
                 self._scene.ledger.may_be_replayed |= is_in_cuda_graph()
                 return original(t_outputs, *args, **kwargs)
             frame = sys._getframe(1)
-            if self._repeats(t_outputs, args, kwargs, frame):
-                return self._run_repeated(original, t_outputs, args, kwargs)
             options = _options(*args, **kwargs)
             if self._is_again(options, frame):
                 return self._run_again(original, t_outputs, args, kwargs)
-            note = guard.run(self._before, t_outputs, options, frame)
-            try:
-                result = original(t_outputs, *args, **kwargs)
-            except BaseException as error:
-                guard.leave_change()
-                if note is not None:
-                    guard.run(self._failed, note, error)
-                raise
-            finally:
-                guard.leave_change()
-            if note is not None:
-                guard.run(self._after, note)
-            return result
+            return self._run_recorded(
+                partial(original, t_outputs, *args, **kwargs),
+                guard.run(self._before, t_outputs, options, frame),
+            )
 
         return run_backward
 
-    def _repeats(
-        self, outputs: object, args: tuple[Any, ...], kwargs: dict[str, Any], frame: FrameType
-    ) -> bool:
+    def _run_recorded(self, run: Callable[[], Any], note: "_Note | None") -> Any:  # noqa: ANN401
+        """Run a backward that is recorded in full."""
+        guard = self._scene.guard
+        try:
+            result = run()
+        except BaseException as error:
+            guard.leave_change()
+            if note is not None:
+                guard.run(self._failed, note, error)
+            raise
+        guard.leave_change()
+        if note is not None:
+            guard.run(self._after, note)
+        return result
+
+    def _repeats(self, outputs: object, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
         """Return whether a backward is what the running step is expected to do."""
-        scene = self._scene
-        if not scene.pace.is_repeating():
-            return False
-        retains, creates = (bool(one) for one in args[1:3]) if len(args) > 2 else (True, True)
+        scene, frame = self._scene, sys._getframe(2)
+        patterns = scene.pace.patterns
         is_backward = bool(args[5] if len(args) > 5 else kwargs.get("accumulate_grad"))
-        detail = 2 * (retains and is_backward) + creates
-        kind = "backward" if is_backward else "grad"
-        scene.end_step_by_hand()
+        detail = 3 if is_backward else 1
+        if len(args) > 2:
+            detail = 2 * bool(is_backward and args[1]) + bool(args[2])
+        if patterns.position and patterns.position.by_hand:
+            scene.end_step_by_hand()
         if is_backward:
             found = scene.pace.repeats_backward(detail, outputs, frame)
         else:
-            found = scene.pace.patterns.repeats(kind, detail, frame) is not None
+            found = patterns.repeats("grad", detail, frame) is not None
         if not found:
             scene.record_in_full()
-        elif is_backward:
+        elif self.scaled:
             scene.pace.unscale_loss(self._scale)
         return found
 
@@ -115,11 +121,16 @@ class Backwards:
         kwargs: dict[str, Any],
     ) -> Any:  # noqa: ANN401
         """Run a backward of which nothing is recorded unless it raises an exception."""
-        steps = self._scene.steps
+        steps, guard = self._scene.steps, self._scene.guard
         steps.in_repeated_backward = 0
+        guard.enter_change()
         try:
-            result = self._run_unrecorded(original, outputs, args, kwargs)
+            result = original(outputs, *args, **kwargs)
+        except BaseException as error:
+            guard.run(self._failed_unseen, _options(*args, **kwargs), sys._getframe(2), error)
+            raise
         finally:
+            guard.leave_change()
             made, steps.in_repeated_backward = steps.in_repeated_backward, None
         if made:
             self._end_step_of_hooks()
@@ -140,18 +151,6 @@ class Backwards:
     ) -> Any:  # noqa: ANN401
         """Run one more of such calls, of which nothing is recorded unless it raises."""
         free_the_dead()
-        try:
-            return self._run_unrecorded(original, outputs, args, kwargs)
-        finally:
-            self._scene.pace.budget.spend(REPEATED_EVENT)
-
-    def _run_unrecorded(
-        self,
-        original: Function,
-        outputs: object,
-        args: tuple[Any, ...],
-        kwargs: dict[str, Any],
-    ) -> Any:  # noqa: ANN401
         guard = self._scene.guard
         guard.enter_change()
         try:
@@ -161,6 +160,7 @@ class Backwards:
             raise
         finally:
             guard.leave_change()
+            self._scene.pace.budget.spend(REPEATED_EVENT)
 
     def _end_step_of_hooks(self) -> None:
         """Take in that hooks of a backward that repeats another have let optimizers step."""
@@ -393,7 +393,7 @@ def _is_within_backward() -> bool:
     return torch._C._current_graph_task_id() != -1
 
 
-@functools.lru_cache(maxsize=256)
+@lru_cache(maxsize=256)
 def _subject(text: str) -> str:
     return text if len(text) <= _LONGEST_SUBJECT else text[: _LONGEST_SUBJECT - 1] + "…"
 

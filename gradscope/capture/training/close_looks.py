@@ -1,6 +1,6 @@
 """What a watch of a training asks of those who look at some of its backward passes closely."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -104,8 +104,18 @@ class CloseLooks(Protocol):
     def stepped_by_hand(self) -> None:
         """Take in that the script itself has changed its weights."""
 
-    def step_repeated(self, index: int) -> None:
-        """Take in that an optimizer has made a step that repeats another."""
+    def steps_repeated(self, optimizers: Sequence[int | None]) -> None:
+        """Take in steps that have repeated others.
+
+        Args:
+            optimizers: By step: the index of the one that has made it; None for a step by hand.
+        """
+
+    def open_if_due(self) -> None:
+        """Look at the next step if it is time for it."""
+
+    def rests(self) -> int:
+        """Return before how many of the next steps no look is due, but for the budget's sake."""
 
     def step_skipped(self) -> None:
         """Take in that a gradient scaler has left a step out."""

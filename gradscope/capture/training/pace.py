@@ -3,7 +3,7 @@
 import math
 import time
 from array import array
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from types import FrameType
 from typing import TYPE_CHECKING
@@ -13,8 +13,8 @@ import torch
 from torch import Tensor
 from torch._C import DisableTorchFunction, _len_torch_dispatch_stack
 
-from gradscope.capture.reading import is_plain
-from gradscope.capture.training.budget import FIRST, REPEATED_EVENT, Budget, WindowKind
+from gradscope.capture.reading import few_numbers, is_plain
+from gradscope.capture.training.budget import FIRST, Budget, WindowKind
 from gradscope.capture.training.journal import Event, Journal, Number
 from gradscope.capture.training.ledger import Ledger
 from gradscope.capture.training.places import Places
@@ -29,13 +29,16 @@ if TYPE_CHECKING:
 _FORCED = 5
 """After trouble, the norms of this many steps are measured."""
 
-_TOGETHER = 0.02
+_TOGETHER = 0.1
 """Seconds for which repeated steps are held before they are written."""
 
 _MOST_SOURCES = 65_536
 
-_SMALL = 4_096
-"""Elements of a gradient that is looked at in each step."""
+_FIRST_LAYERS = 4
+
+_SMALL, _LARGEST = 64, 4_096
+"""Elements of a gradient that is looked at in each step: it has as few as the first, if any of the
+first layers' gradients has; else it has at most as many as the second."""
 
 
 class Pace:
@@ -79,6 +82,12 @@ class Pace:
         self._sentinels: dict[int, ref[Tensor]] = {}
         """By optimizer: a parameter whose gradient tells whether all are finite."""
         self._moving: _Moving | None = None
+        self._free = 0
+        """Number of steps before which nothing is to be decided, if they repeat others."""
+        self._passed: list[int | None] = []
+        """Those of them that are over: the index of the optimizer that has stepped."""
+        self.take_passed: Callable[[Sequence[int | None]], None]
+        """Takes in steps that have repeated others: which optimizers have made them."""
 
     @property
     def repeats_steps(self) -> bool:
@@ -127,7 +136,10 @@ class Pace:
         """
         kind = self._kind
         self.counts[kind] = self.counts.get(kind, 0) + 1
-        self.budget.step_ended(kind)
+        if kind == "repeated":
+            self.budget.repeated_steps_ended(1)
+        else:
+            self.budget.step_ended(kind)
         self.steps += 1
         self.measures = self._is_measured() or (is_captured and self._every is None)
         self._forced = max(0, self._forced - 1)
@@ -149,6 +161,7 @@ class Pace:
 
     def unfold(self) -> None:
         """Record the running step in full from here on."""
+        self.settle()
         self.patterns.unfold()
         self._kind = _kind(is_captured=False, measures=self.measures)
 
@@ -179,17 +192,19 @@ class Pace:
         if position.events[-1].numbers.get("scaled"):
             losses[-1] /= float(scale())
 
-    def repeats_step(self, index: int, frame: FrameType, *, is_joined: bool) -> Position | None:
+    def repeats_step(
+        self, index: int, frame: FrameType, is_joined: Callable[[int], bool]
+    ) -> Position | None:
         """Return the end of the sequence where an optimizer's step is what is expected.
 
         Args:
             index: Of the optimizer, or of that with which it steps.
             frame: Of its caller.
-            is_joined: Whether several step together: the one that counts is called elsewhere.
+            is_joined: Says whether several step together: the one that counts is called elsewhere.
         """
         here = self.patterns.position
         position = self.patterns.repeats("step", index, frame)
-        if position is None and is_joined:
+        if position is None and is_joined(index):
             position = self.patterns.end_by(index)
         if position is not None and position.step is not None and self._is_finite(index):
             return position
@@ -203,10 +218,16 @@ class Pace:
 
         What is not finite in a backward goes on to the first layers, which come first.
         """
-        chosen = (one.entry.parameter for one in measured if one.gradient and one.numel <= _SMALL)
-        found = next(
-            (one for one in chosen if (p := one()) is not None and _is_readable(p.grad)), None
-        )
+        read = [
+            (one.numel, one.entry.parameter)
+            for one in measured
+            if one.gradient
+            and one.numel <= _LARGEST
+            and (parameter := one.entry.parameter()) is not None
+            and _is_readable(parameter.grad)
+        ]
+        few = [parameter for numel, parameter in read[:_FIRST_LAYERS] if numel <= _SMALL]
+        found = next(iter(few), read[0][1] if read else None)
         if found is None:
             self._sentinels.pop(index, None)
         else:
@@ -240,7 +261,49 @@ class Pace:
         if _len_torch_dispatch_stack():  # which would see it
             return True
         with DisableTorchFunction():
+            if gradient is not None and not gradient.requires_grad:
+                few = few_numbers(gradient, _SMALL)
+                if few is not None:
+                    return math.isfinite(sum(few))
             return _is_readable(gradient) and math.isfinite(gradient.sum().item())
+
+    def goes_on(self, end: Position, optimizer: int | None, rate: object) -> bool:
+        """Take in that the running step has repeated another to its end, and go on to the next.
+
+        Return False, with nothing done, where there is anything to decide before that.
+
+        Args:
+            end: Where the step has ended.
+            optimizer: Index of the one that has stepped; None for a step by hand.
+            rate: Learning rate.
+        """
+        passed = self._passed
+        if len(passed) >= self._free or not self._choices or end.step not in self._sources:
+            return False
+        losses = self.patterns.losses
+        if not self.patterns.go_on(end):
+            return False
+        self._losses.extend(losses)
+        self._choices.append(self._sources[end.step])
+        self._rates.append(float(rate) if isinstance(rate, float | int) else math.nan)
+        passed.append(optimizer)
+        return True
+
+    def rest(self, steps: int) -> None:
+        """Decide nothing for a number of steps, as long as they repeat others."""
+        is_free = self._every is None and not self._forced and self.steps >= FIRST
+        self._free = min(steps, self.budget.together - 1) if is_free else 0
+
+    def settle(self) -> None:
+        """Take in the steps before which nothing was decided."""
+        self._free = 0
+        if not self._passed:
+            return
+        passed, self._passed = self._passed, []
+        self.steps += len(passed)
+        self.counts["repeated"] = self.counts.get("repeated", 0) + len(passed)
+        self.budget.repeated_steps_ended(len(passed))
+        self.take_passed(passed)
 
     def repeated(self, end: Position, rate: object) -> None:
         """Take in that the running step has repeated another to its end."""
@@ -251,10 +314,9 @@ class Pace:
         if not self._choices:
             self._first = self.steps
         self._choices.append(source)
-        self._losses.extend(patterns.losses)
         self._rates.append(float(rate) if isinstance(rate, float | int) else math.nan)
+        self._losses.extend(patterns.losses)
         patterns.ended(end)
-        self.budget.spend(REPEATED_EVENT * 4)
         if time.perf_counter() - self._flushed > _TOGETHER or len(self._sources) == _MOST_SOURCES:
             self.flush()
 
@@ -281,6 +343,7 @@ class Pace:
 
     def cost(self) -> WatchCost:
         """Return what watching has cost, and how much of it was recorded."""
+        self.settle()
         count = self.counts.get
         return WatchCost(
             budget=self.budget.share,
@@ -345,7 +408,5 @@ def _read(number: object) -> float | None:
     if type(number) is not Tensor or _len_torch_dispatch_stack():
         return None
     with DisableTorchFunction():
-        if not number.is_cpu or number.numel() != 1 or not is_plain(number):
-            return None
-        value = number.item()
-    return value if isinstance(value, float) else None
+        found = few_numbers(number, 1)
+    return None if found is None else found[0]

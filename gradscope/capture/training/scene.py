@@ -80,7 +80,8 @@ class Scene:
         if self.steps.in_repeated_backward is not None:
             return True
         detail = -1 if optimizer is None else self.optimizers.index_of(optimizer)
-        self.end_step_by_hand()
+        if patterns.position.by_hand is not None:
+            self.end_step_by_hand()
         if patterns.repeats(kind, detail, frame) is not None:
             return True
         self.record_in_full()

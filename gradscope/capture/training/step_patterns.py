@@ -10,6 +10,7 @@ import math
 import threading
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from itertools import takewhile
 from types import CodeType, FrameType
 
 import torch
@@ -100,7 +101,7 @@ class StepPatterns:
         self._is_synced = True
         """Whether the states of gradients are known as they are now."""
         self.last_number = 0
-        """autograd's number at the end of the last step that repeated another."""
+        """autograd's number at the last backward in a step that repeated another."""
         self._backwards: list[Position] = []
         self._is_again = False
         """Whether the last call that was compared is one more of those before it."""
@@ -121,29 +122,36 @@ class StepPatterns:
         if here is None or threading.get_ident() != self._thread:
             return None
         key = self._key_at(kind, detail, frame)
-        self._is_again = kind == "grad" and key == here.key
+        self._is_again = kind == "grad" and _follows_grad(here, key)
         following = here if self._is_again else here.next.get(key)
         if following is not None:
             self.position = following
-            following.number = sequence_number()
+            if kind == "backward":
+                following.number = self.last_number = sequence_number()
         return following
 
     def is_grad_again(self, detail: int, frame: FrameType) -> bool:
-        """Return whether `autograd.grad` was the last call recorded, at the same place.
+        """Return whether no other calls came since one of `autograd.grad` at the same place.
 
-        Such calls in a row, as of `gradcheck`, are one event, however many they are.
+        Such calls in a row, as of `gradcheck`, are one event a place, however many they are.
         """
         events = self._journal.events
         if not events or events[-1].kind != "grad":
             return False
-        return self._key_at("grad", detail, frame) == self._key_of(events[-1])
+        key = self._key_at("grad", detail, frame)
+        row = takewhile(lambda event: event.kind == "grad", reversed(events))
+        return any(key == self._key_of(event) for event in row)
 
     def _key_at(self, kind: str, detail: int, frame: FrameType | None) -> _Key:
-        while frame is not None and self._is_passed(frame.f_code):
+        passed = self._passed
+        while frame is not None:
+            code = frame.f_code
+            key = id(code)
+            known = passed.get(key) or self._learn(code)
+            if not known[1]:
+                return kind, key, frame.f_lasti, detail
             frame = frame.f_back
-        if frame is None:
-            return kind, 0, 0, detail
-        return kind, id(frame.f_code), frame.f_lasti, detail
+        return kind, 0, 0, detail
 
     def end_by(self, optimizer: int | None = None) -> Position | None:
         """Return the end of the sequence where an optimizer steps next, wherever that is called.
@@ -162,13 +170,11 @@ class StepPatterns:
         """Return whether this is the thread that makes the steps."""
         return threading.get_ident() == self._thread
 
-    def _is_passed(self, code: CodeType) -> bool:
-        known = self._passed.get(id(code))
-        if known is None:
-            if len(self._passed) == _MOST_CODES:  # a script may make new code in every step
-                self._passed.clear()
-            known = self._passed[id(code)] = (code, self._places.is_passed_over(code))
-        return known[1]
+    def _learn(self, code: CodeType) -> tuple[CodeType, bool]:
+        if len(self._passed) == _MOST_CODES:  # a script may make new code in every step
+            self._passed.clear()
+        known = self._passed[id(code)] = (code, self._places.is_passed_over(code))
+        return known
 
     def forget_last(self) -> None:
         """Take back the last call, which has raised an exception."""
@@ -182,7 +188,9 @@ class StepPatterns:
         """Begin a step; return whether it may repeat one that is known."""
         root = self._roots.get(self._last)
         self._thread = threading.get_ident()
-        self._snapshots, self._by_hooks, self._is_odd = [], set(), False
+        if self._snapshots:
+            self._snapshots, self._by_hooks = [], set()
+        self._is_odd = False
         if self.losses:
             self.losses = []
         self.position = root if may_repeat and root is not None and root.next else None
@@ -258,10 +266,21 @@ class StepPatterns:
         following.has_loss = "loss" in events[-1].numbers
         return following
 
+    def go_on(self, end: Position) -> bool:
+        """Begin the step after one that has gone along a sequence to its end, if it may repeat any.
+
+        Return False, with nothing done, where it may not.
+        """
+        root = self._roots.get(end.pattern)
+        if root is None or not root.next:
+            return False
+        self.ended(end)
+        self.position, self.losses = root, []
+        return True
+
     def ended(self, end: Position) -> None:
         """Take in that the running step has gone along a sequence to its end."""
         self._last, self._end, self._is_synced = end.pattern, end, False
-        self.last_number = sequence_number()
 
     def catch_up(self) -> bool:
         """Give gradients the states that repeated steps have left; return whether there were any.
@@ -311,6 +330,15 @@ class StepPatterns:
         """Yield the backward calls that are known, with autograd's number at the last of each."""
         for position in self._backwards:
             yield position.events[-1], position.number
+
+
+def _follows_grad(here: Position | None, key: _Key) -> bool:
+    """Return whether a call of `autograd.grad` is among those that lead to a position in a row."""
+    while here is not None and here.key is not None and here.key[0] == "grad":
+        if here.key == key:
+            return True
+        here = here.before
+    return False
 
 
 def _path(here: Position) -> list[Position]:

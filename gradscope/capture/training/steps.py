@@ -55,7 +55,7 @@ _COPIED = 50_000_000
 _SUBTRACTED = CALCULABLE | {torch.complex64, torch.complex128}
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class _RepeatedStep:
     """A step that runs, and repeats another."""
 
@@ -132,11 +132,11 @@ class Steps:
 
     @untraced
     def _enter(self, optimizer: Optimizer, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        if is_traced() or not self._scene.guard.active:
+        if not self._scene.guard.active:
             return
-        has_closure = any(callable(one) for one in (*args[1:2], kwargs.get("closure")))
+        has_closure = callable(kwargs.get("closure")) or (len(args) > 1 and callable(args[1]))
         frame = sys._getframe(1)
-        if not self._is_repetition(optimizer, has_closure, frame):
+        if not (self._is_repetition(optimizer, has_closure, frame) or is_traced()):
             self._scene.guard.run(self._before, optimizer, has_closure, frame)
 
     def _is_repetition(self, optimizer: Optimizer, has_closure: bool, frame: FrameType) -> bool:
@@ -149,26 +149,28 @@ class Steps:
             if repeated.is_around(frame):
                 return True
             repeated = self._repeated = None  # an exception has left it
-        return self._scene.pace.is_repeating() and self._repeats(optimizer, has_closure, frame)
+        is_repeating = self._scene.pace.patterns.position is not None
+        return is_repeating and self._repeats(optimizer, has_closure, frame)
 
     def _repeats(self, optimizer: Optimizer, has_closure: bool, frame: FrameType) -> bool:
         """Return whether a step is what the running step is expected to end with."""
         scene = self._scene
-        index = scene.optimizers.leader_of(scene.optimizers.index_of(optimizer))
-        is_joined = scene.optimizers.is_joined(index)
-        end = None if has_closure else scene.pace.repeats_step(index, frame, is_joined=is_joined)
+        own = scene.optimizers.index_of(optimizer)
+        index = scene.optimizers.leader_of(own)
+        is_joined = scene.optimizers.is_joined
+        end = None if has_closure else scene.pace.repeats_step(index, frame, is_joined)
         if end is None:
             scene.record_in_full()
             return False
-        self._repeated = _RepeatedStep(ref(optimizer), end, index, id(frame), frame.f_code)
+        reference = scene.optimizers.known[own].optimizer
+        self._repeated = _RepeatedStep(reference, end, index, id(frame), frame.f_code)
         return True
 
     @untraced
     def _leave(self, optimizer: Optimizer, args: object, kwargs: object) -> None:
-        guard = self._scene.guard
-        if is_traced() or not guard.active:
+        guard, repeated = self._scene.guard, self._repeated
+        if not guard.active or (repeated is None and is_traced()):
             return
-        repeated = self._repeated
         if self.in_repeated_backward is not None:
             self.stepped.add(id(optimizer))
         elif repeated is None:

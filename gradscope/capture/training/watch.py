@@ -2,7 +2,7 @@
 
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import FrameType
 from typing import Any, ClassVar
@@ -38,6 +38,9 @@ from gradscope.recording.run_ending import RunEnding
 from gradscope.recording.run_header import run_header
 from gradscope.recording.run_recorder import RunRecorder
 from gradscope.switch import NO_TENSORS, OFF
+
+_ALWAYS = 1_000_000
+"""Steps for which nothing is due where no step is captured."""
 
 
 class TrainingWatch:
@@ -176,6 +179,7 @@ class _Running:
         self._pace = scene.pace = Pace(
             scene.ledger, scene.journal, scene.places, budget, every=every, write=recorder.repeat
         )
+        self._pace.take_passed = self._take_passed
         scene.step_repeated, scene.resumed = self._step_repeated, self._resumed
         scene.journal.observer = None if budget.is_unlimited else self._pace.noted
         # What is kept is told by the gradients themselves, which nobody looks at in such steps.
@@ -279,16 +283,26 @@ class _Running:
         """Take in that the running step has repeated another to its end."""
         if not self._guard.active:
             return
-        self._guard.quickly(self._write_repeated, end, optimizer, rate)
+        self._backwards.scaled.clear()
+        if not self._pace.goes_on(end, optimizer, rate):
+            self._guard.quickly(self._write_repeated, end, optimizer, rate)
         self._after_step()
 
     def _write_repeated(self, end: Position, optimizer: int | None, rate: object) -> None:
+        self._pace.settle()
         self._pace.repeated(end, rate)
-        self._writer.steps += 1
-        self._backwards.scaled.clear()
-        if self._scene.looks is not None and optimizer is not None:
-            self._scene.looks.step_repeated(optimizer)
+        self._take_passed([optimizer])
+        looks = self._scene.looks
+        if looks is not None and optimizer is not None:
+            looks.open_if_due()
         self._begin_step()
+        self._pace.rest(_ALWAYS if looks is None else looks.rests())
+
+    def _take_passed(self, optimizers: Sequence[int | None]) -> None:
+        """Take in steps that have repeated others, by the optimizers that have made them."""
+        self._writer.steps += len(optimizers)
+        if self._scene.looks is not None:
+            self._scene.looks.steps_repeated(optimizers)
 
     def _wrap_making(self, original: Function) -> Function:
         def __init__(optimizer: Optimizer, *args: Any, **kwargs: Any) -> None:  # noqa: ANN401, N807

@@ -52,10 +52,10 @@ class Zeroing:
             return held
 
         def zero_grad(owner: Owner, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
-            if is_traced() or not guard.active:
+            if not guard.active:
                 return original(owner, *args, **kwargs)
             optimizer = owner if isinstance(owner, Optimizer) else None
-            if self._scene.repeats("zero", optimizer, sys._getframe(1)):
+            if self._scene.repeats("zero", optimizer, sys._getframe(1)) or is_traced():
                 return original(owner, *args, **kwargs)
             held = guard.run(begin, owner, sys._getframe(1))
             try:
