@@ -70,6 +70,8 @@ class Budget:
         """Number of repeated steps that are accounted for together."""
         self._bare: deque[float] = deque(maxlen=_RECENT)
         """Seconds that recent steps took without gradscope."""
+        self._early: list[tuple[float, float]] = []
+        """Captured steps before any other: the seconds that each took, and of these our own."""
         self._recent: dict[WindowKind, deque[float]] = {
             kind: deque(maxlen=_RECENT) for kind in ("measured", "captured")
         }
@@ -114,12 +116,24 @@ class Budget:
         if last is None:  # what came before the first step is no training
             return
         took = now - last
-        if kind == "captured" and self._bare:
-            own = max(own, took - median(self._bare))
-        own = min(own, took)
         if kind != "captured":
+            own = min(own, took)
             self._bare.append(took - own)
-        self._take(kind, took, own)
+            self._take(kind, took, own)
+            self._take_early()
+        elif self._bare:
+            self._take_captured(took, own)
+        else:
+            self._early.append((took, own))
+
+    def _take_captured(self, took: float, own: float) -> None:
+        self._take("captured", took, min(max(own, took - median(self._bare)), took))
+
+    def _take_early(self) -> None:
+        """Account for the first captured steps, once it is known what others take."""
+        early, self._early = self._early, []
+        for took, own in early:
+            self._take_captured(took, own)
 
     def _take(self, kind: WindowKind, took: float, own: float) -> None:
         self.elapsed += took

@@ -5,6 +5,7 @@ import time
 from array import array
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from types import FrameType
 from typing import TYPE_CHECKING
 from weakref import ref
@@ -218,16 +219,18 @@ class Pace:
 
         What is not finite in a backward goes on to the first layers, which come first.
         """
-        read = [
-            (one.numel, one.entry.parameter)
-            for one in measured
+        if not self.repeats_steps:
+            return
+        read = (
+            (one.numel > _SMALL, order, one.entry.parameter)
+            for order, one in enumerate(measured)
             if one.gradient
             and one.numel <= _LARGEST
             and (parameter := one.entry.parameter()) is not None
             and _is_readable(parameter.grad)
-        ]
-        few = [parameter for numel, parameter in read[:_FIRST_LAYERS] if numel <= _SMALL]
-        found = next(iter(few), read[0][1] if read else None)
+        )
+        first = list(islice(read, _FIRST_LAYERS))
+        _, _, found = min(first, default=(True, 0, None))
         if found is None:
             self._sentinels.pop(index, None)
         else:
