@@ -12,19 +12,19 @@ __version__ = "0.1.0"
 __all__ = ["Report", "__version__", "inspect", "watch"]
 
 if TYPE_CHECKING:
-    from gradscope.api import inspect
     from gradscope.report.model import Report
-    from gradscope.watching import watch
+    from gradscope.session.api import inspect
+    from gradscope.session.watching import watch
 
 
 def __getattr__(name: str) -> object:
     # torch takes more than a second to import: `gradscope --help` must not pay for it.
     if name == "inspect":
-        from gradscope.api import inspect
+        from gradscope.session.api import inspect
 
         return inspect
     if name == "watch":
-        from gradscope.watching import watch
+        from gradscope.session.watching import watch
 
         return watch
     if name == "Report":

@@ -15,11 +15,10 @@ import torch
 from torch import nn
 
 import gradscope
-from gradscope.api import batches_of, inspect_target, trial_of
-from gradscope.check_events import Check, announce, columns
+from gradscope.check.merging import obstacle_of
+from gradscope.check.results import Failure, Run
 from gradscope.errors import GradscopeError
-from gradscope.gate.merging import obstacle_of
-from gradscope.gate.results import Failure, Run
+from gradscope.integrations.check_events import Check, announce, columns
 from gradscope.probes.snapshot import RandomStates
 from gradscope.recording.finding import SEVERITIES, Finding, Severity, at_least
 from gradscope.report.model import Report
@@ -27,6 +26,7 @@ from gradscope.report.paths import shown_site
 from gradscope.rules.flow.gradient_norm_limit import GradientNormLimit
 from gradscope.rules.selection import parsed_selectors
 from gradscope.rules.settings import WHOLE_MODEL, NormLimit, Settings
+from gradscope.session.api import batches_of, inspect_target, trial_of
 from gradscope.target.objects import target_from_objects
 
 __all__ = ["UnhealthyGradientsError", "assert_gradients_healthy"]

@@ -29,9 +29,9 @@ IMPORTED_BY_INSPECT = (
     "torch",
     "torch._dynamo",  # by an optimizer; it takes as long as the rest of torch
     "pydantic.type_adapter",  # by typer
-    "gradscope.api",
+    "gradscope.session.api",
     "gradscope.cli.launching",
-    "gradscope.configuration",
+    "gradscope.config",
     "gradscope.report.text",
     "gradscope.target.loading",
 )

@@ -31,7 +31,7 @@ ENVIRONMENT = {
 PROGRAMS = {
     "gradscope": (),
     # Of all the plugins that there may be, ours alone.
-    "pytest": ("-p", "gradscope.pytest_plugin", "-p", "no:cacheprovider"),
+    "pytest": ("-p", "gradscope.integrations.pytest_plugin", "-p", "no:cacheprovider"),
 }
 
 TABLE = re.compile(r"(?<=<!-- rules -->\n).*?(?=\n<!-- end of rules -->)", re.DOTALL)

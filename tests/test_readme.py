@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from gradscope.configuration import keys, plan_targets, read_configuration
+from gradscope.config import keys, plan_targets, read_configuration
 
 _spec = importlib.util.spec_from_file_location("readme", Path(__file__).with_name("readme.py"))
 readme = importlib.util.module_from_spec(_spec)

@@ -15,9 +15,9 @@ import pytest
 import torch
 
 import gradscope
-from gradscope.api import inspect_target
 from gradscope.capture.session import StepCapture
 from gradscope.rules.catalogue import RULES
+from gradscope.session.api import inspect_target
 from gradscope.target.loading import load_target
 from gradscope.target.options import TargetOptions, Trial
 

@@ -2,7 +2,7 @@ import os
 
 import pytest
 
-from gradscope.whole_files import written_whole
+from gradscope.files import written_whole
 
 
 @pytest.fixture

@@ -17,7 +17,7 @@ from gradscope.capture.naming import NamedModel
 from gradscope.capture.session import StepCapture
 from gradscope.capture.sources import sources_around
 from gradscope.capture.statements import statements_around
-from gradscope.counting import counted
+from gradscope.phrasing import counted
 from gradscope.recording.kept_gradient import KeepMode, KeptGradient
 from gradscope.recording.records import (
     CutRecord,

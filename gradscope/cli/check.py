@@ -31,9 +31,9 @@ from gradscope.errors import GradscopeError
 from gradscope.report.formats import OutputFormat
 
 if TYPE_CHECKING:
-    from gradscope.configuration import Configuration
-    from gradscope.gate.options import PlannedTarget
-    from gradscope.gate.results import CheckResult
+    from gradscope.check.options import PlannedTarget
+    from gradscope.check.results import CheckResult
+    from gradscope.config import Configuration
 
 _RECORDING = ".gradscope"
 
@@ -82,11 +82,11 @@ def check(  # noqa: PLR0913 - the signature is the list of options
     """
     set_verbosity(quiet=quiet, verbose=verbose)
     # What reads and runs is loaded for those who check, not for --help.
+    from gradscope.check.decision import exit_code
     from gradscope.cli.checking import baseline_applied, check_baseline, checked
     from gradscope.cli.github import add_step_summary, commands_off
     from gradscope.cli.saving import recording_places, save_runs
-    from gradscope.configuration import read_configuration
-    from gradscope.gate.decision import exit_code
+    from gradscope.config import read_configuration
 
     given, args = split_arguments(targets or [], sys.argv)
     named = tuple(_unfolded(given))
@@ -158,7 +158,7 @@ def _subjects(
     Raises:
         GradscopeError: There is nothing to check, or options for targets without a target.
     """
-    from gradscope.configuration import plan_targets
+    from gradscope.config import plan_targets
 
     targets = tuple(name for name in named if not name.endswith(_RECORDING))
     if named and not targets:

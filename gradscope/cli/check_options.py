@@ -7,9 +7,9 @@ from typing import Annotated
 
 import typer
 
+from gradscope.check.options import BaselineOptions, Policy
 from gradscope.cli.options import RulesGroup, Value, given_in
 from gradscope.cli.rules import settings_of
-from gradscope.gate.options import BaselineOptions, Policy
 from gradscope.recording.finding import Severity
 from gradscope.rules.settings import Settings
 

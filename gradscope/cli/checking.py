@@ -6,18 +6,18 @@ from dataclasses import replace
 from pathlib import Path
 
 from gradscope import __version__
+from gradscope.check.baseline import applied, prune_baseline, read_baseline, write_baseline
+from gradscope.check.merging import target_result
+from gradscope.check.options import BaselineOptions, PlannedTarget, Policy
+from gradscope.check.results import CheckResult, Failure, Run, TargetResult
+from gradscope.check.unmatched import unmatched_limits
 from gradscope.cli.check_options import BaselineGroup
 from gradscope.cli.errors import QUIET, VERBOSITY, show_error, show_note, write_line
 from gradscope.cli.isolation import run_apart
 from gradscope.cli.job import Job
 from gradscope.cli.output import check_destinations
-from gradscope.counting import counted
 from gradscope.errors import GradscopeError
-from gradscope.gate.baseline import applied, prune_baseline, read_baseline, write_baseline
-from gradscope.gate.merging import target_result
-from gradscope.gate.options import BaselineOptions, PlannedTarget, Policy
-from gradscope.gate.results import CheckResult, Failure, Run, TargetResult
-from gradscope.gate.unmatched import unmatched_limits
+from gradscope.phrasing import counted
 from gradscope.recording.records import Recording
 from gradscope.recording.store import load_recording
 from gradscope.rules.engine import judge

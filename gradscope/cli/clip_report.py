@@ -32,7 +32,7 @@ from gradscope.errors import GradscopeError
 from gradscope.report.formats import OutputFormat, is_of_ci
 
 if TYPE_CHECKING:
-    from gradscope.gate.options import PlannedTarget
+    from gradscope.check.options import PlannedTarget
     from gradscope.recording.records import Recording
     from gradscope.report.model import Report
     from gradscope.target.options import ClipOptions
@@ -178,7 +178,7 @@ def clip_report(  # noqa: PLR0913 - the signature is the list of options
     nor --batches is given. Of the recording of a run, it is what the script's own clips did.
     """
     set_verbosity(quiet=quiet, verbose=verbose)
-    from gradscope.configuration import read_configuration
+    from gradscope.config import read_configuration
 
     configuration = read_configuration(rules.config)
     settings = settings_of(rules, configuration.settings)

@@ -7,7 +7,7 @@ from gradscope.cli.errors import show_note
 from gradscope.errors import GradscopeError
 
 if TYPE_CHECKING:
-    from gradscope.configuration import Configuration
+    from gradscope.config import Configuration
 
 _SUFFIX = ".gradscope"
 

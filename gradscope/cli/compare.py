@@ -63,7 +63,7 @@ def compare(  # noqa: PLR0913 - the signature is the list of options
     """
     set_verbosity(quiet=quiet, verbose=verbose)
     from gradscope.comparison.comparison import compare as compared
-    from gradscope.configuration import read_configuration
+    from gradscope.config import read_configuration
     from gradscope.report.comparison.render import render_comparison
     from gradscope.report.comparison.verdict_words import verdict_text
 

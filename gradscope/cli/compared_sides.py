@@ -10,9 +10,9 @@ from gradscope.cli.clip_source import is_recording
 from gradscope.errors import GradscopeError
 
 if TYPE_CHECKING:
+    from gradscope.check.options import PlannedTarget
     from gradscope.cli.options import Value
-    from gradscope.configuration import Configuration
-    from gradscope.gate.options import PlannedTarget
+    from gradscope.config import Configuration
     from gradscope.recording.records import Recording
     from gradscope.target.options import Trial
 

@@ -46,8 +46,8 @@ def config(
     set_verbosity(quiet=quiet, verbose=False)
     inputs = () if config is None else (config,)
     destination = check_destinations(output_file, None, force=False, inputs=inputs).report
-    from gradscope.configuration import read_configuration
-    from gradscope.configuration.listing import entries
+    from gradscope.config import read_configuration
+    from gradscope.config.listing import entries
     from gradscope.report.configuration_listing import render_configuration
 
     configuration = read_configuration(config)

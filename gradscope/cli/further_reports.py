@@ -14,7 +14,7 @@ from gradscope.cli.output import Destination, check_destinations, write_text
 from gradscope.errors import GradscopeError
 
 if TYPE_CHECKING:
-    from gradscope.gate.results import CheckResult
+    from gradscope.check.results import CheckResult
     from gradscope.report.formats import OutputFormat
 
 AlsoOption = Annotated[

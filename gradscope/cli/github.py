@@ -6,8 +6,8 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from gradscope.check.results import CheckResult
 from gradscope.cli.errors import show_note
-from gradscope.gate.results import CheckResult
 
 
 @contextmanager

@@ -22,8 +22,8 @@ from gradscope.errors import GradscopeError
 from gradscope.report.graph.formats import GraphFormat, graph_format
 
 if TYPE_CHECKING:
-    from gradscope.configuration import Configuration
-    from gradscope.gate.options import PlannedTarget
+    from gradscope.check.options import PlannedTarget
+    from gradscope.config import Configuration
     from gradscope.recording.records import Recording
     from gradscope.report.model import Report
     from gradscope.rules.settings import Settings
@@ -93,7 +93,7 @@ def graph(  # noqa: PLR0913 - the signature is the list of options
     form = graph_format(output_format or ("html" if is_page else None), output_file)
     page = _page(form, output_file, is_opened=open_page, subject=target)
     _check_folding(form, depth, max_nodes)
-    from gradscope.configuration import read_configuration
+    from gradscope.config import read_configuration
 
     configuration = read_configuration()
     planned = None if _is_recording(target) else _planned(target, configuration, loading, args)

@@ -39,7 +39,7 @@ def inspect(  # noqa: PLR0913 - the signature is the list of options
     """
     set_verbosity(quiet=quiet, verbose=verbose)
     check_file_arguments(args)
-    from gradscope.configuration import read_configuration
+    from gradscope.config import read_configuration
 
     configuration = read_configuration(rules.config)
     settings = settings_of(rules, configuration.settings)

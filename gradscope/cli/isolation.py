@@ -13,10 +13,10 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from types import FrameType
 
+from gradscope.check.results import Failure
 from gradscope.cli.errors import show_error, show_note
 from gradscope.cli.job import Job, failure_in, read_failure, recording_in, stacks_in
 from gradscope.errors import ExitCode, GradscopeError
-from gradscope.gate.results import Failure
 from gradscope.recording.kept_tables import in_memory
 from gradscope.recording.records import Recording
 from gradscope.recording.store import load_recording

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
 
+from gradscope.check.results import Failure
 from gradscope.errors import GradscopeError
-from gradscope.gate.results import Failure
 from gradscope.target.options import TargetOptions, Trial
 
 

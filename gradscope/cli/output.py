@@ -13,7 +13,7 @@ from gradscope.cli.errors import NORMAL, QUIET, VERBOSE, VERBOSITY, show_note
 from gradscope.errors import GradscopeError
 
 if TYPE_CHECKING:
-    from gradscope.gate.options import PlannedTarget
+    from gradscope.check.options import PlannedTarget
     from gradscope.report.formats import OutputFormat
     from gradscope.report.model import Report
     from gradscope.report.view import ViewOptions
@@ -154,7 +154,7 @@ def write_text(
         GradscopeError: The file cannot be written.
     """
     if destination is not None:
-        from gradscope.whole_files import written_whole
+        from gradscope.files import written_whole
 
         try:
             with written_whole(destination.path) as path:

@@ -29,13 +29,13 @@ def settings_of(
         GradscopeError: An option names no rule, or the configuration is wrong.
     """
     if configured is None:
-        from gradscope.configuration import configured_settings
+        from gradscope.config import configured_settings
 
         configured = configured_settings(rules.config)
     given = (rules.select, rules.ignore, rules.extend_select, max_grad_norm, min_grad_norm)
     if all(one is None for one in given):  # for which not all rules need be imported
         return configured
-    from gradscope.configuration import with_options
+    from gradscope.config import with_options
     from gradscope.rules.selection import parsed_selectors
 
     return with_options(

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from gradscope.check.options import Policy
 from gradscope.cli import options
 from gradscope.cli.console import ColorChoice
 from gradscope.cli.option_groups import with_groups
@@ -22,7 +23,6 @@ from gradscope.cli.run_options import (
 )
 from gradscope.cli.running import typed_command
 from gradscope.cli.wanted_output import WantedOutput, wanted_output
-from gradscope.gate.options import Policy
 from gradscope.launch.program import Program, check_program
 from gradscope.switch import is_off
 
@@ -99,7 +99,7 @@ def run(  # noqa: PLR0913 - the signature is the list of options
     """
     set_verbosity(quiet=quiet, verbose=False)
     from gradscope.cli.run_recording import recording_place
-    from gradscope.configuration import read_configuration
+    from gradscope.config import read_configuration
 
     program = Program(name=script, arguments=tuple(args or ()), is_module=module)
     check_program(program)

@@ -9,16 +9,16 @@ from rich.console import Console
 from rich.text import Text
 
 from gradscope import __version__
+from gradscope.check.decision import exit_code, fails
+from gradscope.check.merging import target_result
+from gradscope.check.options import Policy
+from gradscope.check.results import CheckResult, Failure, Run
 from gradscope.cli.console import make_console
 from gradscope.cli.errors import show_error, show_note
 from gradscope.cli.output import write_text
 from gradscope.cli.run import PlannedRun
-from gradscope.counting import counted
 from gradscope.errors import ExitCode, GradscopeError
-from gradscope.gate.decision import exit_code, fails
-from gradscope.gate.merging import target_result
-from gradscope.gate.options import Policy
-from gradscope.gate.results import CheckResult, Failure, Run
+from gradscope.phrasing import counted
 from gradscope.recording.records import Recording
 from gradscope.recording.store import load_recording
 from gradscope.report.formats import is_of_ci

@@ -6,9 +6,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated
 
+from gradscope.check.options import Policy
 from gradscope.cli.declared import Argument, Option
 from gradscope.errors import GradscopeError
-from gradscope.gate.options import Policy
 from gradscope.recording.kept_gradient import KeepMode
 from gradscope.recording.severity import Severity
 

@@ -6,9 +6,9 @@ from pathlib import Path
 
 from gradscope.cli.errors import show_error, show_note
 from gradscope.cli.run import PlannedRun
-from gradscope.counting import counted
 from gradscope.errors import ExitCode, GradscopeError
 from gradscope.launch.children import TELLING_SECONDS
+from gradscope.phrasing import counted
 from gradscope.recording.records import Recording
 from gradscope.recording.run_events import says_nothing
 from gradscope.recording.store import load_recording

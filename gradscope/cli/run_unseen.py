@@ -3,9 +3,9 @@
 from dataclasses import replace
 
 from gradscope import __version__
+from gradscope.check.results import CheckResult, Failure, Run, TargetResult
 from gradscope.cli.run import PlannedRun
 from gradscope.errors import GradscopeError
-from gradscope.gate.results import CheckResult, Failure, Run, TargetResult
 from gradscope.recording.contents import recording_of
 from gradscope.recording.records import Recording, Skipped, StepRecord
 from gradscope.recording.run_header import run_header

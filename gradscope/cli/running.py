@@ -14,9 +14,9 @@ from gradscope.errors import ExitCode, GradscopeError
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from gradscope.check.options import PlannedTarget
     from gradscope.cli.options import Value
-    from gradscope.configuration import Configuration
-    from gradscope.gate.options import PlannedTarget
+    from gradscope.config import Configuration
     from gradscope.recording.kept_gradient import KeepMode
     from gradscope.recording.records import Recording
     from gradscope.report.model import Report
@@ -33,7 +33,7 @@ def record_target(
     """Load a target, tell what was decided for the user, run it, and return what was seen."""
     _import_torch()
     from gradscope.capture.definitions import watch_definitions
-    from gradscope.inspection import record
+    from gradscope.session.inspection import record
     from gradscope.target.loading import load_target
 
     with watch_definitions() as definitions:
@@ -77,7 +77,7 @@ def planned_target(
         configuration: The user's.
         overrides: The options that were given, by the configuration's keys.
     """
-    from gradscope.configuration import plan_targets
+    from gradscope.config import plan_targets
 
     (planned,) = plan_targets(configuration, (target,), overrides)
     return replace(planned, options=replace(planned.options, allow_synthetic_loss=True))

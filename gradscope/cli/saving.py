@@ -4,11 +4,11 @@ import re
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 
+from gradscope.check.options import PlannedTarget
+from gradscope.check.results import CheckResult
 from gradscope.cli.errors import show_note
 from gradscope.cli.output import check_destinations
 from gradscope.errors import GradscopeError
-from gradscope.gate.options import PlannedTarget
-from gradscope.gate.results import CheckResult
 
 Places = Mapping[tuple[str, int | None], Path]
 """By target's name and seed."""

@@ -5,7 +5,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from gradscope.errors import GradscopeError
-from gradscope.whole_files import written_whole
+from gradscope.files import written_whole
 
 
 def check_free(files: Sequence[Path], *, force: bool) -> None:

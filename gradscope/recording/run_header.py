@@ -6,7 +6,7 @@ from pathlib import Path
 from gradscope import __version__
 from gradscope.recording.meta import Header
 from gradscope.recording.records import Environment, TargetRecord
-from gradscope.repository import repository_of
+from gradscope.recording.repository import repository_of
 
 
 def run_header(command: str, name: str, *, torch: str, threads: int) -> Header:

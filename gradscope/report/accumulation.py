@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Self
 
-from gradscope.counting import counted
+from gradscope.phrasing import counted
 from gradscope.recording.evidence.micro_batch import (
     AccumulatedGradient,
     AccumulationLaw,

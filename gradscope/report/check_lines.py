@@ -5,8 +5,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from gradscope.check_events import Check
-from gradscope.counting import counted
+from gradscope.integrations.check_events import Check
+from gradscope.phrasing import counted
 from gradscope.report.figures import figure
 from gradscope.report.names import printable
 from gradscope.report.page import ASCII

@@ -12,10 +12,10 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from gradscope.configuration import Configuration, keys
-from gradscope.configuration.document import TABLE, dotted
-from gradscope.configuration.listing import Entry
-from gradscope.configuration.values import Value
+from gradscope.config import Configuration, keys
+from gradscope.config.document import TABLE, dotted
+from gradscope.config.listing import Entry
+from gradscope.config.values import Value
 from gradscope.recording.encoding import spell
 from gradscope.report.page import Page, Trimmed
 

@@ -7,7 +7,7 @@ from textwrap import wrap
 
 from rich.console import Console
 
-from gradscope.gate.results import Failure
+from gradscope.check.results import Failure
 from gradscope.recording.finding import Finding
 from gradscope.report.concise import finding_line
 from gradscope.report.figures import figure

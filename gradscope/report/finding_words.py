@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Self
 
-from gradscope.counting import counted
+from gradscope.phrasing import counted
 from gradscope.recording.finding import SEVERITIES, Finding
 from gradscope.report.figures import figure
 from gradscope.report.model import Report

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Callable
 
-from gradscope.counting import counted
+from gradscope.phrasing import counted
 from gradscope.report.model import Report
 from gradscope.report.rows import OtherStep
 

@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, assert_never
 
-from gradscope.gate.merging import target_result
-from gradscope.gate.results import CheckResult, Run
+from gradscope.check.merging import target_result
+from gradscope.check.results import CheckResult, Run
 from gradscope.report.formats import CIFormat, OutputFormat
 from gradscope.report.model import Report
 from gradscope.report.view import ViewOptions

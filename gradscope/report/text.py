@@ -6,7 +6,7 @@ from rich.console import Console, RenderableType
 from rich.padding import Padding
 from rich.text import Text
 
-from gradscope.counting import counted
+from gradscope.phrasing import counted
 from gradscope.recording.step_view import first_step
 from gradscope.report.figures import figure
 from gradscope.report.finding_words import found_text

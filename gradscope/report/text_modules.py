@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from rich.table import Table
 from rich.text import Text
 
-from gradscope.counting import counted
+from gradscope.phrasing import counted
 from gradscope.report.bars import LogScale, axis, bar, sparkline
 from gradscope.report.figures import short_count, span_figure
 from gradscope.report.folding import (

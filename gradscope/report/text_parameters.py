@@ -6,7 +6,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from gradscope.counting import counted
+from gradscope.phrasing import counted
 from gradscope.report.figures import broken_text, figure
 from gradscope.report.model import Report
 from gradscope.report.page import Page

@@ -7,10 +7,10 @@ import torch
 from playwright.sync_api import expect
 from torch import nn
 
-from gradscope.api import inspect
 from gradscope.report.graph.labels import exact
 from gradscope.report.graph.module_drawings import module_drawings
 from gradscope.report.graph.page import render_graph_page
+from gradscope.session.api import inspect
 from tests.browser.recordings import HOSTILE, hostile_report
 
 

@@ -8,12 +8,12 @@ from typing import get_args
 
 import pytest
 
+from gradscope.check.results import CheckResult, Failure, TargetResult
 from gradscope.cli import main
 from gradscope.cli.console import make_console
 from gradscope.cli.further_reports import check_further_reports, write_further_reports
 from gradscope.cli.output import check_destinations
 from gradscope.errors import GradscopeError
-from gradscope.gate.results import CheckResult, Failure, TargetResult
 from gradscope.report.formats import CIFormat, ReportFormat
 from gradscope.report.gate.render import render_check
 

@@ -7,10 +7,10 @@ import time
 
 import pytest
 
+from gradscope.check.results import Failure
 from gradscope.cli.isolation import run_apart
 from gradscope.cli.job import Job, failure_in, read_failure, write_failure
 from gradscope.errors import GradscopeError
-from gradscope.gate.results import Failure
 from gradscope.recording.records import Recording
 from gradscope.target.options import TargetOptions, Trial
 from tests.cli.test_check_process import GOOD, write

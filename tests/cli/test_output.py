@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
+from gradscope.check.options import PlannedTarget
 from gradscope.cli.output import check_destinations, files_of_target
 from gradscope.errors import GradscopeError
-from gradscope.gate.options import PlannedTarget
 
 
 def read_by(target):

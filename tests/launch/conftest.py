@@ -39,7 +39,7 @@ def start(tmp_path):
 def forked():
     modules = (
         "gradscope.cli.launching",
-        "gradscope.configuration",
+        "gradscope.config",
         "gradscope.recording.store",
         "gradscope.report.text",
     )

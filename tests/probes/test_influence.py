@@ -4,9 +4,9 @@ import pytest
 import torch
 from torch import nn
 
-from gradscope.inspection import record
 from gradscope.recording.evidence.examination import ExaminationRecord
 from gradscope.recording.evidence.influence import InfluenceRecord
+from gradscope.session.inspection import record
 from gradscope.target.objects import target_from_objects
 from gradscope.target.options import Trial
 

@@ -9,13 +9,13 @@ from torch.nn import functional
 
 import gradscope
 from gradscope.errors import GradscopeError
-from gradscope.inspection import record
 from gradscope.recording.evidence.micro_batch import (
     AccumulatedGradient,
     AccumulationRecord,
     MicroBatchRecord,
 )
 from gradscope.recording.store import load_recording, save_recording
+from gradscope.session.inspection import record
 from gradscope.target.objects import target_from_objects
 from gradscope.target.options import Trial
 from tests.probes.micro_batching import IGNORING, MEAN, X, Y, compared, net, recorded

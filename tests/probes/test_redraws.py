@@ -8,10 +8,10 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from gradscope.inspection import record
 from gradscope.probes.snapshot import RandomStates
 from gradscope.recording.evidence.examination import ExaminationRecord
 from gradscope.recording.evidence.redraw import RedrawRecord
+from gradscope.session.inspection import record
 from gradscope.target.objects import target_from_objects
 from gradscope.target.options import Trial
 

@@ -5,8 +5,8 @@ import torch
 from torch import nn
 
 import gradscope
+from gradscope.recording.repository import repository_of
 from gradscope.recording.store import load_recording, save_recording
-from gradscope.repository import repository_of
 
 
 @pytest.fixture

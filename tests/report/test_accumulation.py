@@ -8,7 +8,7 @@ import jsonschema
 import pytest
 from rich.console import Console
 
-from gradscope.gate.results import CheckResult, Run, TargetResult
+from gradscope.check.results import CheckResult, Run, TargetResult
 from gradscope.recording.evidence.micro_batch import (
     AccumulatedGradient,
     AccumulationRecord,

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from gradscope.gate.merging import target_result
-from gradscope.gate.options import Policy
-from gradscope.gate.results import CheckedFinding, CheckResult, Failure, Run, TargetResult
+from gradscope.check.merging import target_result
+from gradscope.check.options import Policy
+from gradscope.check.results import CheckedFinding, CheckResult, Failure, Run, TargetResult
 from gradscope.recording.finding import Consequence, Finding, RelatedLocation
 from gradscope.recording.records import Site
 from gradscope.rules.engine import judge

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from lxml import etree
 
-from gradscope.gate.options import Policy
+from gradscope.check.options import Policy
 from gradscope.report.ci.junit import render_junit
 from gradscope.report.names import printable
 from gradscope.rules.verdict import IGNORED, SkippedRule, Verdict

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gradscope.gate.options import Policy
+from gradscope.check.options import Policy
 from gradscope.report.ci.sarif import render_sarif
 from tests.report_ci.conftest import (
     HOSTILE,

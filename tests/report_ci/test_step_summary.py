@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gradscope.gate.options import Policy
+from gradscope.check.options import Policy
 from gradscope.report.ci.step_summary import step_summary
 from gradscope.report.markdown_syntax import escape
 from gradscope.report.names import printable

@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import nn
 
-from gradscope.api import inspect
+from gradscope.session.api import inspect
 
 
 class Block(nn.Module):

@@ -7,9 +7,9 @@ import pytest
 import torch
 from torch import nn
 
-from gradscope.api import inspect
 from gradscope.report.graph.drawing_columns import drawing_columns
 from gradscope.report.graph.module_drawings import WHOLE, module_drawings
+from gradscope.session.api import inspect
 from tests.report.html.figures import plain
 
 

@@ -4,12 +4,12 @@ import pytest
 import torch
 from torch import nn
 
-from gradscope.api import inspect
 from gradscope.recording.records import TensorRef
 from gradscope.report.graph.labels import box_title
 from gradscope.report.graph.part import GraphOptions, graph_part
 from gradscope.report.page import UNICODE
 from gradscope.rules.verdict import Verdict
+from gradscope.session.api import inspect
 
 TIMES = UNICODE.times
 

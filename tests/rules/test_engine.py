@@ -9,7 +9,6 @@ import torch
 from torch import nn
 
 from gradscope.errors import GradscopeError
-from gradscope.inspection import record
 from gradscope.recording.finding import Finding
 from gradscope.recording.records import Site
 from gradscope.rules.case import Case
@@ -17,6 +16,7 @@ from gradscope.rules.engine import check_settings, judge
 from gradscope.rules.rule import Rule
 from gradscope.rules.selection import parsed_selectors, rules_named
 from gradscope.rules.settings import Settings
+from gradscope.session.inspection import record
 from gradscope.target.objects import target_from_objects
 from gradscope.target.options import Trial
 

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gradscope.gate.baseline_entry import measure_of
+from gradscope.check.baseline_entry import measure_of
 from gradscope.rules.catalogue import RULES
 from gradscope.rules.measure import Measure
 from gradscope.rules.settings import Settings

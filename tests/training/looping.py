@@ -6,8 +6,8 @@ from dataclasses import dataclass, field, replace
 import torch
 from torch import Tensor, nn
 
-from gradscope.inspection import record
 from gradscope.recording.records import Recording
+from gradscope.session.inspection import record
 from gradscope.target.loader import LoadedBatches
 from gradscope.target.objects import target_from_objects
 from gradscope.target.options import Trial

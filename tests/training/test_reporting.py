@@ -8,7 +8,6 @@ import pytest
 import torch
 from torch import nn
 
-from gradscope.inspection import record
 from gradscope.recording.step_view import first_step
 from gradscope.recording.store import load_recording, save_recording
 from gradscope.report.json_format import render_json
@@ -19,6 +18,7 @@ from gradscope.report.notes import training_text
 from gradscope.report.view import ViewOptions
 from gradscope.rules.case import Case
 from gradscope.rules.engine import judge
+from gradscope.session.inspection import record
 from gradscope.target.objects import target_from_objects
 from gradscope.target.options import Trial
 from tests.report.test_json_format import valid

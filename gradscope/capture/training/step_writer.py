@@ -11,8 +11,8 @@ from gradscope.capture.training.keeping import KeptEntry
 from gradscope.capture.training.ledger import Entry
 from gradscope.capture.training.rounding import Rounded
 from gradscope.capture.training.scene import Scene
-from gradscope.counting import counted
 from gradscope.errors import GradscopeError
+from gradscope.phrasing import counted
 from gradscope.recording.evidence.rounded_update import RoundedUpdate
 from gradscope.recording.evidence.trained_optimizer import TrainedOptimizer
 from gradscope.recording.kept_gradient import KeptGradient

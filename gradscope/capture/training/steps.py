@@ -42,7 +42,7 @@ from gradscope.capture.training.step_patterns import Position
 from gradscope.capture.training.step_writer import Finished, Measured, StepWriter
 from gradscope.capture.training.troubles import Troubles
 from gradscope.capture.untraced import untraced
-from gradscope.counting import counted
+from gradscope.phrasing import counted
 
 _UPDATES_FIRST, _UPDATES_EVERY = 3, 10
 """Weights and updates are measured in so many measured steps of an optimizer at first, and in every

@@ -3,8 +3,8 @@
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
-from gradscope.counting import counted
-from gradscope.gate.results import CheckResult
+from gradscope.check.results import CheckResult
+from gradscope.phrasing import counted
 from gradscope.recording.finding import SEVERITIES, Severity
 from gradscope.report.ci.reported import (
     ReportedFinding,

@@ -3,7 +3,7 @@
 import json
 import math
 
-from gradscope.gate.results import CheckResult
+from gradscope.check.results import CheckResult
 from gradscope.recording.finding import Finding, Severity
 from gradscope.recording.records import TargetRecord
 from gradscope.report.ci.places import Place, target_place, unrecorded_place

@@ -3,8 +3,8 @@
 from collections.abc import Iterator, Sequence
 from xml.etree.ElementTree import Element, SubElement, indent, tostring
 
-from gradscope.counting import counted
-from gradscope.gate.results import CheckResult, TargetResult
+from gradscope.check.results import CheckResult, TargetResult
+from gradscope.phrasing import counted
 from gradscope.recording.finding import Severity
 from gradscope.report.ci.places import bare_name
 from gradscope.report.ci.reported import (

@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from gradscope.gate.results import CheckedFinding, CheckResult, Failure, TargetResult
+from gradscope.check.results import CheckedFinding, CheckResult, Failure, TargetResult
 from gradscope.recording.finding import SEVERITIES, Severity, at_least
 from gradscope.recording.records import Recording
 from gradscope.report.ci.places import Placement, placement

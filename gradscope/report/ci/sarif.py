@@ -4,8 +4,8 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from urllib.parse import quote
 
-from gradscope.gate.decision import exit_code
-from gradscope.gate.results import CheckResult
+from gradscope.check.decision import exit_code
+from gradscope.check.results import CheckResult
 from gradscope.recording.finding import Severity
 from gradscope.report.ci.places import Place, RelatedPlace
 from gradscope.report.ci.reported import (

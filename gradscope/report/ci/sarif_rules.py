@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from functools import cache
 
-from gradscope.gate.results import TargetResult
+from gradscope.check.results import TargetResult
 from gradscope.recording.finding import Finding, Severity
 from gradscope.report.names import printable
 from gradscope.report.objects import Object

@@ -2,10 +2,10 @@
 
 from collections.abc import Iterable, Iterator
 
-from gradscope.counting import counted
+from gradscope.check.decision import exit_code
+from gradscope.check.results import CheckResult, TargetResult
 from gradscope.errors import ExitCode
-from gradscope.gate.decision import exit_code
-from gradscope.gate.results import CheckResult, TargetResult
+from gradscope.phrasing import counted
 from gradscope.report.ci.reported import (
     ReportedFailure,
     ReportedFinding,

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from gradscope.counting import counted
+from gradscope.phrasing import counted
 from gradscope.report.clipping.clipping import Clipping
 from gradscope.report.clipping.contributions import Contribution
 from gradscope.report.clipping.section import Section

@@ -4,7 +4,7 @@ import math
 from collections.abc import Iterable, Iterator, Sequence
 from statistics import fmean
 
-from gradscope.counting import counted
+from gradscope.phrasing import counted
 from gradscope.recording.records import Recording, Site
 from gradscope.report.clipping.contributions import Contributions
 from gradscope.report.clipping.section import Check, Numbers, OptimizerFacts, Section

@@ -6,7 +6,7 @@ from rich.console import Console, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from gradscope.counting import counted
+from gradscope.phrasing import counted
 from gradscope.report.bars import BAR
 from gradscope.report.clipping.clipping import Clipping
 from gradscope.report.clipping.section import Section

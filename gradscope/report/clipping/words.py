@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from gradscope.counting import counted
+from gradscope.phrasing import counted
 from gradscope.recording.evidence.clip_trial import ClipMethod, ClipTrial
 from gradscope.report.clipping.contributions import Contribution
 from gradscope.report.clipping.distribution import SHARES, Distribution

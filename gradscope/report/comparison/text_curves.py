@@ -9,7 +9,7 @@ from rich.text import Text
 from gradscope.comparison.comparison import Comparison
 from gradscope.comparison.curves import ComparedCurve, SideCurve
 from gradscope.comparison.side import letter_of
-from gradscope.counting import counted
+from gradscope.phrasing import counted
 from gradscope.report.comparison.words import CURVE_NAMES, by_side, parting_text
 from gradscope.report.figures import figure
 from gradscope.report.page import Page

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from gradscope.comparison.comparison import Comparison
 from gradscope.comparison.parameters import ParameterPair
 from gradscope.comparison.regressions import Regression
-from gradscope.counting import counted
+from gradscope.phrasing import counted
 from gradscope.report.comparison.figures import change_text, limit_text
 from gradscope.report.comparison.words import names_text
 from gradscope.report.figures import figure

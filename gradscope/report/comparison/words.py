@@ -11,7 +11,7 @@ from gradscope.comparison.findings import ComparedFinding, Standing
 from gradscope.comparison.matching import Renaming
 from gradscope.comparison.parameters import CHANGES, Change, share_off
 from gradscope.comparison.side import Side, letter_of
-from gradscope.counting import counted
+from gradscope.phrasing import counted
 from gradscope.recording.finding import SEVERITIES
 from gradscope.report.comparison.figures import change_text, limit_text, ratio_text, share_text
 from gradscope.report.figures import figure

@@ -2,8 +2,8 @@
 
 from collections.abc import Iterator
 
-from gradscope.gate.decision import outcome_of
-from gradscope.gate.results import CheckedFinding, CheckResult, TargetResult
+from gradscope.check.decision import outcome_of
+from gradscope.check.results import CheckedFinding, CheckResult, TargetResult
 from gradscope.report.concise import finding_line
 from gradscope.report.gate.reports import with_reports
 from gradscope.report.gate.words import (

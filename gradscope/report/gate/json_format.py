@@ -3,8 +3,8 @@
 import json
 from collections.abc import Iterator
 
-from gradscope.gate.decision import exit_code, outcome_of, reasons
-from gradscope.gate.results import CheckedFinding, CheckResult, Run, TargetResult
+from gradscope.check.decision import exit_code, outcome_of, reasons
+from gradscope.check.results import CheckedFinding, CheckResult, Run, TargetResult
 from gradscope.recording.finding import SEVERITIES
 from gradscope.report import objects
 from gradscope.report.gate.reports import with_reports

@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from gradscope.gate.results import CheckResult
+from gradscope.check.results import CheckResult
 from gradscope.report.formats import OutputFormat
 from gradscope.report.render import render_ci
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Iterator
 
-from gradscope.gate.results import CheckedFinding, TargetResult
+from gradscope.check.results import CheckedFinding, TargetResult
 from gradscope.report.model import Report
 
 

@@ -6,9 +6,9 @@ from rich.console import Console, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from gradscope.check.decision import exit_code, outcome_of
+from gradscope.check.results import CheckedFinding, CheckResult, Outcome, TargetResult
 from gradscope.errors import ExitCode
-from gradscope.gate.decision import exit_code, outcome_of
-from gradscope.gate.results import CheckedFinding, CheckResult, Outcome, TargetResult
 from gradscope.report.gate.reports import with_reports
 from gradscope.report.gate.words import (
     closing_text,

@@ -3,9 +3,9 @@
 import math
 from collections.abc import Iterable, Iterator
 
-from gradscope.counting import counted
-from gradscope.gate.decision import exit_code, outcome_of, reasons
-from gradscope.gate.results import CheckedFinding, CheckResult, Failure, TargetResult
+from gradscope.check.decision import exit_code, outcome_of, reasons
+from gradscope.check.results import CheckedFinding, CheckResult, Failure, TargetResult
+from gradscope.phrasing import counted
 from gradscope.recording.records import Recording, StepRecord
 from gradscope.recording.step_view import first_step
 from gradscope.report.accumulation import Accumulation, headline

@@ -2,7 +2,7 @@
 
 from typing import Literal
 
-from gradscope.counting import counted
+from gradscope.phrasing import counted
 from gradscope.recording.records import Reach
 from gradscope.report.figures import figure, span_figure
 from gradscope.report.folding import Span

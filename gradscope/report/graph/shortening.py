@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from gradscope.counting import counted
+from gradscope.phrasing import counted
 from gradscope.report.folding import Span, span
 from gradscope.report.graph.vertices import GraphPart, Link, Vertex
 

@@ -7,7 +7,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from gradscope.counting import counted
+from gradscope.phrasing import counted
 from gradscope.recording.records import CutRecord
 from gradscope.recording.step_view import StepView, created, first_step
 from gradscope.report.bars import sparkline

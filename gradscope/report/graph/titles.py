@@ -1,6 +1,6 @@
 """What is told of the parts of a drawing where the pointer rests."""
 
-from gradscope.counting import counted
+from gradscope.phrasing import counted
 from gradscope.report.graph.labels import box_title, exact_norms, vertex_state
 from gradscope.report.graph.vertices import Box, Link, Vertex
 from gradscope.report.names import printable

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Literal
 
-from gradscope.counting import counted
+from gradscope.phrasing import counted
 from gradscope.recording.finding import Severity
 from gradscope.recording.records import Reach
 from gradscope.report.folding import Span

@@ -2,11 +2,11 @@
 
 from collections.abc import Iterator, Sequence
 
-from gradscope.counting import counted
+from gradscope.check.decision import exit_code, outcome_of, reasons
+from gradscope.check.options import Policy
+from gradscope.check.results import CheckResult, Outcome
 from gradscope.errors import ExitCode
-from gradscope.gate.decision import exit_code, outcome_of, reasons
-from gradscope.gate.options import Policy
-from gradscope.gate.results import CheckResult, Outcome
+from gradscope.phrasing import counted
 from gradscope.recording.finding import SEVERITIES, at_least
 from gradscope.report.gate.reports import with_reports
 from gradscope.report.gate.words import (

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from gradscope.gate.results import CheckedFinding, Failure, Outcome, TargetResult
+from gradscope.check.results import CheckedFinding, Failure, Outcome, TargetResult
 from gradscope.recording.finding import Severity
 from gradscope.report.gate.reports import with_reports
 from gradscope.report.gate.words import failure_text, found_text, seeds_text, when_text

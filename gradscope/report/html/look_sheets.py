@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from gradscope.counting import counted
+from gradscope.phrasing import counted
 from gradscope.report.html.page import sheet_size
 from gradscope.report.html.picture import Sheet
 from gradscope.report.html.room import ROOM, within

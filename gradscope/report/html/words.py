@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from gradscope.counting import counted
+from gradscope.phrasing import counted
 from gradscope.recording.finding import Finding, Severity
 from gradscope.report.accumulation import TITLE, Accumulation, headline, remarks
 from gradscope.report.figures import figure

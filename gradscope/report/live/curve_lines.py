@@ -7,7 +7,7 @@ from typing import Self
 
 from rich.text import Text
 
-from gradscope.counting import counted
+from gradscope.phrasing import counted
 from gradscope.report.figures import figure
 from gradscope.report.live.live_run import LiveRun
 from gradscope.report.live.series import Series

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from rich.text import Text
 
-from gradscope.counting import counted
+from gradscope.phrasing import counted
 from gradscope.recording.finding import Finding
 from gradscope.report.figures import figure
 from gradscope.report.finding_words import level_counts

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from gradscope.counting import counted
+from gradscope.phrasing import counted
 from gradscope.report.finding_words import verdict_text
 from gradscope.report.model import Report
 from gradscope.report.page import ASCII

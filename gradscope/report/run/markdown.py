@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from gradscope.counting import counted
+from gradscope.phrasing import counted
 from gradscope.report.figures import figure
 from gradscope.report.markdown_syntax import code, escape, preformatted
 from gradscope.report.model import Report

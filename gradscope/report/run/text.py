@@ -7,7 +7,7 @@ from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from gradscope.counting import counted
+from gradscope.phrasing import counted
 from gradscope.report.figures import short_count
 from gradscope.report.finding_words import found_text
 from gradscope.report.model import Report

@@ -9,7 +9,7 @@ from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from gradscope.counting import counted
+from gradscope.phrasing import counted
 from gradscope.report.figures import figure
 from gradscope.report.folding import last_name
 from gradscope.report.model import Report

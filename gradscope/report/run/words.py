@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator, Sequence
 
-from gradscope.counting import counted
+from gradscope.phrasing import counted
 from gradscope.recording.evidence.watch_cost import WatchCost
 from gradscope.report.figures import figure
 from gradscope.report.names import printable

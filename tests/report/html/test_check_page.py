@@ -5,9 +5,9 @@ from dataclasses import replace
 import pytest
 from lxml import html
 
-from gradscope.gate.merging import target_result
-from gradscope.gate.options import Policy
-from gradscope.gate.results import CheckResult, Failure, Run, TargetResult
+from gradscope.check.merging import target_result
+from gradscope.check.options import Policy
+from gradscope.check.results import CheckResult, Failure, Run, TargetResult
 from gradscope.recording.finding import Finding
 from gradscope.recording.records import Site
 from gradscope.report.gate.words import closing_text

@@ -6,11 +6,11 @@ import pytest
 import torch
 from torch import nn
 
-from gradscope.inspection import record
 from gradscope.rules.case import Case
 from gradscope.rules.engine import judge
 from gradscope.rules.flow.divergence import Divergence
 from gradscope.rules.settings import Settings
+from gradscope.session.inspection import record
 from gradscope.target.objects import target_from_objects
 from gradscope.target.options import Trial
 

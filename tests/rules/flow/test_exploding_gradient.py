@@ -8,10 +8,10 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from gradscope.inspection import record
 from gradscope.rules.case import Case
 from gradscope.rules.flow.exploding_gradient import ExplodingGradient
 from gradscope.rules.flow.spine import Spines
+from gradscope.session.inspection import record
 from gradscope.target.objects import target_from_objects
 from gradscope.target.options import Trial
 from tests.rules.inspecting import only

@@ -10,12 +10,12 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from gradscope.inspection import record
 from gradscope.recording.records import NodeRecord, TensorRef
 from gradscope.rules.case import Case
 from gradscope.rules.flow.dominators import Dominators
 from gradscope.rules.flow.spine import Spines
 from gradscope.rules.flow.trend import Point, Trend, jump, running_medians
+from gradscope.session.inspection import record
 from gradscope.target.objects import target_from_objects
 from gradscope.target.options import Trial
 

@@ -5,9 +5,9 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from gradscope.inspection import record
 from gradscope.rules.case import Case
 from gradscope.rules.reach.unused_parameter import UnusedParameter
+from gradscope.session.inspection import record
 from gradscope.target.objects import target_from_objects
 from gradscope.target.options import Trial
 from tests.rules.inspecting import marked_lines, only

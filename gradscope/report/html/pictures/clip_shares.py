@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from gradscope.counting import counted
+from gradscope.phrasing import counted
 from gradscope.report.clipping.contributions import Contribution, Contributions
 from gradscope.report.clipping.section import Section
 from gradscope.report.clipping.words import headline, percent

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
 from gradscope.comparison.side import Side
-from gradscope.counting import counted
+from gradscope.phrasing import counted
 from gradscope.report.html.columns import Json
 from gradscope.report.html.comparison_pairs import PairRow
 from gradscope.report.html.picture import Picture

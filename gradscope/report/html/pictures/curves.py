@@ -4,7 +4,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from gradscope.counting import counted
+from gradscope.phrasing import counted
 from gradscope.report.html.columns import Json, numbers, places
 from gradscope.report.html.picture import Picture
 from gradscope.report.html.pictures.curve_switches import (

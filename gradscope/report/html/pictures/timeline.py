@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from gradscope.counting import counted
+from gradscope.phrasing import counted
 from gradscope.recording.records import EventRecord, Recording
 from gradscope.report.html.columns import Json, numbers, places, single_numbers, texts
 from gradscope.report.html.picture import Picture

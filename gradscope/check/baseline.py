@@ -1,0 +1,250 @@
+"""Findings that are known, and do not count until they become worse.
+
+What is never hidden is a run that could not be judged: its findings stay, and are never written.
+Findings of a limit that the user set (`gradient-norm-limit`) can be known as all others: they
+count again when the norm goes farther beyond the limit than the tolerance allows.
+"""
+
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from gradscope.check.baseline_entry import Entry, entry_of, target_key, worsening
+from gradscope.check.baseline_file import read_entries, write_entries
+from gradscope.check.baseline_matching import paired
+from gradscope.check.baseline_moves import Surroundings, moved, similar
+from gradscope.check.merging import obstacle_of
+from gradscope.check.results import CheckResult, TargetResult
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Baseline:
+    """The findings that are known."""
+
+    entries: tuple[Entry, ...] = ()
+
+
+def read_baseline(path: Path) -> Baseline:
+    """Return the baseline that a file holds.
+
+    Raises:
+        GradscopeError: There is none, or it cannot be read.
+    """
+    return Baseline(entries=read_entries(path))
+
+
+def write_baseline(
+    path: Path, result: CheckResult, configured: Collection[str] | None = None
+) -> Baseline:
+    """Write what a check found, and keep what the file knows of what this check did not judge.
+
+    Args:
+        path: Of the baseline; need not be there.
+        result: Of the check.
+        configured: Names of all configured targets; None where nothing is configured.
+
+    Raises:
+        GradscopeError: The file is there and no baseline, or it cannot be written.
+    """
+    known = read_baseline(path) if path.exists() else Baseline()
+    written = updated(known, result, configured)
+    write_entries(path, written.entries)
+    return written
+
+
+def prune_baseline(
+    path: Path, result: CheckResult, configured: Collection[str] | None = None
+) -> Baseline:
+    """Remove from a file what a check has not found any more, and return what was removed.
+
+    What the check has found elsewhere, as a file was renamed, is written as it is there.
+
+    Args:
+        path: Of the baseline.
+        result: Of the check.
+        configured: Names of all configured targets; None where nothing is configured.
+
+    Raises:
+        GradscopeError: The file is no baseline, or it cannot be written.
+    """
+    known = read_baseline(path)
+    kept = pruned(known, result, configured)
+    if kept != known:
+        write_entries(path, kept.entries)
+    return Baseline(entries=tuple(_Comparison(result, known, configured).stale))
+
+
+def applied(
+    result: CheckResult,
+    baseline: Baseline,
+    tolerance: float,
+    is_strict: bool,
+    configured: Collection[str] | None = None,
+) -> CheckResult:
+    """Return the result with known findings marked, last in their target, and stale entries told.
+
+    Args:
+        result: Of a check.
+        baseline: What was known before.
+        tolerance: How many times worse a known finding may have become; 1 and above.
+        is_strict: Whether stale entries fail the check.
+        configured: Names of all configured targets; None where nothing is configured.
+    """
+    compared = _Comparison(result, baseline, configured)
+    stale = tuple(_words(entry, similar(entry, compared.new)) for entry in compared.stale)
+    return replace(
+        result,
+        targets=tuple(
+            _marked(target, compared.known[place], tolerance)
+            for place, target in enumerate(result.targets)
+        ),
+        stale=stale,
+        stale_fails=is_strict and bool(stale),
+    )
+
+
+def updated(
+    baseline: Baseline, result: CheckResult, configured: Collection[str] | None = None
+) -> Baseline:
+    """Return the baseline that knows what was found now, and of the rest what it knew before."""
+    compared = _Comparison(result, baseline, configured)
+    kept = [entry for entry in compared.unmatched if not _is_judged(entry, result)]
+    return Baseline(entries=(*kept, *_found(result)))
+
+
+def pruned(
+    baseline: Baseline, result: CheckResult, configured: Collection[str] | None = None
+) -> Baseline:
+    """Return the baseline without what the check has judged and not found any more."""
+    compared = _Comparison(result, baseline, configured)
+    return Baseline(
+        entries=tuple(
+            compared.moved.get(place, entry)
+            for place, entry in enumerate(baseline.entries)
+            if place in compared.moved or entry not in compared.stale
+        )
+    )
+
+
+class _Comparison:
+    """Which findings of a check are which entries of a baseline.
+
+    Args:
+        result: Of the check.
+        baseline: What was known.
+        configured: Names of all configured targets; None where nothing is configured.
+    """
+
+    def __init__(
+        self, result: CheckResult, baseline: Baseline, configured: Collection[str] | None
+    ) -> None:
+        self.known: list[dict[int, Entry]] = [
+            {place: baseline.entries[entry] for place, entry in pairs}
+            for pairs in (tuple(_pairs(target, baseline)) for target in result.targets)
+        ]
+        """By target: the entries of its findings, by their places."""
+        self.moved: dict[int, Entry] = {}
+        """By place in the baseline: entries that stand elsewhere now, as they are there."""
+        matched = {entry for target in result.targets for _, entry in _pairs(target, baseline)}
+        unmatched = [place for place in range(len(baseline.entries)) if place not in matched]
+        free = [
+            (number, place)
+            for number, target in enumerate(result.targets)
+            for place in _eligible(target)
+            if place not in self.known[number]
+        ]
+        new = [
+            entry_of(result.targets[number].findings[place], result.targets[number])
+            for number, place in free
+        ]
+        old = [baseline.entries[place] for place in unmatched]
+        pairs = tuple(moved(old, new, Surroundings.of(result, configured))) if old and new else ()
+        for entry, finding in pairs:
+            number, place = free[finding]
+            self.known[number][place] = old[entry]
+            self.moved[unmatched[entry]] = _at(old[entry], new[finding])
+        self.unmatched = [baseline.entries[p] for p in unmatched if p not in self.moved]
+        """Entries that match nothing, in their order."""
+        self.new = [one for place, one in enumerate(new) if place not in {f for _, f in pairs}]
+        """Findings that match nothing, as entries."""
+        self.stale = [entry for entry in self.unmatched if _is_judged(entry, result)]
+        """Entries whose targets were judged by their rules, and that nothing matches."""
+
+
+def _at(old: Entry, new: Entry) -> Entry:
+    """Return an entry at the place of another."""
+    return replace(
+        old, target=new.target, fingerprint=new.fingerprint, file=new.file, function=new.function
+    )
+
+
+def _found(result: CheckResult) -> list[Entry]:
+    """Return entries for all findings; of two recordings of one target the worse of each two."""
+    found: list[Entry] = []
+    for target in result.targets:
+        known = dict(_pairs(target, Baseline(entries=tuple(found))))
+        for place in _eligible(target):
+            item = target.findings[place]
+            entry = entry_of(item, target)
+            if place not in known:
+                found.append(entry)
+            elif worsening(item.finding, found[known[place]], tolerance=1.0):
+                found[known[place]] = entry
+    return found
+
+
+def _marked(target: TargetResult, known: Mapping[int, Entry], tolerance: float) -> TargetResult:
+    marked = list(target.findings)
+    for place, entry in known.items():
+        worse = worsening(marked[place].finding, entry, tolerance)
+        marked[place] = replace(marked[place], is_known=worse is None, worsened=worse)
+    return replace(target, findings=tuple(sorted(marked, key=lambda item: item.is_known)))
+
+
+def _eligible(target: TargetResult) -> list[int]:
+    """Return the places of the findings that may be known: those of runs that could be judged."""
+    blocked = [obstacle_of(run) is not None for run in target.runs]
+    return [place for place, item in enumerate(target.findings) if not blocked[item.run]]
+
+
+def _pairs(target: TargetResult, baseline: Baseline) -> Iterator[tuple[int, int]]:
+    """Yield the places of findings that may be known, each with that of its entry."""
+    key, places = target_key(target), _eligible(target)
+    entries = [place for place, entry in enumerate(baseline.entries) if entry.target == key]
+    findings = [target.findings[place].finding for place in places]
+    for finding, entry in paired(findings, [baseline.entries[place] for place in entries]):
+        yield places[finding], entries[entry]
+
+
+def _is_judged(entry: Entry, result: CheckResult) -> bool:
+    """Return whether a check would have found what an entry knows, if it were still there."""
+    targets = [target for target in result.targets if target_key(target) == entry.target]
+    return bool(targets) and all(_would_show(target, entry) for target in targets)
+
+
+def _would_show(target: TargetResult, entry: Entry) -> bool:
+    if target.failures or not target.runs:
+        return False
+    if any(entry.rule not in run.verdict.ran for run in target.runs):
+        return False
+    # What another finding explains is still there, though no finding of its own.
+    explained = {one.rule for item in target.findings for one in item.finding.consequences}
+    seeds = {run.recording.target.seed for run in target.runs}
+    return entry.rule not in explained and (not entry.seeds or not seeds.isdisjoint(entry.seeds))
+
+
+def _words(entry: Entry, likely: Entry | None) -> str:
+    """Return a line on an entry: `GS201 gradient-cut in model.py, Net.forward (target small)`.
+
+    Args:
+        entry: What nothing matches.
+        likely: What it may have become.
+    """
+    became = "" if likely is None else f"; it may be what is now{_place(likely) or ' of no line'}"
+    return f"{entry.rule} {entry.name}{_place(entry)} (target {entry.target}){became}"
+
+
+def _place(entry: Entry) -> str:
+    where = ", ".join(filter(None, (entry.file, entry.function)))
+    what = ", ".join(entry.subjects[:2])
+    return f" in {where}" if where else f" of {what}" if what else ""

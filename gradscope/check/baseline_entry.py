@@ -1,0 +1,133 @@
+"""What a baseline knows of a finding."""
+
+import math
+import posixpath
+import re
+from dataclasses import dataclass
+from typing import get_args
+
+from gradscope.check.results import CheckedFinding, TargetResult
+from gradscope.recording.finding import Finding, Severity
+from gradscope.recording.records import TargetRecord
+from gradscope.rules.catalogue import RULES
+from gradscope.rules.fingerprint import portable_path, pure_path, subjects_of
+from gradscope.rules.measure import Measure
+
+LEVELS: tuple[Severity, ...] = get_args(Severity)
+"""The worst first."""
+
+_RULES = {rule.code: rule for rule in RULES}
+_PYTHON_FILE = re.compile(r"(?P<file>.+?\.pyw?)(?P<rest>:.*)?", re.DOTALL)
+_RECORDING = ".gradscope"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Entry:
+    """A finding that is known: by what it is found again, how bad it was, and words for people."""
+
+    target: str
+    """As `target_key` gives it."""
+    rule: str
+    name: str
+    """The rule's."""
+    fingerprint: str
+    subjects: tuple[str, ...] = ()
+    """What it concerns: tells findings of one fingerprint apart."""
+    level: Severity
+    count: int
+    """How many things it was about."""
+    measure: tuple[str, float] | None = None
+    """The number that told how bad it was; None where the rule has none."""
+    seeds: tuple[int, ...] = ()
+    """Those that showed it; empty where all runs did."""
+    file: str = ""
+    """As it is on every machine; empty, as the next two, where no line is known."""
+    function: str = ""
+    code: str = ""
+
+
+def entry_of(item: CheckedFinding, target: TargetResult) -> Entry:
+    """Return what a baseline is to know of a finding."""
+    finding, record = item.finding, target.runs[item.run].recording.target
+    place, measured = finding.location, measure_of(finding)
+    in_all = len(item.seeds) >= len(target.runs)
+    return Entry(
+        target=target_key(target),
+        rule=finding.rule,
+        name=finding.name,
+        fingerprint=finding.fingerprint,
+        subjects=subjects_of(finding),
+        level=finding.severity,
+        count=finding.count,
+        measure=None if measured is None else (measured[0].number, rounded(measured[1])),
+        seeds=() if in_all else tuple(sorted({s for s in item.seeds if s is not None})),
+        file="" if place is None else portable_path(place.file, record.repository),
+        function="" if place is None else place.function,
+        code="" if place is None else place.source,
+    )
+
+
+def target_key(target: TargetResult) -> str:
+    """Return the name of a target as it is in every folder of its repository.
+
+    A path is taken from the repository's folder, and a recording is one of the target in it; names
+    of the configuration and of modules stay as they are.
+    """
+    if not target.runs:
+        return target.name
+    record = target.runs[0].recording.target
+    name = record.name if target.name.endswith(_RECORDING) else target.name
+    match = _PYTHON_FILE.fullmatch(name)
+    if match is None:
+        return name
+    return _within_repository(match["file"], record) + (match["rest"] or "")
+
+
+def _within_repository(file: str, record: TargetRecord) -> str:
+    """Return a file's path from the repository's folder, as it is where it lies outside."""
+    root, repository = pure_path(record.root), pure_path(record.repository)
+    absolute = posixpath.normpath((root / file).as_posix())
+    relative = posixpath.relpath(absolute, repository.as_posix())
+    return pure_path(file).as_posix() if relative.startswith("..") else relative
+
+
+def measure_of(finding: Finding) -> tuple[Measure, float] | None:
+    """Return what tells how bad a finding is, with its number; None where nothing does."""
+    rule = _RULES.get(finding.rule)
+    evidence = dict(finding.evidence)
+    for measure in () if rule is None else rule.measures:
+        value = evidence.get(measure.number)
+        if isinstance(value, int | float) and (measure.limit is None or measure.limit in evidence):
+            return measure, float(value)
+    return None
+
+
+def rounded(value: float) -> float:
+    """Return a number to four digits: more would change from machine to machine."""
+    return float(f"{value:.4g}") if math.isfinite(value) else value
+
+
+def worsening(finding: Finding, known: Entry, tolerance: float) -> str | None:
+    """Return how a finding is worse than a baseline allows, None where it is not.
+
+    Args:
+        finding: As it is now.
+        known: As it was.
+        tolerance: How many times worse its measure, and how many times larger its count may be.
+    """
+    reasons = []
+    if LEVELS.index(finding.severity) < LEVELS.index(known.level):
+        reasons.append(f"{finding.severity} against {known.level}")
+    measured = measure_of(finding)
+    if (
+        measured is not None
+        and known.measure is not None
+        and measured[0].number == known.measure[0]
+    ):
+        measure, value = measured
+        if measure.is_worse(rounded(value), known.measure[1], tolerance):
+            name = measure.number.replace("_", " ")
+            reasons.append(f"{name} {value:.3g} against {known.measure[1]:.3g}")
+    if finding.count > known.count * tolerance:
+        reasons.append(f"count {finding.count:,} against {known.count:,}")
+    return ", ".join(reasons) or None

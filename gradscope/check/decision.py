@@ -1,0 +1,48 @@
+"""Whether a check passes, and why it does not."""
+
+from collections.abc import Iterator
+
+from gradscope.check.results import CheckedFinding, CheckResult, Outcome, TargetResult
+from gradscope.errors import ExitCode
+from gradscope.phrasing import counted
+from gradscope.recording.finding import Severity, at_least
+
+
+def fails(item: CheckedFinding, level: Severity) -> bool:
+    """Return whether a finding fails a check by itself."""
+    return not item.is_known and item.finding.severity in at_least(level)
+
+
+def outcome_of(target: TargetResult, result: CheckResult) -> Outcome:
+    """Return how a target came out of a check."""
+    if target.failures or not target.runs:
+        return "unjudged"
+    if result.policy is None:
+        return "passed"
+    is_failed = any(fails(item, result.policy.fail_level) for item in target.findings)
+    return "failed" if is_failed else "passed"
+
+
+def exit_code(result: CheckResult) -> ExitCode:
+    """Return the exit code: what could not be judged comes first, and nothing demotes it."""
+    outcomes = {outcome_of(target, result) for target in result.targets}
+    if "unjudged" in outcomes or not result.targets:
+        return ExitCode.CANNOT_JUDGE
+    if result.policy is None or result.policy.exit_zero:
+        return ExitCode.OK
+    return ExitCode.FINDINGS if any(reasons(result)) else ExitCode.OK
+
+
+def reasons(result: CheckResult) -> Iterator[str]:
+    """Yield why a check fails, in words; nothing where it passes or could not judge."""
+    policy = result.policy
+    if policy is None:
+        return
+    counts = result.counts()
+    for level in at_least(policy.fail_level):
+        if counts[level]:
+            yield counted(counts[level], level)
+    if policy.max_warnings is not None and counts["warning"] > policy.max_warnings:
+        yield f"{counted(counts['warning'], 'warning')}, and {policy.max_warnings:,} may pass"
+    if result.stale_fails and result.stale:
+        yield f"{counted(len(result.stale), 'known finding')} that nothing shows any more"

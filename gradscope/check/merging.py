@@ -1,0 +1,96 @@
+"""The runs of one target, merged: one finding a cause, with the seeds that show it."""
+
+from collections.abc import Sequence
+
+from gradscope.check.results import CheckedFinding, Failure, Run, TargetResult
+from gradscope.recording.finding import Finding
+from gradscope.recording.records import EventRecord, Recording
+from gradscope.recording.step_view import ended_by, first_step
+from gradscope.rules.engine import rank_of
+from gradscope.rules.merging import by_cause
+
+
+def target_result(name: str, runs: Sequence[Run], failures: Sequence[Failure] = ()) -> TargetResult:
+    """Return what the runs of a target come to.
+
+    Args:
+        name: Of the target.
+        runs: Those that could be made, by ascending seed.
+        failures: Why others could not.
+    """
+    obstacles = (obstacle_of(run) for run in runs)
+    return TargetResult(
+        name=name,
+        runs=tuple(runs),
+        findings=merged(runs),
+        failures=(*failures, *(failure for failure in obstacles if failure is not None)),
+    )
+
+
+def merged(runs: Sequence[Run]) -> tuple[CheckedFinding, ...]:
+    """Return the findings of several runs, equal causes as one, the worst first."""
+    causes = by_cause([run.verdict.findings for run in runs])
+    found = [_merged(occurrences, runs) for occurrences in causes]
+    return tuple(sorted(found, key=lambda item: rank_of(item.finding)))
+
+
+def _merged(occurrences: list[tuple[int, Finding]], runs: Sequence[Run]) -> CheckedFinding:
+    worst, finding = min(occurrences, key=lambda item: rank_of(item[1]))
+    return CheckedFinding(
+        finding=finding,
+        run=worst,
+        seeds=tuple(runs[place].recording.target.seed for place, _ in occurrences),
+    )
+
+
+def obstacle_of(run: Run) -> Failure | None:
+    """Return why a run says nothing of gradients, None where it does.
+
+    Without this, a gate would be green because it saw nothing.
+    """
+    recording = run.recording
+    seed = recording.target.seed
+    error = ended_by(recording)
+    if error is not None:
+        # Its advice is in the exception, which the run has told, and better in the finding.
+        cause = error.message.partition("\n")[0].partition(". ")[0]
+        return Failure(what="autograd raised an exception", cause=cause, seed=seed)
+    if not has_gradient(recording):
+        return Failure(
+            what="no parameter received a gradient",
+            cause=_why_none(recording),
+            help="gradscope inspect says of each parameter why",
+            seed=seed,
+        )
+    if not run.verdict.ran:
+        return Failure(
+            what="no rule judged the gradients",
+            cause="; ".join(dict.fromkeys(item.reason for item in run.verdict.skipped)),
+            help="select rules that can judge this target: gradscope rule lists all",
+            seed=seed,
+        )
+    return None
+
+
+def has_gradient(recording: Recording) -> bool:
+    """Return whether backward left a gradient in any parameter, zero or not.
+
+    A run may also have asked for gradients by `autograd.grad`, which leaves them in none.
+    """
+    if any(step.kind == "run" for step in recording.steps):
+        return any(event.kind == "grad" or _reaches(event) for event in recording.events)
+    return any(
+        stat.reach in ("gradient", "zero")
+        for stat in first_step(recording).parameter_stats.values()
+    )
+
+
+def _reaches(event: EventRecord) -> bool:
+    """Return whether an event of a run is a backward that reached parameters, or may have."""
+    return event.kind == "backward" and dict(event.numbers).get("reached", 1.0) > 0
+
+
+def _why_none(recording: Recording) -> str:
+    stats = first_step(recording).parameter_stats.values()
+    reasons = dict.fromkeys(stat.reason for stat in stats if stat.reason is not None)
+    return next(iter(reasons), "backward was not seen")

@@ -1,0 +1,89 @@
+"""What a check found: the runs of every target, their findings, and whether it passed."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Literal
+
+from gradscope.check.options import Policy
+from gradscope.recording.finding import Finding, Severity
+from gradscope.recording.records import Recording
+from gradscope.rules.verdict import Verdict
+
+Outcome = Literal["passed", "failed", "unjudged"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Failure:
+    """Why a run could not be judged, as a `GradscopeError` says it."""
+
+    what: str
+    cause: str | None = None
+    help: str | None = None
+    seed: int | None = None
+    """Of the run; None where it concerns the target as a whole."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Run:
+    """A recording, judged by the rules."""
+
+    recording: Recording
+    verdict: Verdict
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckedFinding:
+    """One cause, in however many runs of a target it was found."""
+
+    finding: Finding
+    """As it is in the run in which it is worst."""
+    run: int
+    """Which of the target's runs that is."""
+    seeds: tuple[int | None, ...]
+    """Of the runs that show it, in their order."""
+    is_known: bool = False
+    """Whether the baseline hides it: it is reported apart and does not count."""
+    worsened: str | None = None
+    """How it became worse than the baseline allows, as `decades 5.2 against 2.1`; else None."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TargetResult:
+    """A target, its runs and what was found in them."""
+
+    name: str
+    runs: tuple[Run, ...] = ()
+    findings: tuple[CheckedFinding, ...] = ()
+    """The worst first, known ones last."""
+    failures: tuple[Failure, ...] = ()
+    """Why runs could not be judged."""
+
+    def counted(self) -> Iterator[CheckedFinding]:
+        """Yield the findings that the baseline does not hide."""
+        return (item for item in self.findings if not item.is_known)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckResult:
+    """What one command found, of one target or several."""
+
+    version: str
+    """Of gradscope."""
+    command: str
+    """As typed, for the record."""
+    targets: tuple[TargetResult, ...]
+    policy: Policy | None = None
+    """None where nothing is a gate: `inspect` and `report`."""
+    stale: tuple[str, ...] = ()
+    """Entries of the baseline that match nothing any more, in words."""
+    stale_fails: bool = False
+    unmatched: tuple[str, ...] = ()
+    """Patterns of limits that mean no module of any target: nothing was held to them."""
+
+    def counts(self) -> dict[Severity, int]:
+        """Return how many findings of each level count."""
+        found: dict[Severity, int] = {"error": 0, "warning": 0, "note": 0}
+        for target in self.targets:
+            for item in target.counted():
+                found[item.finding.severity] += 1
+        return found

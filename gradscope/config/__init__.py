@@ -1,0 +1,30 @@
+"""The user's configuration: `[tool.gradscope]` in a pyproject.toml."""
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from gradscope.config.planning import plan_targets
+    from gradscope.config.reading import (
+        Configuration,
+        configured_settings,
+        read_configuration,
+    )
+    from gradscope.config.selection import with_options
+
+__all__ = [
+    "Configuration",
+    "configured_settings",
+    "plan_targets",
+    "read_configuration",
+    "with_options",
+]
+
+_MODULES = {"plan_targets": "planning", "with_options": "selection"}
+
+
+def __getattr__(name: str) -> object:
+    # A configuration names rules: whoever has none does not wait for all rules to be imported.
+    if name in __all__:
+        return getattr(import_module(f"{__name__}.{_MODULES.get(name, 'reading')}"), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

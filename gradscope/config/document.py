@@ -1,0 +1,189 @@
+"""A configuration file, and its tables, whose errors name the file, the line and the key."""
+
+import json
+import re
+import tomllib
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NoReturn
+
+from gradscope.config.lines import lines_of
+from gradscope.config.values import Check, Value, WrongValue, did_you_mean
+from gradscope.errors import GradscopeError
+
+FILE_NAME = "pyproject.toml"
+TABLE = ("tool", "gradscope")
+
+_BARE_KEY = re.compile(r"[A-Za-z0-9_-]+")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Source:
+    """Where a value was written."""
+
+    file: str
+    """As it is shown: relative to the working directory where the file lies in it."""
+    line: int | None
+    """None where it could not be told."""
+
+    def __str__(self) -> str:
+        """As `pyproject.toml:12`."""
+        return self.file if self.line is None else f"{self.file}:{self.line}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Document:
+    """A file that has the table."""
+
+    path: Path
+    """Absolute; the file itself may be a link."""
+    name: str
+    """As it is shown."""
+    lines: Mapping[tuple[str, ...], int]
+    table: Mapping[str, object]
+
+    def source(self, path: tuple[str, ...]) -> Source:
+        """Return where a key of the table stands."""
+        return Source(file=self.name, line=self.lines.get((*TABLE, *path)))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Table:
+    """A table of the file, below `tool.gradscope`."""
+
+    document: Document
+    path: tuple[str, ...]
+    """From `tool.gradscope`, which itself is empty."""
+    values: Mapping[str, object]
+
+    @property
+    def name(self) -> str:
+        """As it stands between brackets in the file."""
+        return dotted((*TABLE, *self.path))
+
+    def __iter__(self) -> Iterator[str]:
+        """Yield its keys, in the order of the file."""
+        return iter(self.values)
+
+    def fail(self, key: str, wrong: str, *, help: str | None = None) -> NoReturn:
+        """Raise the error that tells what is wrong with a key."""
+        place = self.document.source((*self.path, key))
+        whole = dotted((*TABLE, *self.path, key))
+        raise GradscopeError(f"`{whole}` in {place} {wrong}", help=help)
+
+    def check_keys(self, known: Collection[str], what: str, *, listed: str | None = None) -> None:
+        """Make sure that every key is one of those that are known.
+
+        Args:
+            known: Their names.
+            what: The kind of thing that a key has to be.
+            listed: Where to find all of them, if they are too many for the help.
+        """
+        for key in self.values:
+            if key not in known:
+                names = f"it has {', '.join(known)}" if known else None
+                self.fail(key, f"is no {what}", help=did_you_mean(key, known) or listed or names)
+
+    def table(self, key: str) -> "Table":
+        """Return the table under a key, an empty one where there is none."""
+        value = self.values.get(key, {})
+        if not isinstance(value, Mapping):
+            self.fail(key, "has to be a table", help=f"[{dotted((*TABLE, *self.path, key))}]")
+        return Table(document=self.document, path=(*self.path, key), values=value)
+
+    def value(self, key: str, check: Check) -> Value:
+        """Return the value of a key that is there."""
+        try:
+            return check(self.values[key])
+        except WrongValue as error:
+            self.fail(key, error.wrong, help=error.help)
+
+
+def dotted(path: tuple[str, ...]) -> str:
+    """Return the path of a key as TOML writes it."""
+    return ".".join(
+        key if _BARE_KEY.fullmatch(key) else json.dumps(key, ensure_ascii=False) for key in path
+    )
+
+
+def find_document(file: Path | None) -> Document | None:
+    """Return a file, or the nearest pyproject.toml that has the table; None where none has.
+
+    Args:
+        file: Searched from the working directory upward where it is None.
+
+    Raises:
+        GradscopeError: A file on the way cannot be read, or the given one has no such table.
+    """
+    if file is not None:
+        document = _read(file, name=str(file))
+        if document is None:
+            raise GradscopeError(f"`{file}` has no table [{dotted(TABLE)}]")
+        return document
+    folder = working_directory()
+    for parent in (folder, *folder.parents):
+        path = parent / FILE_NAME
+        # A link that leads nowhere is no missing file: the defaults would hold unnoticed.
+        if path.is_symlink() or path.is_file():
+            document = _read(path, name=FILE_NAME if parent == folder else str(path))
+            if document is not None:
+                return document
+    return None
+
+
+def working_directory() -> Path:
+    """Return the working directory.
+
+    Raises:
+        GradscopeError: It has been removed.
+    """
+    try:
+        return Path.cwd()
+    except FileNotFoundError:
+        raise GradscopeError(
+            "the working directory does not exist any more", help="cd to one that does"
+        ) from None
+
+
+def _read(path: Path, *, name: str) -> Document | None:
+    """Return a file, None where it does not have the table."""
+    text = _text(path, name)
+    try:
+        content: object = tomllib.loads(text)
+    except (ValueError, RecursionError) as error:  # a ValueError of whole numbers too, if long
+        raise GradscopeError(f"`{name}` is no valid TOML", cause=str(error)) from None
+    for depth, key in enumerate(TABLE):
+        if not isinstance(content, Mapping):
+            raise GradscopeError(f"`{dotted(TABLE[:depth])}` in {name} has to be a table")
+        if key not in content:
+            return None
+        content = content[key]
+    if not isinstance(content, Mapping):
+        raise GradscopeError(f"`{dotted(TABLE)}` in {name} has to be a table")
+    place = (working_directory() / path.parent).resolve() / path.name
+    return Document(path=place, name=name, lines=lines_of(text), table=content)
+
+
+def _text(path: Path, name: str) -> str:
+    try:
+        # Editors on Windows begin a file with a byte order mark.
+        return path.read_bytes().decode("utf-8-sig")
+    except FileNotFoundError:
+        if path.is_symlink():
+            raise GradscopeError(
+                f"cannot read `{name}`", cause="it is a link to a file that does not exist"
+            ) from None
+        raise GradscopeError(f"there is no file `{name}`") from None
+    except UnicodeDecodeError as error:
+        line = error.object[: error.start].count(b"\n") + 1
+        raise GradscopeError(
+            f"`{name}` is not UTF-8, as TOML has to be",
+            cause=f"byte 0x{error.object[error.start]:02x} in line {line}",
+            help="save it as UTF-8",
+        ) from None
+    except (OSError, ValueError) as error:  # a ValueError is a null byte in the name
+        cause = error.strerror if isinstance(error, OSError) else str(error)
+        inside = path / FILE_NAME
+        hint = f"name the file: {inside}" if path.is_dir() and inside.is_file() else None
+        raise GradscopeError(f"cannot read `{name}`", cause=cause, help=hint) from None

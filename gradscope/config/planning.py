@@ -1,0 +1,127 @@
+"""From what the user names on the command line to the targets that are run."""
+
+import importlib.util
+from collections.abc import Mapping
+from pathlib import Path
+
+from gradscope.check.options import PlannedTarget
+from gradscope.config import keys
+from gradscope.config.document import working_directory
+from gradscope.config.reading import Configuration
+from gradscope.config.targets import PLAIN_NAME
+from gradscope.config.values import Value, checked_option, did_you_mean
+from gradscope.errors import GradscopeError
+from gradscope.target.files import exists
+from gradscope.target.options import TargetOptions, Trial
+
+
+def plan_targets(
+    configuration: Configuration, given: tuple[str, ...], overrides: Mapping[str, Value]
+) -> tuple[PlannedTarget, ...]:
+    """Return the targets of a command, each with all that is known of how to run it.
+
+    A configured target's name means that target, whatever files there are: `./NAME` means the
+    file. It runs in the folder of the configuration, and every other text is a target as written,
+    in the working directory. What the command line says wins over the target's table, that over
+    the top level of the configuration, and that over the defaults.
+
+    Args:
+        configuration: What the user's file says.
+        given: Names and targets; all configured targets where there are none.
+        overrides: What the command line says, by the keys of a target's table. Paths are relative
+            to the working directory.
+
+    Raises:
+        GradscopeError: There is no target, a name is none but like one that is configured, or an
+            override is wrong.
+    """
+    checked = {
+        key: checked_option(key, value, keys.OF_TARGET[key].check)
+        for key, value in overrides.items()
+    }
+    if not given and not configuration.targets:
+        raise _no_target(configuration)
+    names = dict.fromkeys(given or configuration.targets)  # a target twice is the same twice
+    return tuple(_planned(name, configuration, checked) for name in names)
+
+
+def _no_target(configuration: Configuration) -> GradscopeError:
+    if configuration.file is None:
+        missing = "no pyproject.toml configures any"
+    else:
+        missing = f"no [tool.gradscope.targets] in {configuration.file}"
+    return GradscopeError(
+        f"no target is given, and {missing}",
+        help="name one, as model.py:Net, or configure it: "
+        '[tool.gradscope.targets] with small = "model.py:Net"',
+    )
+
+
+def _planned(
+    name: str, configuration: Configuration, overrides: Mapping[str, Value]
+) -> PlannedTarget:
+    cwd = working_directory()
+    table = configuration.targets.get(name)
+    if table is None:
+        _check_not_misspelt(name, configuration)
+        table, folder = {"target": name}, cwd
+    else:
+        folder = configuration.folder
+    if folder != cwd:
+        overrides = {key: _absolute(key, value, cwd) for key, value in overrides.items()}
+    defaults = {
+        key: configuration.values[key] for key in keys.RUNNING if key in configuration.values
+    }
+    values = _merged(defaults, table, overrides)
+    return PlannedTarget(
+        name=name,
+        spec=str(values["target"]),
+        folder=folder,
+        options=TargetOptions(
+            allow_synthetic_loss=False,
+            **keys.arguments(TargetOptions, values),  # type: ignore[arg-type]
+        ),
+        trial=Trial(**keys.arguments(Trial, values)),  # type: ignore[arg-type]
+        **keys.arguments(PlannedTarget, values),  # type: ignore[arg-type]
+    )
+
+
+def _merged(*layers: Mapping[str, Value]) -> dict[str, Value]:
+    """Return the values of all layers, of which the last wins.
+
+    What excludes a value of a layer gives way to it as well: a batch to inputs, say.
+    """
+    merged: dict[str, Value] = {}
+    for layer in layers:
+        for one, other in keys.EXCLUSIVE:
+            if one in layer:
+                merged.pop(other, None)
+            if other in layer:
+                merged.pop(one, None)
+        merged.update(layer)
+    return merged
+
+
+def _absolute(key: str, value: Value, cwd: Path) -> Value:
+    """Return a path of the command line as it is meant in another working directory."""
+    if not isinstance(value, str) or key not in ("batch", "checkpoint", "grad-output"):
+        return value
+    is_path = key == "checkpoint" or exists(cwd / value)  # else an expression, or `ones`
+    return str(cwd / value) if is_path else value
+
+
+def _check_not_misspelt(name: str, configuration: Configuration) -> None:
+    """Make sure that a text is not a configured target's name with a slip in it.
+
+    Raises:
+        GradscopeError: It is like one, and neither a file nor a module.
+    """
+    hint = did_you_mean(name, configuration.targets)
+    if hint is None or PLAIN_NAME.fullmatch(name) is None:
+        return
+    is_file = exists(Path(name)) or exists(Path(f"{name}.py"))
+    if is_file or (name.isidentifier() and importlib.util.find_spec(name) is not None):
+        return
+    raise GradscopeError(
+        f"no target `{name}`: it is neither configured nor a file or a module", help=hint
+    )

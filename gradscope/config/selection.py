@@ -1,0 +1,169 @@
+"""What the configuration says of the rules: which run, with which thresholds and limits."""
+
+import dataclasses
+from collections.abc import Mapping
+
+from gradscope.config import keys, values
+from gradscope.config.document import Table
+from gradscope.config.values import Value
+from gradscope.errors import GradscopeError
+from gradscope.rules.catalogue import RULES
+from gradscope.rules.rule import Rule
+from gradscope.rules.selection import rules_named
+from gradscope.rules.settings import WHOLE_MODEL, NormLimit, Settings
+
+_LIMITS = ("max", "min")
+
+
+def read_settings(table: Table, top_level: Mapping[str, Value]) -> Settings:
+    """Return the settings of the rules.
+
+    Args:
+        table: The table `tool.gradscope`.
+        top_level: Its values that are no tables.
+    """
+    modules = table.table(keys.MODULES)
+    return Settings(
+        select=_texts(top_level.get("select")),
+        ignore=_texts(top_level.get("ignore")),
+        extend_select=_texts(top_level.get("extend-select")),
+        thresholds=_thresholds(table.table(keys.RULES)),
+        per_module_ignores={
+            pattern: _texts(modules.value(pattern, values.selectors)) for pattern in modules
+        },
+        norm_limits=_norm_limits(table, top_level),
+    )
+
+
+def with_options(
+    settings: Settings,
+    *,
+    select: tuple[str, ...] = (),
+    ignore: tuple[str, ...] = (),
+    extend_select: tuple[str, ...] = (),
+    max_grad_norm: float | None = None,
+    min_grad_norm: float | None = None,
+) -> Settings:
+    """Return configured settings as options of the command line change them.
+
+    What is given there takes the place of what is configured. A configured `ignore` stays beside a
+    `select`, unless both name the same rules; a configured `extend-select` stays as far as no
+    `ignore` names its rules.
+
+    Raises:
+        GradscopeError: A selector names no rule, a limit is no norm, or no norm lies between two.
+    """
+    selected = [set(rules_named(selector)) for selector in select]
+    ignored = {rule for selector in ignore for rule in rules_named(selector)}
+    kept_ignores = (one for one in settings.ignore if set(rules_named(one)) not in selected)
+    kept_extensions = (
+        one for one in settings.extend_select if not select and not ignored >= {*rules_named(one)}
+    )
+    return dataclasses.replace(
+        settings,
+        select=select or settings.select,
+        ignore=ignore or tuple(kept_ignores),
+        extend_select=(*kept_extensions, *extend_select),
+        norm_limits=_with_limits(settings.norm_limits, max_grad_norm, min_grad_norm),
+    )
+
+
+def _with_limits(
+    limits: Mapping[str, NormLimit], maximum: float | None, minimum: float | None
+) -> Mapping[str, NormLimit]:
+    given = {"max-grad-norm": maximum, "min-grad-norm": minimum}
+    for key, value in given.items():
+        if value is not None:
+            values.checked_option(key, value, keys.GATE[key].check)
+    if maximum is None and minimum is None:
+        return limits
+    known = limits.get(WHOLE_MODEL, NormLimit())
+    changed = NormLimit(
+        minimum=known.minimum if minimum is None else minimum,
+        maximum=known.maximum if maximum is None else maximum,
+    )
+    if _is_empty(changed):
+        raise GradscopeError(
+            f"no gradient norm is at least {changed.minimum:g} and at most {changed.maximum:g}",
+            help="raise --max-grad-norm or lower --min-grad-norm",
+        )
+    return {**limits, WHOLE_MODEL: changed}
+
+
+def _is_empty(limit: NormLimit) -> bool:
+    bounds = (limit.minimum, limit.maximum)
+    return bounds[0] is not None and bounds[1] is not None and bounds[0] > bounds[1]
+
+
+def _norm_limits(table: Table, top_level: Mapping[str, Value]) -> dict[str, NormLimit]:
+    whole = NormLimit(
+        minimum=_number(top_level.get("min-grad-norm")),
+        maximum=_number(top_level.get("max-grad-norm")),
+    )
+    if _is_empty(whole):
+        table.fail("max-grad-norm", f"is below `min-grad-norm`, {whole.minimum:g}")
+    patterns = table.table(keys.NORMS)
+    limits = {pattern: _norm_limit(patterns, pattern) for pattern in patterns}
+    return limits if whole == NormLimit() else {WHOLE_MODEL: whole, **limits}
+
+
+def _norm_limit(patterns: Table, pattern: str) -> NormLimit:
+    if pattern == WHOLE_MODEL:
+        wrong, instead = (
+            "names no modules",
+            "max-grad-norm and min-grad-norm are of the whole model",
+        )
+        patterns.fail(pattern, wrong, help=instead)
+    example = "as { max = 10.0, min = 1e-7 }"
+    if not isinstance(patterns.values[pattern], Mapping):
+        patterns.fail(pattern, "has to be a table with max or min", help=example)
+    table = patterns.table(pattern)
+    table.check_keys(_LIMITS, "limit of a gradient norm")
+    given = {key: _number(table.value(key, values.number(0))) for key in table}
+    limit = NormLimit(minimum=given.get("min"), maximum=given.get("max"))
+    if not given:
+        patterns.fail(pattern, "has neither max nor min", help=example)
+    if _is_empty(limit):
+        table.fail("max", f"is below `min`, {limit.minimum:g}")
+    return limit
+
+
+def _thresholds(table: Table) -> dict[str, dict[str, float]]:
+    by_name = {rule.name: rule for rule in RULES}
+    for key in table:
+        for rule in RULES:
+            if key.upper() == rule.code:
+                table.fail(key, "is a rule's code", help=f"[{table.name}.{rule.name}]")
+    table.check_keys(by_name, "rule", listed="gradscope rule lists every rule")
+    return {name: _thresholds_of(by_name[name], table.table(name)) for name in table}
+
+
+def _thresholds_of(rule: type[Rule], table: Table) -> dict[str, float]:
+    defaults = thresholds_of(rule)
+    table.check_keys(defaults, f"threshold of {rule.name}")
+    found = {key: _number(table.value(key, _check_of(key, defaults[key]))) for key in table}
+    return {key: value for key, value in found.items() if value is not None}
+
+
+def thresholds_of(rule: type[Rule]) -> dict[str, float]:
+    """Return the thresholds of a rule, as they are when nobody sets them."""
+    fields = dataclasses.fields(rule)
+    return {one.name: one.default for one in fields if isinstance(one.default, int | float)}
+
+
+def _check_of(name: str, default: float) -> values.Check:
+    """Return the check of a threshold: only where a negative one is the default may it be so."""
+    if name.endswith("share"):
+        return values.share
+    minimum = 0 if default >= 0 else None
+    if isinstance(default, int):
+        return values.whole_number(0)
+    return values.number(minimum, can_be_infinite=True)
+
+
+def _texts(value: Value | None) -> tuple[str, ...]:
+    return value if isinstance(value, tuple) else ()
+
+
+def _number(value: Value | None) -> float | None:
+    return value if isinstance(value, int | float) else None

@@ -1,0 +1,297 @@
+"""The pytest plugin: the fixture and marker `gradscope`, and the option `--gradscope`.
+
+pytest alone imports this module, in every test run of an environment that gradscope is installed
+in. So pytest is no dependency of gradscope's, and torch and rich are imported by tests that check
+gradients and by no others.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import shutil
+from collections.abc import Callable, Generator, Iterable
+from difflib import get_close_matches
+from typing import TYPE_CHECKING, Protocol, TypedDict, Unpack
+
+import pytest
+
+from gradscope.integrations.check_events import Check, listening
+from gradscope.integrations.pytest_summary import Summary
+
+if TYPE_CHECKING:
+    import torch
+    from _pytest._code.code import TerminalRepr
+    from torch import nn
+
+    from gradscope.recording.finding import Severity
+    from gradscope.report.model import Report
+
+
+class _WorkerNode(Protocol):
+    """What xdist gives for a worker, as far as it is needed."""
+
+    config: pytest.Config
+    workerinput: dict[str, object]
+
+
+class MarkerOptions(TypedDict, total=False):
+    """What the marker can be given; see `gradscope.testing.assert_gradients_healthy`."""
+
+    select: str | Iterable[str]
+    ignore: str | Iterable[str]
+    max_norm: float | None
+    min_norm: float | None
+    fail_level: Severity
+    steps: int
+    probe_steps: int
+    seed: int | None
+
+
+class CheckOptions(MarkerOptions, total=False):
+    """What `check` can be given."""
+
+    optimizer: torch.optim.Optimizer | None
+    grad_output: torch.Tensor | str | None
+    eager: bool
+
+
+_MARKER = "gradscope"
+_MARKER_HELP = (
+    f"{_MARKER}({', '.join(f'{name}=...' for name in MarkerOptions.__annotations__)}): "
+    "the test checks gradients with the fixture `gradscope`, whose defaults these are."
+)
+
+
+@dataclasses.dataclass(slots=True)
+class _Watched:
+    """What is known of a test that runs."""
+
+    unreported: list[Check] = dataclasses.field(default_factory=list)
+    checks: int = 0
+    has_fixture: bool = False
+    """Whether it asked for the fixture, itself or by another fixture."""
+    obeyed_marker: bool = False
+    """Whether a check was made that knew the marker."""
+    is_running: bool = False
+    """Whether its body runs; subtests are reported in the middle of it."""
+
+
+_WATCHED = pytest.StashKey[_Watched]()
+_COLUMNS = pytest.StashKey[int | None]()
+_WORKER_COLUMNS = "gradscope_columns"
+
+
+def _watched(item: pytest.Item) -> _Watched:
+    return item.stash.setdefault(_WATCHED, _Watched())
+
+
+class GradientCheck:
+    """The fixture `gradscope`: checks gradients as the test's markers say."""
+
+    def __init__(self, defaults: MarkerOptions, made: Callable[[], None]) -> None:
+        self._defaults, self._made = defaults, made
+
+    def __repr__(self) -> str:
+        """Return what pytest shows with the other arguments of a test that fails."""
+        options = ", ".join(f"{name}={value!r}" for name, value in self._defaults.items())
+        return f"{type(self).__name__}({options})"
+
+    def check(
+        self,
+        model: nn.Module,
+        batch: object,
+        loss_fn: Callable[..., object] | str | None = None,
+        **given: Unpack[CheckOptions],
+    ) -> Report:
+        """Fail the test where the gradients are not healthy; return the report.
+
+        What is given here wins over the markers, and the nearest marker over those around it.
+        `gradscope.testing.assert_gradients_healthy` tells what can be given.
+        """
+        __tracebackhide__ = True
+        from gradscope.testing import UnhealthyGradientsError, assert_gradients_healthy
+
+        options: CheckOptions = {**self._defaults, **given}
+        try:
+            report = assert_gradients_healthy(model, batch, loss_fn, **options)
+        except UnhealthyGradientsError:
+            self._made()
+            raise
+        self._made()
+        return report
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add `--gradscope`."""
+    parser.getgroup("gradscope").addoption(
+        "--gradscope",
+        action="store_true",
+        help="list the checks of gradients that the tests made, a line each",
+    )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Register the marker, and what gathers the checks."""
+    config.addinivalue_line("markers", _MARKER_HELP)
+    config.stash[_COLUMNS] = _columns(config)
+    if config.getoption("--gradscope"):
+        config.pluginmanager.register(Summary(), "gradscope-summary")
+
+
+def _columns(config: pytest.Config) -> int | None:
+    """Return how wide the terminal is, None where there is none; only now, before tests run.
+
+    During them its place is taken by files that capture what they write.
+    """
+    if hasattr(config, "workerinput"):
+        columns: int | None = config.workerinput.get(_WORKER_COLUMNS)
+        return columns
+    return shutil.get_terminal_size(fallback=(0, 0)).columns or None
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_configure_node(node: _WorkerNode) -> None:
+    """Tell a worker of xdist how wide the terminal is."""
+    node.workerinput[_WORKER_COLUMNS] = node.config.stash[_COLUMNS]
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Refuse markers with arguments that do not exist, before any test runs.
+
+    Raises:
+        pytest.UsageError: There is one.
+    """
+    if hasattr(config, "workerinput"):
+        return  # xdist would lose the message: there the test fails
+    for item in items:
+        if wrong := _misuse(item):
+            raise pytest.UsageError(f"{item.nodeid}: {wrong}")
+
+
+def _misuse(item: pytest.Item) -> str | None:
+    """Return what is wrong with the arguments of a test's markers, None where nothing is."""
+    known = list(MarkerOptions.__annotations__)
+    for mark in item.iter_markers(_MARKER):
+        if mark.args:
+            return f"pytest.mark.{_MARKER} takes named arguments only: {', '.join(known)}"
+        for name in mark.kwargs:
+            if name not in known:
+                close = get_close_matches(name, known, n=1)
+                hint = f"did you mean `{close[0]}`?" if close else f"it has {', '.join(known)}"
+                return f"pytest.mark.{_MARKER} has no argument `{name}`: {hint}"
+    return None
+
+
+def _marked(item: pytest.Item) -> MarkerOptions:
+    """Return what the markers around a test say, the nearest first, key by key."""
+    options: MarkerOptions = {}
+    for mark in item.iter_markers(_MARKER):
+        options = {**mark.kwargs, **options}  # type: ignore[typeddict-item]
+    return options
+
+
+@pytest.fixture
+def gradscope(request: pytest.FixtureRequest) -> GradientCheck:
+    """Check gradients: `gradscope.check(model, batch, loss_fn)`."""
+    item = request.node
+    _watched(item).has_fixture = True
+
+    def made() -> None:
+        _watched(item).obeyed_marker = True
+
+    return GradientCheck(_marked(item), made)
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
+    """Notice the checks that a test makes, also those of `assert_gradients_healthy`."""
+
+    def notice(check: Check) -> None:
+        watched = _watched(item)
+        watched.unreported.append(check)
+        watched.checks += 1
+
+    with listening(notice, item.config.stash[_COLUMNS]):
+        return (yield)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Forget what an earlier run of the same test did."""
+    item.stash[_WATCHED] = _Watched()
+    if wrong := _misuse(item):
+        pytest.fail(wrong, pytrace=False)
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtest_call(item: pytest.Item) -> Generator[None, None, None]:
+    """Notice when the body of a test runs."""
+    watched = _watched(item)
+    watched.is_running = True
+    try:
+        return (yield)
+    finally:
+        watched.is_running = False
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtest_makereport(
+    item: pytest.Item, call: pytest.CallInfo[None]
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Fail a marked test that passed and saw nothing; hand its checks to the summary."""
+    report = yield
+    watched = _watched(item)
+    if watched.is_running:
+        return report
+    # Around the plugin of xfail: a test that saw nothing did neither fail nor pass as expected.
+    if call.when == "call" and report.passed and (reason := _blindness(item, watched)):
+        report.outcome = "failed"
+        report.longrepr = _failure(item, ": ".join(reason))
+        vars(report).pop("wasxfail", None)
+        vars(report)[Summary.BLINDNESS] = reason[0]
+    if watched.unreported and item.config.getoption("--gradscope"):
+        # Plain values: xdist sends reports from process to process.
+        checks = [dataclasses.asdict(check) for check in watched.unreported]
+        vars(report)[Summary.ATTRIBUTE] = checks
+        watched.unreported.clear()
+    return report
+
+
+def _blindness(item: pytest.Item, watched: _Watched) -> tuple[str, str] | None:
+    """Return why a test is no check although it is marked as one, and what to do about it.
+
+    None where all is well.
+    """
+    if watched.obeyed_marker or not _is_bound(item, watched):
+        return None
+    options = _marked(item)
+    if not watched.checks:
+        return (
+            f"passed without having checked any gradient, and is marked `{_MARKER}`",
+            "call gradscope.check(model, batch, loss_fn), or take the marker away",
+        )
+    if options:
+        return (
+            f"checked no gradient as its marker says ({', '.join(options)})",
+            "assert_gradients_healthy does not see markers, gradscope.check does",
+        )
+    return None
+
+
+def _is_bound(item: pytest.Item, watched: _Watched) -> bool:
+    """Return whether a marker is a promise of the test's that gradients are checked.
+
+    One of its own is. One around it, of a class or a module, says how such tests check, and not
+    that every test does: there the fixture tells.
+    """
+    own = any(mark.name == _MARKER for mark in item.own_markers)
+    around = item.get_closest_marker(_MARKER) is not None
+    return own or (around and watched.has_fixture)
+
+
+def _failure(item: pytest.Item, reason: str) -> str | TerminalRepr:
+    """Return what pytest shows of a test that fails for a reason of its own."""
+    with pytest.raises(pytest.fail.Exception) as caught:
+        pytest.fail(f"{item.name} {reason}", pytrace=False)
+    return item.repr_failure(caught)

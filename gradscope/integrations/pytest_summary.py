@@ -1,0 +1,44 @@
+"""What `pytest --gradscope` lists at the end.
+
+Like the plugin, it is there in every test run of an environment, and imports no torch and no rich.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from gradscope.integrations.check_events import Check
+
+
+class Summary:
+    """Gathers the checks of all tests, from other processes too, and lists them at the end."""
+
+    ATTRIBUTE = "gradscope_checks"
+    """Of a report: the checks as dictionaries."""
+    BLINDNESS = "gradscope_blindness"
+    """Of a report: why the test failed although its body passed."""
+
+    def __init__(self) -> None:
+        self._checks: list[tuple[str, Check]] = []
+        self._failed: dict[str, str] = {}
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        """Keep the checks of a test, and whether it failed."""
+        for check in getattr(report, self.ATTRIBUTE, ()):
+            self._checks.append((report.nodeid, Check(**check)))
+        if report.failed:
+            self._failed[report.nodeid] = getattr(report, self.BLINDNESS, "")
+
+    def pytest_terminal_summary(
+        self, terminalreporter: pytest.TerminalReporter, config: pytest.Config
+    ) -> None:
+        """Write the list."""
+        if config.option.collectonly:
+            return
+        terminalreporter.section("gradients")
+        # It takes rich, which is for those alone who ask for the list.
+        from gradscope.report.check_lines import check_lines
+
+        is_folded = config.get_verbosity() <= 0
+        for line in check_lines(self._checks, self._failed, is_folded=is_folded):
+            terminalreporter.write_line(line)

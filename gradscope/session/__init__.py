@@ -1,0 +1,1 @@
+"""One inspection, one watched training: composes the stages, and is what the Python API calls."""

@@ -1,0 +1,245 @@
+"""One judged step of a target, those before and after it, and the examinations, as a recording."""
+
+from collections.abc import Callable
+
+import torch
+
+from gradscope import __version__
+from gradscope.capture.assemble import Assembler
+from gradscope.capture.compiled import is_compiled
+from gradscope.capture.definitions import Definitions
+from gradscope.capture.diagnosis import Diagnosis
+from gradscope.capture.errors import StepFailedError
+from gradscope.capture.lines import NUMBERED
+from gradscope.capture.naming import NamedModel, name_model
+from gradscope.capture.written_definitions import written_definitions
+from gradscope.errors import GradscopeError, UserCodeError
+from gradscope.probes.batch_division import divide
+from gradscope.probes.clipping import ClipProbe
+from gradscope.probes.examinations import examine, examine_making, make_none
+from gradscope.probes.optimizer_steps import OptimizerProbe
+from gradscope.probes.scene import Scene
+from gradscope.probes.snapshot import preserved
+from gradscope.recording.records import Recording, TargetRecord
+from gradscope.session.description import environment_of, target_record
+from gradscope.session.steps import Ending, Stepper, WatchedStep
+from gradscope.session.training import Training, told_after
+from gradscope.target.options import Trial
+from gradscope.target.target import Target
+from gradscope.target.trial_optimizer import set_learning_rate, with_trial_optimizer
+
+
+def record(
+    target: Target,
+    *,
+    trial: Trial,
+    eager: bool,
+    command: str,
+    definitions: Definitions | None = None,
+    tell: Callable[[GradscopeError], None] | None = None,
+) -> Recording:
+    """Run a target under watch, probe it, put everything back, and return what was seen.
+
+    Args:
+        target: What to run.
+        trial: The optimizer steps to make before the judged one, and after it.
+        eager: Whether the target runs compiled code eagerly.
+        command: What was run, for the record.
+        definitions: The lines that made the model's modules, where its making was watched.
+        tell: Is given the exception, where autograd ended the step: the recording then holds what
+            was seen by then.
+    """
+    if trial.micro_batches is not None:
+        divide(target.batch, trial.micro_batches)  # which is said before anything runs
+    tried = with_trial_optimizer(target, trial)
+    # Which parameters the user trains is told by the user's own optimizer alone.
+    named = name_model(target.model, target.optimizer)
+    definitions = definitions or written_definitions(named)
+    definitions.let_stand_in(target.optimizer, tried.optimizer)
+    assembler = Assembler(
+        named,
+        version=__version__,
+        command=command,
+        environment=environment_of(named),
+        definitions=definitions,
+    )
+    watch = _Watch(
+        tried,
+        named,
+        assembler,
+        definitions=definitions,
+        opaque=is_compiled(target.model) and not eager,
+        tell=tell or (lambda error: None),
+        clipping=None
+        if trial.clipping is None
+        else ClipProbe(named.parameters, trial.clipping.with_own_norm(target.clip_grad_norm)),
+    )
+    with preserved(target.model, target.optimizer, target.batch, target.forward):
+        try:
+            set_learning_rate(tried, trial)
+            described = watch.run(trial)
+        finally:
+            watch.put_back_gradients()
+            target.batches.close()
+    return assembler.finish(described)
+
+
+class _Watch:
+    """The steps of one inspection."""
+
+    def __init__(
+        self,
+        target: Target,
+        named: NamedModel,
+        assembler: Assembler,
+        *,
+        definitions: Definitions,
+        opaque: bool,
+        tell: Callable[[GradscopeError], None],
+        clipping: ClipProbe | None,
+    ) -> None:
+        self._tell = tell
+        self._clipping = clipping
+        self._named = named
+        self._assembler = assembler
+        self._definitions = definitions
+        self._opaque = opaque
+        self._stepper = Stepper(named, opaque=opaque)
+        self._probe = OptimizerProbe(named.parameters, target.optimizer)
+        self._training = Training(target, self._stepper, self._probe, assembler, clipping)
+        if not NUMBERED:
+            assembler.skip("lines and module calls", "this torch does not number its nodes")
+        if any(isinstance(module, torch.jit.ScriptModule) for module in named.modules):
+            assembler.skip("lines inside scripted modules", "TorchScript runs them, and not Python")
+        if opaque:
+            assembler.skip(
+                "lines and module calls",
+                "the model is compiled, and its inside runs out of sight; --eager shows it",
+            )
+
+    def run(self, trial: Trial) -> TargetRecord:
+        """Make all steps, and return the target in words."""
+        training = self._training
+        try:
+            step = training.judged_step(
+                trial.steps,
+                1 if trial.clipping is None else trial.clipping.batches,
+                lambda first: examine_making(self._scene(first, trial)),
+            )
+        except StepFailedError as failed:
+            ending = self._end(failed)
+            self._note_clipping(trial)
+        else:
+            ending = step.ending
+            self._note_clipping(trial)
+            self._judge(step, trial)
+        return target_record(
+            training.target, loss=ending.description, synthetic_loss=ending.synthetic
+        )
+
+    def _note_clipping(self, trial: Trial) -> None:
+        if self._clipping is not None:
+            self._assembler.note(*self._clipping.records(trial.steps))
+
+    def _judge(self, step: WatchedStep, trial: Trial) -> None:
+        """Examine a step, make the optimizer's part of it, and go on with probing ones."""
+        capture, measured, probe = step.capture, step.measured, self._probe
+        probe_steps = trial.probe_steps
+        self._assembler.place_of(capture)  # so that its graph is the recording's first
+        if trial.keep_gradients != "none":
+            self._assembler.keep_gradients(trial.keep_gradients)
+        examine(self._scene(step, trial), is_trained=self._training.made > 0)
+        wants_steps = probe.is_users or probe_steps > 0
+        updates = self._step() if wants_steps else None
+        self._assembler.add_step(
+            "step",
+            capture,
+            measured,
+            loss=step.ending.loss,
+            optimizer=probe.description if probe.is_users else None,
+            update_norms=updates if probe.is_users else None,
+        )
+        capture.close()
+        if updates is not None:
+            self._go_on(probe_steps)
+
+    def _scene(self, step: WatchedStep, trial: Trial) -> Scene:
+        return Scene(
+            target=self._training.target,
+            named=self._named,
+            assembler=self._assembler,
+            definitions=self._definitions,
+            capture=step.capture,
+            measured=step.measured,
+            loss=step.ending.loss,
+            terms=step.ending.terms,
+            opaque=self._opaque,
+            reruns=trial.probe_steps > 0,
+            random_states=step.random_states,
+            micro_batches=trial.micro_batches,
+        )
+
+    def _end(self, failed: StepFailedError) -> Ending:
+        """Keep what was seen of the judged step, which autograd ended."""
+        made = self._training.made
+        kind = type(failed.raised).__name__
+        reason = failed.what if failed.raised is failed.shown else f"{failed.what} ({kind})"
+        self._assembler.add_broken_step(failed.capture, reason=reason)
+        self._note(failed, step=made)
+        make_none(self._assembler, reason)
+        self._tell(told_after(made, failed.shown) if made else failed.shown)
+        return Ending(loss=None, description=failed.subject, synthetic=False, terms=0)
+
+    def _note(self, failed: StepFailedError, *, step: int) -> None:
+        capture, assembler = failed.capture, self._assembler
+        diagnosis = Diagnosis(failed, self._stepper.earlier)
+        place = assembler.place_of(capture) if capture.graph.nodes else None
+        assembler.note(diagnosis.record(place, assembler.site_of, step=step, named=self._named))
+        capture.close()
+
+    def put_back_gradients(self) -> None:
+        """Give leaves outside the model the gradients that they came with."""
+        self._stepper.put_back_gradients()
+
+    def _step(self) -> list[float | None] | None:
+        """Make an optimizer step; return the norms of the updates, None where it cannot be made."""
+        reason = self._probe.obstacle
+        if reason is None:
+            try:
+                return self._probe.step()
+            except UserCodeError as error:
+                reason = _first_line(error)
+        self._assembler.skip("update norms and probing steps", reason)
+        return None
+
+    def _go_on(self, steps: int) -> None:
+        """Make probing steps, each of them a backward after another optimizer step."""
+        target, made = self._training.target, self._training.made
+        for number in range(1, steps + 1):
+            try:
+                step = self._stepper.make(target)
+            except StepFailedError as failed:
+                self._note(failed, step=made + number)
+                self._assembler.skip(f"probing from step {number} on", _first_line(failed))
+                return
+            except GradscopeError as error:
+                self._assembler.skip(f"probing from step {number} on", _first_line(error))
+                return
+            self._assembler.add_step(
+                "probe",
+                step.capture,
+                step.measured,
+                loss=step.ending.loss,
+                optimizer=self._probe.description,
+            )
+            step.capture.close()
+            if number < steps and self._step() is None:
+                return
+
+
+def _first_line(error: GradscopeError) -> str:
+    cause = error.__cause__
+    if cause is None:
+        return error.what
+    text = str(cause).splitlines() or [""]
+    return f"{error.what}: {type(cause).__name__}: {text[0]}"

@@ -1,0 +1,190 @@
+"""`pytest --gradscope`: the checks of all tests, a line each."""
+
+import dataclasses
+
+import pytest
+
+from gradscope.integrations.check_events import Check, announce, listening
+from gradscope.report.check_lines import check_lines
+
+CHECK = Check(
+    model="Net",
+    passed=True,
+    parameters=1,
+    grad_norm=0.25,
+    errors=0,
+    warnings=0,
+    notes=0,
+    worst="",
+    place="",
+)
+BROKEN = dataclasses.replace(
+    CHECK, passed=False, errors=1, warnings=2, worst="GS101 exploding-gradient", place="net.py:3"
+)
+
+
+def lines(*checks, is_folded=True):
+    """The lines of tests with a check each, which fail where it does."""
+    named = [(f"test_{number}", check) for number, check in enumerate(checks)]
+    failed = {name: "" for name, check in named if not check.passed}
+    return list(check_lines(named, failed, is_folded=is_folded))
+
+
+def test_line_of_a_check():
+    assert lines(BROKEN) == [
+        "        test    model  parameters  norm   findings",
+        "FAILED  test_0  Net    1           0.250  "
+        "1 error, 2 warnings: GS101 exploding-gradient net.py:3",
+        "1 check, 1 failed: 1 error, 2 warnings",
+    ]
+
+
+def test_worst_first():
+    large = dataclasses.replace(CHECK, model="A" * 20, parameters=12_000, grad_norm=None)
+    titles, *rows, closing = lines(CHECK, large, BROKEN)
+    assert [row.split()[1] for row in rows] == ["test_2", "test_0", "test_1"]
+    assert {row[titles.index("norm") :].split()[0] for row in rows} == {"0.250", "-"}
+    assert closing == "3 checks, 1 failed: 1 error, 2 warnings"
+
+
+def test_tests_that_go_otherwise_than_their_checks():
+    checks = [("test_raises", BROKEN), ("test_later", CHECK), ("test_marked", CHECK)]
+    failed = {"test_later": "", "test_marked": "saw no marker", "test_blind": "saw nothing"}
+    failed["test_unrelated"] = ""
+    _, *rows, closing = check_lines(checks, failed, is_folded=True)
+    told = [tuple(row.split(maxsplit=5)) for row in rows]
+    assert [(status, test, findings) for status, test, _, _, _, findings in told] == [
+        ("FAILED", "test_later", "no findings; the test failed for another reason"),
+        ("FAILED", "test_marked", "no findings; saw no marker"),
+        ("FAILED", "test_blind", "saw nothing"),
+        (
+            "caught",
+            "test_raises",
+            "1 error, 2 warnings: GS101 exploding-gradient net.py:3; the test expects it",
+        ),
+    ]
+    assert closing == (
+        "3 checks, 1 failed and caught, 3 tests failed otherwise: 1 error, 2 warnings"
+    )
+
+
+def test_several_checks_of_one_test():
+    checks = [("test", CHECK), ("test", BROKEN)]
+    _, *rows, closing = check_lines(checks, {"test": ""}, is_folded=True)
+    assert [row.split()[0] for row in rows] == ["FAILED", "passed"]
+    assert closing == "2 checks, 1 failed: 1 error, 2 warnings"
+
+
+@pytest.mark.parametrize("norm", [float("nan"), float("inf"), 0.0])
+def test_unusual_norms(norm):
+    shown = lines(dataclasses.replace(CHECK, grad_norm=norm))[1]
+    assert f" {norm:.0f}  " in shown
+
+
+def test_many_checks_are_folded():
+    shown = lines(*[CHECK] * 30, BROKEN)
+    assert len(shown) == 23
+    assert shown[1].startswith("FAILED")
+    assert shown[-2:] == [
+        "and 11 more, no findings: -v lists them",
+        "31 checks, 1 failed: 1 error, 2 warnings",
+    ]
+    assert len(lines(*[CHECK] * 31, is_folded=False)) == 33
+
+
+def test_no_check():
+    assert lines() == ["no test checked a gradient"]
+
+
+def test_the_last_listener_is_told():
+    outer, inner = [], []
+    announce(CHECK)
+    with listening(outer.append):
+        announce(CHECK)
+        with listening(inner.append):
+            announce(BROKEN)
+        announce(CHECK)
+    announce(CHECK)
+    assert (outer, inner) == ([CHECK, CHECK], [BROKEN])
+
+
+SUITE = """
+    from gradscope.testing import assert_gradients_healthy
+
+    def test_healthy(gradscope):
+        gradscope.check(HEALTHY, BATCH, mse_loss)
+
+    def test_function():
+        assert_gradients_healthy(HEALTHY, BATCH, mse_loss)
+
+    def test_cut(gradscope):
+        gradscope.check(CUT, BATCH, mse_loss)
+"""
+
+
+def test_section(run_tests):
+    result = run_tests(SUITE, "--gradscope")
+    result.stdout.fnmatch_lines(
+        [
+            "=* gradients *=",
+            "FAILED  test_it.py::test_cut *Cut * 4 *1 error: GS201 * test_it.py:*",
+            "passed  test_it.py::test_healthy *Sequential * 4 * 0.* no findings",
+            "passed  test_it.py::test_function *no findings",
+            "3 checks, 1 failed: 1 error",
+        ]
+    )
+
+
+def test_check_that_saw_nothing(run_tests):
+    result = run_tests(
+        """
+        def test_nothing(gradscope):
+            gradscope.check(HEALTHY, BATCH, mse_loss, select="GS205")
+        """,
+        "--gradscope",
+    )
+    result.stdout.fnmatch_lines(["FAILED *test_nothing *no findings: no rule judged the gradients"])
+
+
+def test_section_is_asked_for(run_tests):
+    run_tests(SUITE).stdout.no_fnmatch_line("*gradients =*")
+
+
+def test_nothing_is_listed_where_nothing_ran(run_tests):
+    result = run_tests("def test_plain(): pass", "--gradscope")
+    result.stdout.fnmatch_lines(["no test checked a gradient"])
+    result = run_tests(SUITE, "--gradscope", "--collect-only")
+    result.stdout.no_fnmatch_line("*gradients =*")
+
+
+def test_list_agrees_with_pytest(run_tests):
+    result = run_tests(
+        """
+        from gradscope.testing import assert_gradients_healthy
+
+        def test_later(gradscope):
+            gradscope.check(HEALTHY, BATCH, mse_loss)
+            assert 1 > 2
+
+        def test_raises(gradscope):
+            with pytest.raises(AssertionError):
+                gradscope.check(CUT, BATCH, mse_loss)
+
+        @pytest.mark.gradscope(max_norm=1)
+        def test_plain(): assert_gradients_healthy(HEALTHY, BATCH, mse_loss)
+
+        @pytest.mark.gradscope
+        def test_blind(): pass
+        """,
+        "--gradscope",
+    )
+    result.assert_outcomes(passed=1, failed=3)
+    result.stdout.fnmatch_lines(
+        [
+            "FAILED *::test_later *no findings; the test failed for another reason",
+            "FAILED *::test_plain *no findings; checked no gradient as its marker says (max_norm)",
+            "FAILED *::test_blind * - *passed without having checked any gradient*",
+            "caught *::test_raises *1 error: GS201 *; the test expects it",
+            "3 checks, 1 failed and caught, 3 tests failed otherwise: 1 error",
+        ]
+    )
