@@ -15,13 +15,13 @@ import torch
 from torch import nn
 
 import gradscope
+from gradscope.analysis.report import Report
 from gradscope.check.merging import obstacle_of
 from gradscope.check.results import Failure, Run
 from gradscope.errors import GradscopeError
 from gradscope.integrations.check_events import Check, announce, columns
 from gradscope.probes.snapshot import RandomStates
 from gradscope.recording.finding import SEVERITIES, Finding, Severity, at_least
-from gradscope.report.model import Report
 from gradscope.report.paths import shown_site
 from gradscope.rules.flow.gradient_norm_limit import GradientNormLimit
 from gradscope.rules.selection import parsed_selectors

@@ -2,10 +2,10 @@
 
 from collections.abc import Sequence
 
+from gradscope.analysis.step_view import ended_by, first_step
 from gradscope.check.results import CheckedFinding, Failure, Run, TargetResult
 from gradscope.recording.finding import Finding
 from gradscope.recording.records import EventRecord, Recording
-from gradscope.recording.step_view import ended_by, first_step
 from gradscope.rules.engine import rank_of
 from gradscope.rules.merging import by_cause
 

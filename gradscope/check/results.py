@@ -7,7 +7,7 @@ from typing import Literal
 from gradscope.check.options import Policy
 from gradscope.recording.finding import Finding, Severity
 from gradscope.recording.records import Recording
-from gradscope.rules.verdict import Verdict
+from gradscope.recording.verdict import Verdict
 
 Outcome = Literal["passed", "failed", "unjudged"]
 

@@ -32,9 +32,9 @@ from gradscope.errors import GradscopeError
 from gradscope.report.formats import OutputFormat, is_of_ci
 
 if TYPE_CHECKING:
+    from gradscope.analysis.report import Report
     from gradscope.check.options import PlannedTarget
     from gradscope.recording.records import Recording
-    from gradscope.report.model import Report
     from gradscope.target.options import ClipOptions
 
 DEFAULT_STEPS = 20
@@ -216,8 +216,8 @@ def clip_report(  # noqa: PLR0913 - the signature is the list of options
 
 def is_ended_at_once(report: "Report") -> bool:
     """Return whether autograd ended the first step of a target, before there was a gradient."""
+    from gradscope.analysis.step_view import ended_by
     from gradscope.recording.evidence.clip_trial import ClipTrial
-    from gradscope.recording.step_view import ended_by
 
     recording = report.recording
     return ended_by(recording) is not None and not recording.evidence_of(ClipTrial)

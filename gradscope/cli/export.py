@@ -73,9 +73,9 @@ def export(
     """Write a recording for other tools: TensorBoard, CSV, Parquet or JSON Lines."""
     set_verbosity(quiet=quiet, verbose=False)
     # What reads, judges and writes is loaded for those who export, not for --help.
+    from gradscope.analysis.report import Report
     from gradscope.export.plan import planned_export
     from gradscope.recording.store import load_recording
-    from gradscope.report.model import Report
 
     if path is not None and output is not None:
         raise GradscopeError(

@@ -22,10 +22,10 @@ from gradscope.errors import GradscopeError
 from gradscope.report.graph.formats import GraphFormat, graph_format
 
 if TYPE_CHECKING:
+    from gradscope.analysis.report import Report
     from gradscope.check.options import PlannedTarget
     from gradscope.config import Configuration
     from gradscope.recording.records import Recording
-    from gradscope.report.model import Report
     from gradscope.rules.settings import Settings
 
 _MOST_DRAWN = 3000
@@ -163,7 +163,7 @@ def _report_of(
 
 def _stepless(recording: "Recording", name: str) -> GradscopeError:
     """Return why there is nothing to be drawn of a run without a step."""
-    from gradscope.report.run.looks import steps_text
+    from gradscope.analysis.captured_steps import steps_text
 
     if not recording.looks:
         return GradscopeError(

@@ -13,9 +13,9 @@ from gradscope.cli.errors import NORMAL, QUIET, VERBOSE, VERBOSITY, show_note
 from gradscope.errors import GradscopeError
 
 if TYPE_CHECKING:
+    from gradscope.analysis.report import Report
     from gradscope.check.options import PlannedTarget
     from gradscope.report.formats import OutputFormat
-    from gradscope.report.model import Report
     from gradscope.report.view import ViewOptions
 
 

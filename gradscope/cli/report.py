@@ -22,8 +22,8 @@ from gradscope.errors import GradscopeError
 from gradscope.report.formats import holds_several, is_of_ci
 
 if TYPE_CHECKING:
+    from gradscope.analysis.report import Report
     from gradscope.recording.records import Recording
-    from gradscope.report.model import Report
     from gradscope.rules.settings import Settings
 
 RecordingArguments = Annotated[
@@ -124,8 +124,8 @@ def step_reports(recording: "Recording", step: int, settings: "Settings") -> "li
     Raises:
         GradscopeError: None was.
     """
-    from gradscope.report.model import Report
-    from gradscope.report.run.looks import look_of, verdict_on
+    from gradscope.analysis.captured_steps import look_of, verdict_on
+    from gradscope.analysis.report import Report
     from gradscope.rules.engine import judge
 
     looks, verdict = look_of(recording, step), judge(recording, settings)

@@ -5,9 +5,9 @@ from typing import TYPE_CHECKING
 from gradscope.rules.settings import Settings
 
 if TYPE_CHECKING:
+    from gradscope.analysis.report import Report
     from gradscope.cli.options import RulesGroup
     from gradscope.recording.records import Recording
-    from gradscope.report.model import Report
 
 
 def settings_of(
@@ -50,7 +50,7 @@ def settings_of(
 
 def judged(recording: "Recording", settings: Settings) -> "Report":
     """Return the report of a recording, judged by the rules."""
-    from gradscope.report.model import Report
+    from gradscope.analysis.report import Report
     from gradscope.rules.engine import judge
 
     return Report.from_recording(recording, judge(recording, settings))

@@ -13,6 +13,8 @@ from typing import Self, TextIO
 from rich.console import Console
 from rich.text import Text
 
+from gradscope.analysis.live_run import LiveRun
+from gradscope.analysis.live_track import KINDS
 from gradscope.cli.bottom_panel import BottomPanel
 from gradscope.cli.console import ColorChoice, make_console
 from gradscope.cli.errors import show_note
@@ -20,8 +22,6 @@ from gradscope.launch.random_numbers import kept_random
 from gradscope.recording.growing import GrowingRecording
 from gradscope.recording.store import load_recording
 from gradscope.report.live.frame import Judged, frame
-from gradscope.report.live.live_run import LiveRun
-from gradscope.report.live.track import KINDS
 from gradscope.report.page import Page
 from gradscope.rules.engine import judge
 from gradscope.rules.settings import Settings

@@ -9,8 +9,8 @@ from gradscope.errors import GradscopeError
 from gradscope.recording.contents import recording_of
 from gradscope.recording.records import Recording, Skipped, StepRecord
 from gradscope.recording.run_header import run_header
+from gradscope.recording.verdict import SkippedRule, Verdict
 from gradscope.rules.engine import judge
-from gradscope.rules.verdict import SkippedRule, Verdict
 
 
 def unseen_result(

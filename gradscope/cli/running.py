@@ -14,12 +14,12 @@ from gradscope.errors import ExitCode, GradscopeError
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from gradscope.analysis.report import Report
     from gradscope.check.options import PlannedTarget
     from gradscope.cli.options import Value
     from gradscope.config import Configuration
     from gradscope.recording.kept_gradient import KeepMode
     from gradscope.recording.records import Recording
-    from gradscope.report.model import Report
     from gradscope.target.options import TargetOptions, Trial
 
 
@@ -123,7 +123,7 @@ def exit_if_broken(report: "Report") -> None:
     Raises:
         typer.Exit: It did.
     """
-    from gradscope.recording.step_view import ended_by
+    from gradscope.analysis.step_view import ended_by
 
     if ended_by(report.recording) is not None:
         import typer

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from gradscope import __version__
+from gradscope.analysis.report import Report
 from gradscope.comparison.curves import ComparedCurve, compared_curves
 from gradscope.comparison.differences import Difference, differences_of
 from gradscope.comparison.directions import Directions, directions_of
@@ -13,7 +14,6 @@ from gradscope.comparison.parameters import ComparedParameter, Limits, compared_
 from gradscope.comparison.regressions import ComparisonVerdict, judged
 from gradscope.comparison.side import Side, common_steps, rank_of_file, side_of
 from gradscope.comparison.tolerance import Tolerance
-from gradscope.report.model import Report
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)

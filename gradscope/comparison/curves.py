@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from statistics import fmean
 from typing import Literal, get_args
 
+from gradscope.analysis.training_run import TrainingRun
 from gradscope.comparison.losses import summed_losses
 from gradscope.comparison.side import Side
-from gradscope.report.run.training_run import TrainingRun
 
 CurveKind = Literal["loss", "norm"]
 KINDS: tuple[CurveKind, ...] = get_args(CurveKind)

@@ -2,8 +2,8 @@
 
 import math
 
+from gradscope.analysis.windows import Window, windows
 from gradscope.recording.records import Recording
-from gradscope.report.run.windows import Window, windows
 
 
 def summed_losses(recording: Recording) -> dict[int, float]:

@@ -8,12 +8,12 @@ from math import isfinite, nan
 from statistics import median
 from typing import Literal
 
+from gradscope.analysis.report import Report
+from gradscope.analysis.rows import ParameterRow
 from gradscope.comparison.losses import summed_losses
 from gradscope.errors import GradscopeError
 from gradscope.recording.norm_table import NOT_MEASURED, REACHES, norms_of
 from gradscope.recording.records import Reach, Recording, Shape
-from gradscope.report.model import Report
-from gradscope.report.rows import ParameterRow
 
 _RANK = re.compile(r"(?P<stem>.+)\.rank(?P<rank>\d+)(?P<rest>\.gradscope)")
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 
+from gradscope.analysis.report import Report
 from gradscope.export.places import PLACE_COLUMNS, place_cells
 from gradscope.export.table import ExportTable, Kind, Row
 from gradscope.recording.norm_table import REACHES, NormTable
@@ -11,7 +12,6 @@ from gradscope.recording.records import (
     ModuleRecord,
     Recording,
 )
-from gradscope.report.model import Report
 
 _GRADIENT_COLUMNS: tuple[tuple[str, Kind], ...] = (
     ("grad_norm", "number"),

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, TextIO
 
+from gradscope.analysis.report import Report
 from gradscope.errors import GradscopeError
 from gradscope.export.files import check_free, written
 from gradscope.export.parquet import check_parquet, write_parquet
@@ -13,7 +14,6 @@ from gradscope.export.table import ExportTable
 from gradscope.export.tables import TABLES
 from gradscope.export.tensorboard import EVENTS_FILE, check_tensorboard, write_events
 from gradscope.export.texts import write_csv, write_jsonl
-from gradscope.report.model import Report
 
 ExportForm = Literal["tensorboard", "csv", "parquet", "jsonl"]
 STDOUT = "-"

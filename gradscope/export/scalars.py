@@ -3,11 +3,11 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from gradscope.analysis.norms import total_norm
+from gradscope.analysis.report import Report
 from gradscope.export.steps import StepNumbers, step_numbers
 from gradscope.recording.norm_table import NormTable, norms_of
 from gradscope.recording.records import Recording
-from gradscope.report.model import Report
-from gradscope.report.norms import total_norm
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,11 +4,11 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import astuple, dataclass
 
+from gradscope.analysis.norms import total_norm
+from gradscope.analysis.report import Report
+from gradscope.analysis.training_run import TrainingRun
 from gradscope.export.table import ExportTable, Row
 from gradscope.recording.records import Recording, StepKind
-from gradscope.report.model import Report
-from gradscope.report.norms import total_norm
-from gradscope.report.run.training_run import TrainingRun
 
 
 @dataclass(frozen=True, slots=True)

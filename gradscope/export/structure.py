@@ -2,9 +2,9 @@
 
 from collections.abc import Iterator
 
+from gradscope.analysis.report import Report
 from gradscope.export.places import PLACE_COLUMNS, place_cells
 from gradscope.export.table import ExportTable, Row
-from gradscope.report.model import Report
 
 
 def _module_rows(report: Report) -> Iterator[Row]:

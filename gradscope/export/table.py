@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from gradscope.report.model import Report
+from gradscope.analysis.report import Report
 
 Kind = Literal["integer", "number", "text", "flag", "json"]
 

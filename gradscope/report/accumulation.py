@@ -5,6 +5,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Self
 
+from gradscope.analysis.report import Report
 from gradscope.phrasing import counted
 from gradscope.recording.evidence.micro_batch import (
     AccumulatedGradient,
@@ -13,7 +14,6 @@ from gradscope.recording.evidence.micro_batch import (
     MicroBatchRecord,
 )
 from gradscope.recording.records import Recording
-from gradscope.report.model import Report
 from gradscope.report.numbers import number
 from gradscope.report.objects import Object, location_object
 from gradscope.report.paths import shown_site

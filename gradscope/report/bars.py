@@ -7,7 +7,7 @@ from typing import Self
 
 from rich.text import Text
 
-from gradscope.report.folding import Span
+from gradscope.analysis.folding import Span
 from gradscope.report.page import Signs
 
 BAR = "cyan"

@@ -2,18 +2,18 @@
 
 from collections.abc import Iterator
 
+from gradscope.analysis.report import Report
+from gradscope.analysis.rows import ParameterRow, TensorRow
+from gradscope.analysis.selection import select_parameters, select_tensors, tensors_below
 from gradscope.recording.finding import Finding
 from gradscope.recording.records import Site
 from gradscope.report.accumulation import Accumulation, headline
 from gradscope.report.finding_words import parameter_text, verdict_text
-from gradscope.report.model import Report
 from gradscope.report.names import printable, shape_text, tensor_text
 from gradscope.report.notes import SYNTHETIC_LOSS, parameter_counts, tensor_counts
 from gradscope.report.numbers import number
 from gradscope.report.paths import shown_site
-from gradscope.report.rows import ParameterRow, TensorRow
 from gradscope.report.run.concise import picture_lines, run_line
-from gradscope.report.selection import select_parameters, select_tensors, tensors_below
 from gradscope.report.view import ViewOptions
 
 

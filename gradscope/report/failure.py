@@ -7,12 +7,12 @@ from textwrap import wrap
 
 from rich.console import Console
 
+from gradscope.analysis.report import Report
 from gradscope.check.results import Failure
 from gradscope.recording.finding import Finding
 from gradscope.report.concise import finding_line
 from gradscope.report.figures import figure
 from gradscope.report.finding_words import level_counts
-from gradscope.report.model import Report
 from gradscope.report.names import printable
 from gradscope.report.page import ASCII, Page, Trimmed
 from gradscope.report.text_findings import finding_parts

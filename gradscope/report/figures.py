@@ -2,8 +2,8 @@
 
 import math
 
+from gradscope.analysis.folding import Span
 from gradscope.recording.records import GradientStat
-from gradscope.report.folding import Span
 from gradscope.report.page import Signs
 
 

@@ -7,14 +7,14 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Self
 
+from gradscope.analysis.report import Report
 from gradscope.phrasing import counted
 from gradscope.recording.finding import SEVERITIES, Finding
+from gradscope.recording.verdict import SkippedRule
 from gradscope.report.figures import figure
-from gradscope.report.model import Report
 from gradscope.report.names import operation_text
 from gradscope.report.page import UNICODE, Signs
 from gradscope.report.parameter_names import folded_names
-from gradscope.rules.verdict import SkippedRule
 
 _EVIDENCE_SHOWN = 4
 

@@ -2,10 +2,10 @@
 
 import json
 
+from gradscope.analysis.report import Report
 from gradscope.report import objects
 from gradscope.report.accumulation import accumulation_object
 from gradscope.report.clipping.objects import clipping_object
-from gradscope.report.model import Report
 from gradscope.report.objects import Json, Object
 from gradscope.report.run.objects import run_objects
 

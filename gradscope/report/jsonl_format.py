@@ -3,10 +3,10 @@
 import json
 from collections.abc import Iterator
 
+from gradscope.analysis.report import Report
 from gradscope.report import objects
 from gradscope.report.accumulation import accumulation_object
 from gradscope.report.clipping.objects import clipping_object
-from gradscope.report.model import Report
 from gradscope.report.objects import Object
 from gradscope.report.run.objects import run_lines
 

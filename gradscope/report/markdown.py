@@ -2,6 +2,9 @@
 
 from collections.abc import Iterator
 
+from gradscope.analysis.report import Report
+from gradscope.analysis.rows import TensorRow
+from gradscope.analysis.selection import select_parameters, select_tensors, tensors_below
 from gradscope.recording.finding import Finding
 from gradscope.recording.records import Site
 from gradscope.report.accumulation import TITLE, Accumulation, headline, remarks
@@ -13,14 +16,11 @@ from gradscope.report.finding_words import (
     verdict_text,
 )
 from gradscope.report.markdown_syntax import code, escape, fenced, prose, table
-from gradscope.report.model import Report
 from gradscope.report.names import shape_text, tensor_text
 from gradscope.report.notes import SYNTHETIC_LOSS, training_text
 from gradscope.report.numbers import number
 from gradscope.report.paths import shown_path, shown_site
-from gradscope.report.rows import TensorRow
 from gradscope.report.run.markdown import run_blocks, run_summary
-from gradscope.report.selection import select_parameters, select_tensors, tensors_below
 from gradscope.report.snippets import snippets
 from gradscope.report.view import ViewOptions
 

@@ -2,7 +2,7 @@
 
 import re
 
-from gradscope.report.rows import ParameterRow, TensorRow
+from gradscope.analysis.rows import ParameterRow, TensorRow
 
 _BACKWARD = re.compile(r"Backward\d*$")
 

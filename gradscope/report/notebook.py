@@ -3,15 +3,15 @@
 from collections.abc import Iterable, Iterator
 from html import escape
 
+from gradscope.analysis.report import Report
+from gradscope.analysis.rows import ModuleRow, ParameterRow
 from gradscope.report.accumulation import Accumulation, headline
 from gradscope.report.finding_words import verdict_text
-from gradscope.report.model import Report
 from gradscope.report.names import printable
 from gradscope.report.notes import SYNTHETIC_LOSS, parameter_counts, tensor_counts
 from gradscope.report.numbers import number
 from gradscope.report.page import ASCII
 from gradscope.report.paths import shown_site
-from gradscope.report.rows import ModuleRow, ParameterRow
 from gradscope.report.run.words import run_words
 
 _SHOWN = 3

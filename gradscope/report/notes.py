@@ -3,9 +3,9 @@
 import math
 from collections.abc import Callable
 
+from gradscope.analysis.report import Report
+from gradscope.analysis.rows import OtherStep
 from gradscope.phrasing import counted
-from gradscope.report.model import Report
-from gradscope.report.rows import OtherStep
 
 SYNTHETIC_LOSS = (
     "the loss is made up, because the target has none: these are not the gradients of training"

@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Hashable, Iterable, Iterator, Sequence
 from functools import lru_cache
 
-from gradscope.report.folding import joined_numbers
+from gradscope.analysis.folding import joined_numbers
 
 _Columns = tuple[tuple[str, ...], ...]
 """The parts of names between dots; a part that stands for several numbers holds all of them."""

@@ -3,10 +3,10 @@
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, assert_never
 
+from gradscope.analysis.report import Report
 from gradscope.check.merging import target_result
 from gradscope.check.results import CheckResult, Run
 from gradscope.report.formats import CIFormat, OutputFormat
-from gradscope.report.model import Report
 from gradscope.report.view import ViewOptions
 
 if TYPE_CHECKING:

@@ -6,15 +6,15 @@ from rich.console import Console, RenderableType
 from rich.padding import Padding
 from rich.text import Text
 
+from gradscope.analysis.report import Report
+from gradscope.analysis.step_view import first_step
+from gradscope.analysis.training_run import TrainingRun
 from gradscope.phrasing import counted
-from gradscope.recording.step_view import first_step
 from gradscope.report.figures import figure
 from gradscope.report.finding_words import found_text
-from gradscope.report.model import Report
 from gradscope.report.page import Page, Trimmed
 from gradscope.report.run.text import run_closing, run_header, steps_section
 from gradscope.report.run.text_strips import strips_sections
-from gradscope.report.run.training_run import TrainingRun
 from gradscope.report.text_accumulation import accumulation_section
 from gradscope.report.text_findings import findings_section, unjudged_section
 from gradscope.report.text_modules import module_section

@@ -4,8 +4,8 @@ from collections.abc import Iterator
 
 from rich.text import Text
 
+from gradscope.analysis.report import Report
 from gradscope.report.accumulation import TITLE, Accumulation, headline, remarks
-from gradscope.report.model import Report
 from gradscope.report.page import Page
 from gradscope.report.text_findings import hanging
 

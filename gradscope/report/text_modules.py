@@ -7,10 +7,7 @@ from dataclasses import dataclass
 from rich.table import Table
 from rich.text import Text
 
-from gradscope.phrasing import counted
-from gradscope.report.bars import LogScale, axis, bar, sparkline
-from gradscope.report.figures import short_count, span_figure
-from gradscope.report.folding import (
+from gradscope.analysis.folding import (
     FoldedModule,
     cut_below,
     fitting_depth,
@@ -19,10 +16,13 @@ from gradscope.report.folding import (
     merge_containers,
     without_plain,
 )
-from gradscope.report.model import Report
+from gradscope.analysis.report import Report
+from gradscope.analysis.rows import ModuleRow
+from gradscope.analysis.selection import modules_below
+from gradscope.phrasing import counted
+from gradscope.report.bars import LogScale, axis, bar, sparkline
+from gradscope.report.figures import short_count, span_figure
 from gradscope.report.page import Page
-from gradscope.report.rows import ModuleRow
-from gradscope.report.selection import modules_below
 from gradscope.report.view import ViewOptions
 
 ROWS = 26

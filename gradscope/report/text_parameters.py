@@ -6,12 +6,12 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
+from gradscope.analysis.report import Report
+from gradscope.analysis.rows import ParameterRow
+from gradscope.analysis.selection import Group, GroupKind, select_parameters
 from gradscope.phrasing import counted
 from gradscope.report.figures import broken_text, figure
-from gradscope.report.model import Report
 from gradscope.report.page import Page
-from gradscope.report.rows import ParameterRow
-from gradscope.report.selection import Group, GroupKind, select_parameters
 from gradscope.report.view import ViewOptions
 
 _WIDE = 120

@@ -6,9 +6,9 @@ from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from gradscope.analysis.report import Report
 from gradscope.phrasing import counted
 from gradscope.report.figures import figure
-from gradscope.report.model import Report
 from gradscope.report.notes import SYNTHETIC_LOSS, training_text
 from gradscope.report.page import Page
 

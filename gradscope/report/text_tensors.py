@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from rich.table import Table
 from rich.text import Text
 
+from gradscope.analysis.folding import Span, joined_numbers, joined_paths, span
+from gradscope.analysis.report import Report
+from gradscope.analysis.rows import TensorRow
+from gradscope.analysis.selection import Group, select_tensors, tensors_below
 from gradscope.report.figures import broken_text, span_figure
-from gradscope.report.folding import Span, joined_numbers, joined_paths, span
-from gradscope.report.model import Report
 from gradscope.report.names import made_by
 from gradscope.report.page import Page
-from gradscope.report.rows import TensorRow
-from gradscope.report.selection import Group, select_tensors, tensors_below
 from gradscope.report.view import ViewOptions
 
 _GAP = 2

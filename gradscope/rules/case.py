@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TypeVar, cast
 
+from gradscope.analysis.step_view import StepView, first_step, step_view
 from gradscope.recording.evidence.examination import ExaminationRecord
 from gradscope.recording.evidence.redraw import RedrawRecord
 from gradscope.recording.finding import RelatedLocation
@@ -17,7 +18,6 @@ from gradscope.recording.records import (
     TensorRef,
     TensorStat,
 )
-from gradscope.recording.step_view import StepView, first_step, step_view
 from gradscope.rules.settings import NormLimit
 from gradscope.rules.surroundings import Surroundings
 

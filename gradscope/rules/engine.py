@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from gradscope.errors import GradscopeError
 from gradscope.recording.finding import SEVERITIES, Consequence, Finding
 from gradscope.recording.records import Recording, Site
+from gradscope.recording.verdict import NOT_SELECTED, SkippedRule, Verdict
 from gradscope.rules.case import Case
 from gradscope.rules.catalogue import RULES
 from gradscope.rules.looks.judging import Looks
@@ -13,7 +14,6 @@ from gradscope.rules.patterns import matches
 from gradscope.rules.rule import Rule
 from gradscope.rules.selection import is_named, reason_left_out, rules_named, suggestion
 from gradscope.rules.settings import DEFAULT_SETTINGS, Settings
-from gradscope.rules.verdict import NOT_SELECTED, SkippedRule, Verdict
 
 _NO_RUN = "the recording is no training run"
 

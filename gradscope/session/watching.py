@@ -15,6 +15,7 @@ from typing import Self
 from torch import nn
 from torch.optim import Optimizer
 
+from gradscope.analysis.report import Report
 from gradscope.capture.training.budget import DEFAULT, check_share
 from gradscope.capture.training.given import Given, given_by
 from gradscope.capture.training.keeping import Keeping
@@ -31,7 +32,6 @@ from gradscope.recording.run_ending import RunEnding
 from gradscope.recording.run_events import says_nothing
 from gradscope.recording.store import load_recording
 from gradscope.recording.writer import check_free, remove_logs
-from gradscope.report.model import Report
 from gradscope.rules.engine import check_settings, judge
 from gradscope.rules.selection import parsed_selectors
 from gradscope.rules.settings import Settings

@@ -34,6 +34,7 @@ from scripts import scripts
 from training_loops import LOOPS
 
 import gradscope
+from gradscope.analysis.report import Report
 from gradscope.capture.assemble import Assembler
 from gradscope.capture.naming import name_model
 from gradscope.capture.session import StepCapture
@@ -43,7 +44,6 @@ from gradscope.looks.close_looks import script_looks
 from gradscope.looks.schedule import FIRST, Schedule
 from gradscope.recording.records import Environment
 from gradscope.recording.store import load_recording
-from gradscope.report.model import Report
 from gradscope.rules.case import Case
 from gradscope.rules.catalogue import RULES
 from gradscope.rules.engine import judge

@@ -9,6 +9,7 @@ import tracemalloc
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+from gradscope.analysis.report import Report
 from gradscope.recording.evidence.clip_scope import ClipScope
 from gradscope.recording.evidence.trained_optimizer import TrainedOptimizer
 from gradscope.recording.meta import Header
@@ -25,7 +26,6 @@ from gradscope.recording.records import (
 from gradscope.recording.run_recorder import RunRecorder, RunStep
 from gradscope.recording.step_tables import norm_cells
 from gradscope.recording.store import load_recording
-from gradscope.report.model import Report
 from gradscope.rules.engine import judge
 
 STEPS = 10_000

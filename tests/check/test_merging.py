@@ -5,7 +5,7 @@ import pytest
 from gradscope.check.merging import has_gradient, merged, obstacle_of, target_result
 from gradscope.check.results import Run
 from gradscope.recording.finding import Finding
-from gradscope.rules.verdict import Verdict
+from gradscope.recording.verdict import Verdict
 
 
 def finding(rule="GS101", fingerprint="f", **changes):

@@ -3,6 +3,7 @@
 import math
 from dataclasses import dataclass, replace
 
+from gradscope.analysis.report import Report
 from gradscope.comparison.comparison import compare
 from gradscope.comparison.tolerance import Tolerance
 from gradscope.recording.finding import Finding
@@ -20,8 +21,7 @@ from gradscope.recording.records import (
     StepRecord,
     TargetRecord,
 )
-from gradscope.report.model import Report
-from gradscope.rules.verdict import Verdict
+from gradscope.recording.verdict import Verdict
 
 NUMEL = 4
 SITE = Site(file="/home/user/project/model.py", line=7, function="forward", source="x = x.detach()")

@@ -8,10 +8,10 @@ import torch
 from torch import nn
 
 import gradscope
+from gradscope.analysis.report import Report
 from gradscope.recording.finding import Finding
 from gradscope.recording.records import EventRecord, Site
 from gradscope.recording.store import load_recording
-from gradscope.report.model import Report
 from gradscope.rules.engine import judge
 from gradscope.rules.settings import DEFAULT_SETTINGS
 from tests.recording.recordings import gradient, small, stat

@@ -11,11 +11,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from rich.console import Console
 
+from gradscope.analysis.live_run import LiveRun
+from gradscope.analysis.live_track import KINDS
 from gradscope.recording.growing import GrowingRecording
 from gradscope.recording.store import save_recording
 from gradscope.report.live.frame import Judged, frame
-from gradscope.report.live.live_run import LiveRun
-from gradscope.report.live.track import KINDS
 from gradscope.report.page import Page
 from gradscope.rules.engine import judge
 from tests.report_run.conftest import accumulation, adversarial, network, plain

@@ -9,12 +9,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from gradscope.analysis.step_view import last_run_step, step_view
 from gradscope.recording.meta import header_of
 from gradscope.recording.norm_table import NormTable, norms_of
 from gradscope.recording.records import GradientStat, StepRecord
 from gradscope.recording.run_recorder import RunRecorder, RunStep
 from gradscope.recording.step_tables import norm_cells
-from gradscope.recording.step_view import last_run_step, step_view
 from gradscope.recording.store import load_recording, save_recording
 from tests.recording.recordings import same, small
 

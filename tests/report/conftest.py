@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 
+from gradscope.analysis.report import Report
 from gradscope.recording.records import (
     EdgeRecord,
     Environment,
@@ -23,7 +24,6 @@ from gradscope.recording.records import (
     TensorRef,
     TensorStat,
 )
-from gradscope.report.model import Report
 
 ROOT = "/home/user/project"
 MATRIX = Shape(dims=(2, 2), dtype="float32")

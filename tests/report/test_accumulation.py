@@ -8,22 +8,22 @@ import jsonschema
 import pytest
 from rich.console import Console
 
+from gradscope.analysis.report import Report
 from gradscope.check.results import CheckResult, Run, TargetResult
 from gradscope.recording.evidence.micro_batch import (
     AccumulatedGradient,
     AccumulationRecord,
     MicroBatchRecord,
 )
+from gradscope.recording.verdict import UNJUDGED
 from gradscope.report.accumulation import Accumulation, headline, off, remarks
 from gradscope.report.concise import render_concise
 from gradscope.report.gate.words import remarks as check_remarks
 from gradscope.report.json_format import render_json
 from gradscope.report.jsonl_format import render_jsonl
 from gradscope.report.markdown import render_markdown
-from gradscope.report.model import Report
 from gradscope.report.text import render_text
 from gradscope.report.view import ViewOptions
-from gradscope.rules.verdict import UNJUDGED
 from tests.report.test_json_format import SCHEMA, valid
 
 NAN = float("nan")

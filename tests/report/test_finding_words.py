@@ -1,6 +1,8 @@
 import pytest
 
+from gradscope.analysis.report import Report
 from gradscope.recording.finding import Consequence, Finding
+from gradscope.recording.verdict import SkippedRule, Verdict
 from gradscope.report.finding_words import (
     consequence_text,
     evidence_text,
@@ -9,8 +11,6 @@ from gradscope.report.finding_words import (
     unjudged,
     verdict_text,
 )
-from gradscope.report.model import Report
-from gradscope.rules.verdict import SkippedRule, Verdict
 
 
 def finding(message="m", **changes):

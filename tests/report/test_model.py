@@ -3,11 +3,11 @@ from dataclasses import replace
 
 import pytest
 
+from gradscope.analysis.norms import total_norm
+from gradscope.analysis.report import Report
 from gradscope.recording.records import TensorRef, TensorStat
 from gradscope.recording.store import load_recording
-from gradscope.report.model import Report
 from gradscope.report.names import operation_text
-from gradscope.report.norms import total_norm
 from gradscope.report.paths import shown_path
 
 

@@ -2,9 +2,9 @@ from dataclasses import replace
 
 import pytest
 
+from gradscope.analysis.report import Report
 from gradscope.recording.finding import Finding
-from gradscope.report.model import Report
-from gradscope.rules.verdict import Verdict
+from gradscope.recording.verdict import Verdict
 
 
 @pytest.fixture

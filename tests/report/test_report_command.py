@@ -5,8 +5,8 @@ from xml.etree import ElementTree
 
 import pytest
 
+from gradscope.analysis.report import Report
 from gradscope.recording.store import save_recording
-from gradscope.report.model import Report
 from gradscope.rules.engine import judge
 from gradscope.rules.settings import Settings
 

@@ -3,16 +3,16 @@ from dataclasses import replace
 
 import pytest
 
-from gradscope.errors import GradscopeError
-from gradscope.recording.records import Shape
-from gradscope.report.model import Report
-from gradscope.report.selection import (
+from gradscope.analysis.report import Report
+from gradscope.analysis.selection import (
     modules_below,
     parameters_below,
     select_parameters,
     select_tensors,
     tensors_below,
 )
+from gradscope.errors import GradscopeError
+from gradscope.recording.records import Shape
 from gradscope.report.view import ViewOptions
 
 

@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from gradscope.report.model import Report
+from gradscope.analysis.report import Report
 from gradscope.report.render import render
 from gradscope.report.view import ViewOptions
 from gradscope.rules.engine import judge

@@ -12,8 +12,8 @@ import torch
 from rich.console import Console
 from torch import nn
 
+from gradscope.analysis.report import Report
 from gradscope.report.clipping.render import render_clip_report
-from gradscope.report.model import Report
 from gradscope.report.view import ViewOptions
 from gradscope.rules.engine import judge
 from gradscope.target.options import ClipOptions

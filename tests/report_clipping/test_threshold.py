@@ -3,7 +3,7 @@ from statistics import median
 
 import pytest
 
-from gradscope.report.clipping.threshold import advise, sweep
+from gradscope.analysis.clip_threshold import advise, sweep
 from gradscope.rules.clipping.levels import level_of
 
 

@@ -2,7 +2,7 @@
 
 from hypothesis import strategies as st
 
-from gradscope.report.folding import Span
+from gradscope.analysis.folding import Span
 from gradscope.report.graph.vertices import Box, GraphPart, Link, Vertex
 
 KINDS = ("operation", "operation", "parameter", "module", "leaf", "cut")

@@ -5,10 +5,10 @@ import torch
 from torch import nn
 
 from gradscope.recording.records import TensorRef
+from gradscope.recording.verdict import Verdict
 from gradscope.report.graph.labels import box_title
 from gradscope.report.graph.part import GraphOptions, graph_part
 from gradscope.report.page import UNICODE
-from gradscope.rules.verdict import Verdict
 from gradscope.session.api import inspect
 
 TIMES = UNICODE.times
@@ -136,7 +136,7 @@ def test_a_block_that_is_not_like_the_others_stands_apart(odd, parts):
 
 
 def test_a_block_that_a_finding_is_about_stands_apart(stack):
-    from gradscope.report.model import Report
+    from gradscope.analysis.report import Report
     from tests.report_graph.findings import finding
 
     verdict = Verdict(findings=(finding(modules=("blocks.4",)),), ran=(), skipped=())

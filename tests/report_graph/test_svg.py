@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 from lxml import etree
 
-from gradscope.report.folding import Span
+from gradscope.analysis.folding import Span
 from gradscope.report.graph.labels import exact
 from gradscope.report.graph.layout import lay_out
 from gradscope.report.graph.part import GraphOptions, graph_part

@@ -7,8 +7,8 @@ from dataclasses import replace
 import pytest
 from rich.console import Console
 
+from gradscope.analysis.report import Report
 from gradscope.recording.records import GradientStat, ModuleRecord, ParameterRecord, Shape
-from gradscope.report.model import Report
 from gradscope.report.render import render
 from gradscope.report.view import ViewOptions
 from tests.rules.accumulation.runs import Run

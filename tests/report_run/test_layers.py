@@ -5,10 +5,10 @@ from dataclasses import replace
 
 import pytest
 
-from gradscope.report.model import Report
+from gradscope.analysis.layers import layers, module_norms
+from gradscope.analysis.report import Report
 from gradscope.report.page import UNICODE
 from gradscope.report.run.columns import Columns
-from gradscope.report.run.layers import layers, module_norms
 from gradscope.report.run.words import layer_ends
 from gradscope.report.view import ViewOptions
 from tests.report_run.conftest import network

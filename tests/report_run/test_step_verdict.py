@@ -1,8 +1,8 @@
 """What is said of the findings of a run where one of its steps is shown."""
 
-from gradscope.report.run.looks import look_of, verdict_on
+from gradscope.analysis.captured_steps import look_of, verdict_on
+from gradscope.recording.verdict import UNJUDGED
 from gradscope.rules.engine import judge
-from gradscope.rules.verdict import UNJUDGED
 from tests.rules.looks.looked_run import LookedRun
 
 

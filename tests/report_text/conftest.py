@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 from rich.console import Console
 
+from gradscope.analysis.report import Report
 from gradscope.recording.records import (
     EdgeRecord,
     Environment,
@@ -25,10 +26,9 @@ from gradscope.recording.records import (
     TensorRef,
     TensorStat,
 )
-from gradscope.report.model import Report
+from gradscope.recording.verdict import UNJUDGED
 from gradscope.report.text import render_text
 from gradscope.report.view import ViewOptions
-from gradscope.rules.verdict import UNJUDGED
 
 ROOT = "/home/user/project"
 

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gradscope.analysis.folding import Span
 from gradscope.report.bars import LogScale, axis, bar, sparkline
 from gradscope.report.figures import figure, short_count, span_figure
-from gradscope.report.folding import Span
 from gradscope.report.page import ASCII, UNICODE
 
 

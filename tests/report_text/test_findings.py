@@ -7,7 +7,7 @@ import pytest
 from gradscope.recording.evidence.source import SourceRecord
 from gradscope.recording.finding import Consequence, Finding, RelatedLocation
 from gradscope.recording.records import Site, Skipped
-from gradscope.rules.verdict import SkippedRule, Verdict
+from gradscope.recording.verdict import SkippedRule, Verdict
 from tests.report_text.test_golden import check
 
 ROOT = "/home/user/project"

@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from gradscope.report.folding import (
+from gradscope.analysis.folding import (
     Span,
     cut_below,
     fold_modules,
@@ -14,7 +14,7 @@ from gradscope.report.folding import (
     span,
     without_plain,
 )
-from gradscope.report.model import Report
+from gradscope.analysis.report import Report
 
 
 def folded(build):

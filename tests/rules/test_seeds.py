@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from gradscope.analysis.report import Report
 from gradscope.report.json_format import render_json
-from gradscope.report.model import Report
 from gradscope.rules.engine import judge
 from tests.rules.inspecting import report_of_file
 

@@ -8,12 +8,12 @@ import pytest
 import torch
 from torch import nn
 
-from gradscope.recording.step_view import first_step
+from gradscope.analysis.report import Report
+from gradscope.analysis.step_view import first_step
 from gradscope.recording.store import load_recording, save_recording
 from gradscope.report.json_format import render_json
 from gradscope.report.jsonl_format import render_jsonl
 from gradscope.report.markdown import render_markdown
-from gradscope.report.model import Report
 from gradscope.report.notes import training_text
 from gradscope.report.view import ViewOptions
 from gradscope.rules.case import Case

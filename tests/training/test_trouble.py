@@ -7,10 +7,10 @@ import torch
 from torch import nn
 from torch.nn import functional
 
+from gradscope.analysis.report import Report
+from gradscope.analysis.step_view import ended_by, first_step
 from gradscope.errors import GradscopeError, UserCodeError
 from gradscope.recording.evidence.autograd_error import AutogradErrorRecord
-from gradscope.recording.step_view import ended_by, first_step
-from gradscope.report.model import Report
 from gradscope.rules.engine import judge
 from tests.training.looping import looped, seen_in, watched
 

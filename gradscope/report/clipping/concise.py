@@ -2,12 +2,12 @@
 
 from collections.abc import Iterator
 
+from gradscope.analysis.clipping import Clipping
+from gradscope.analysis.report import Report
 from gradscope.phrasing import counted
-from gradscope.report.clipping.clipping import Clipping
 from gradscope.report.clipping.section import Section
 from gradscope.report.clipping.words import cut_text, headline, percent, remarks
 from gradscope.report.concise import finding_line
-from gradscope.report.model import Report
 from gradscope.report.names import printable
 from gradscope.report.numbers import number
 from gradscope.report.page import ASCII

@@ -2,9 +2,10 @@
 
 from collections.abc import Iterator
 
+from gradscope.analysis.clip_contributions import Contribution
+from gradscope.analysis.clipping import Clipping
+from gradscope.analysis.report import Report
 from gradscope.phrasing import counted
-from gradscope.report.clipping.clipping import Clipping
-from gradscope.report.clipping.contributions import Contribution
 from gradscope.report.clipping.section import Section
 from gradscope.report.clipping.words import (
     METHODS,
@@ -22,7 +23,6 @@ from gradscope.report.clipping.words import (
 )
 from gradscope.report.markdown import finding_blocks
 from gradscope.report.markdown_syntax import code, escape, prose, table
-from gradscope.report.model import Report
 from gradscope.report.numbers import number
 from gradscope.report.page import UNICODE
 from gradscope.report.paths import shown_site

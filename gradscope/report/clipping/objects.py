@@ -2,12 +2,12 @@
 
 from collections.abc import Sequence
 
-from gradscope.report.clipping.clipping import Clipping
-from gradscope.report.clipping.contributions import Contribution
-from gradscope.report.clipping.distribution import SHARES, Distribution
+from gradscope.analysis.clip_contributions import Contribution
+from gradscope.analysis.clip_threshold import Advice
+from gradscope.analysis.clipping import Clipping
+from gradscope.analysis.distribution import SHARES, Distribution
+from gradscope.analysis.report import Report
 from gradscope.report.clipping.section import MethodRow, Section
-from gradscope.report.clipping.threshold import Advice
-from gradscope.report.model import Report
 from gradscope.report.objects import Object, location_object
 
 

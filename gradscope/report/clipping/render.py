@@ -2,9 +2,9 @@
 
 from typing import TYPE_CHECKING
 
-from gradscope.report.clipping.clipping import Clipping
+from gradscope.analysis.clipping import Clipping
+from gradscope.analysis.report import Report
 from gradscope.report.formats import OutputFormat
-from gradscope.report.model import Report
 from gradscope.report.render import render_ci, together
 from gradscope.report.view import ViewOptions
 

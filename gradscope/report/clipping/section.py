@@ -4,12 +4,12 @@ import math
 from dataclasses import dataclass
 from typing import Self
 
+from gradscope.analysis.clip_contributions import Contributions
+from gradscope.analysis.clip_threshold import Advice, SweepRow, advise, sweep
+from gradscope.analysis.distribution import Bin, Distribution, histogram
 from gradscope.recording.evidence.clip_trial import ClipMethod
 from gradscope.recording.evidence.optimizer import OptimizerFamily
 from gradscope.recording.records import Site
-from gradscope.report.clipping.contributions import Contributions
-from gradscope.report.clipping.distribution import Bin, Distribution, histogram
-from gradscope.report.clipping.threshold import Advice, SweepRow, advise, sweep
 from gradscope.rules.clipping.series import ClipPoint
 
 

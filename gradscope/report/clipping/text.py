@@ -6,9 +6,10 @@ from rich.console import Console, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from gradscope.analysis.clipping import Clipping
+from gradscope.analysis.report import Report
 from gradscope.phrasing import counted
 from gradscope.report.bars import BAR
-from gradscope.report.clipping.clipping import Clipping
 from gradscope.report.clipping.section import Section
 from gradscope.report.clipping.text_tables import (
     contribution_tables,
@@ -30,7 +31,6 @@ from gradscope.report.clipping.words import (
 )
 from gradscope.report.figures import figure
 from gradscope.report.finding_words import found_text
-from gradscope.report.model import Report
 from gradscope.report.page import Page, Trimmed
 from gradscope.report.paths import shown_site
 from gradscope.report.run.columns import Columns

@@ -6,8 +6,8 @@ from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from gradscope.analysis.clip_contributions import Contribution
 from gradscope.report.bars import BAR
-from gradscope.report.clipping.contributions import Contribution
 from gradscope.report.clipping.section import Section
 from gradscope.report.clipping.words import METHODS, percent, rest_text, spread_words
 from gradscope.report.figures import figure

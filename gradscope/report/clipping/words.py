@@ -2,12 +2,12 @@
 
 from collections.abc import Iterator
 
+from gradscope.analysis.clip_contributions import Contribution
+from gradscope.analysis.clip_threshold import Advice
+from gradscope.analysis.distribution import SHARES, Distribution
 from gradscope.phrasing import counted
 from gradscope.recording.evidence.clip_trial import ClipMethod, ClipTrial
-from gradscope.report.clipping.contributions import Contribution
-from gradscope.report.clipping.distribution import SHARES, Distribution
 from gradscope.report.clipping.section import Section
-from gradscope.report.clipping.threshold import Advice
 from gradscope.report.figures import figure
 from gradscope.report.page import Signs
 

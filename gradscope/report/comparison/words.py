@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from statistics import median
 
+from gradscope.analysis.captured_steps import steps_text
 from gradscope.comparison.comparison import Comparison
 from gradscope.comparison.curves import ComparedCurve, Parting
 from gradscope.comparison.differences import Difference
@@ -17,7 +18,6 @@ from gradscope.report.comparison.figures import change_text, limit_text, ratio_t
 from gradscope.report.figures import figure
 from gradscope.report.page import Signs
 from gradscope.report.parameter_names import folded_names
-from gradscope.report.run.looks import steps_text
 
 CURVE_NAMES = {"loss": "loss", "norm": "norm"}
 _NAMES_SHOWN = 4

@@ -3,12 +3,12 @@
 import json
 from collections.abc import Iterator
 
+from gradscope.analysis.report import Report
 from gradscope.check.decision import exit_code, outcome_of, reasons
 from gradscope.check.results import CheckedFinding, CheckResult, Run, TargetResult
 from gradscope.recording.finding import SEVERITIES
 from gradscope.report import objects
 from gradscope.report.gate.reports import with_reports
-from gradscope.report.model import Report
 from gradscope.report.objects import Json, Object
 
 

@@ -2,8 +2,8 @@
 
 from collections.abc import Iterable, Iterator
 
+from gradscope.analysis.report import Report
 from gradscope.check.results import CheckedFinding, TargetResult
-from gradscope.report.model import Report
 
 
 def with_reports(

@@ -3,15 +3,15 @@
 import math
 from collections.abc import Iterable, Iterator
 
+from gradscope.analysis.norms import total_norm
+from gradscope.analysis.step_view import first_step
 from gradscope.check.decision import exit_code, outcome_of, reasons
 from gradscope.check.results import CheckedFinding, CheckResult, Failure, TargetResult
 from gradscope.phrasing import counted
 from gradscope.recording.records import Recording, StepRecord
-from gradscope.recording.step_view import first_step
 from gradscope.report.accumulation import Accumulation, headline
 from gradscope.report.figures import figure
 from gradscope.report.finding_words import level_counts, unjudged
-from gradscope.report.norms import total_norm
 from gradscope.report.page import UNICODE, Signs
 
 _SEEDS_SHOWN = 5

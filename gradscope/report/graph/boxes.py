@@ -3,11 +3,11 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
-from gradscope.report.folding import FoldedModule, last_name, span
+from gradscope.analysis.folding import FoldedModule, last_name, span
+from gradscope.analysis.rows import ModuleRow
 from gradscope.report.graph.labels import below
 from gradscope.report.graph.severities import Severities
 from gradscope.report.graph.vertices import Box, GraphPart
-from gradscope.report.rows import ModuleRow
 
 Path = tuple[tuple[int, int], ...]
 """Boxes, outermost first, each with which of its copies is meant."""

@@ -1,7 +1,7 @@
 """The lines that cut gradients off, as parts of a drawing."""
 
+from gradscope.analysis.step_view import StepView
 from gradscope.recording.records import CutRecord
-from gradscope.recording.step_view import StepView
 from gradscope.report.paths import shown_site
 
 SCISSORS = "✂"

@@ -2,14 +2,14 @@
 
 from typing import Literal
 
+from gradscope.analysis.folding import Span
+from gradscope.analysis.rows import ModuleRow
 from gradscope.phrasing import counted
 from gradscope.recording.records import Reach
 from gradscope.report.figures import figure, span_figure
-from gradscope.report.folding import Span
 from gradscope.report.graph.vertices import Box, Link, Vertex
 from gradscope.report.names import operation_text, printable
 from gradscope.report.page import UNICODE
-from gradscope.report.rows import ModuleRow
 
 State = Literal["gradient", "zero", "non-finite", "none", "frozen", "unknown"]
 """What backward left in a parameter, or brought along a link."""

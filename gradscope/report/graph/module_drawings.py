@@ -5,9 +5,11 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
+from gradscope.analysis.folding import Span, span
+from gradscope.analysis.report import Report
+from gradscope.analysis.rows import ModuleRow
+from gradscope.analysis.step_view import StepView, first_step
 from gradscope.recording.records import TensorRef
-from gradscope.recording.step_view import StepView, first_step
-from gradscope.report.folding import Span, span
 from gradscope.report.graph.cuts import cut_module, cuts_of
 from gradscope.report.graph.drawing import Drawing
 from gradscope.report.graph.labels import below
@@ -16,8 +18,6 @@ from gradscope.report.graph.shortening import shortened_part
 from gradscope.report.graph.tensor_links import TensorLinks, module_of
 from gradscope.report.graph.vertex_making import VertexMaker
 from gradscope.report.graph.vertices import GraphPart, Link, LinkKind, Vertex
-from gradscope.report.model import Report
-from gradscope.report.rows import ModuleRow
 
 WHOLE = -1
 """Stands for the whole graph: the models, and what is outside of all modules."""

@@ -2,9 +2,12 @@
 
 from dataclasses import dataclass, field, replace
 
+from gradscope.analysis.folding import fold_modules
+from gradscope.analysis.report import Report
+from gradscope.analysis.rows import ModuleRow
+from gradscope.analysis.selection import modules_below
+from gradscope.analysis.step_view import StepView, first_step
 from gradscope.recording.records import NodeRecord
-from gradscope.recording.step_view import StepView, first_step
-from gradscope.report.folding import fold_modules
 from gradscope.report.graph.boxes import Boxes, Path, without_unused
 from gradscope.report.graph.cuts import cut_module, cuts_of
 from gradscope.report.graph.part_links import Key, PartLinks, Place, whole_boxes
@@ -12,9 +15,6 @@ from gradscope.report.graph.tensor_links import TensorLinks, module_of
 from gradscope.report.graph.twins import Contents
 from gradscope.report.graph.vertex_making import VertexMaker
 from gradscope.report.graph.vertices import GraphPart, Vertex
-from gradscope.report.model import Report
-from gradscope.report.rows import ModuleRow
-from gradscope.report.selection import modules_below
 from gradscope.report.view import ViewOptions
 
 _OUTSIDE = {"before": "before", "after": "after", "rest": "outside of the modules"}

@@ -4,8 +4,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
+from gradscope.analysis.folding import span
 from gradscope.recording.records import CutRecord, NodeRecord, TensorRef
-from gradscope.report.folding import span
 from gradscope.report.graph.boxes import Path
 from gradscope.report.graph.tensor_links import TensorLinks
 from gradscope.report.graph.vertices import Box, Link, LinkKind

@@ -3,10 +3,10 @@
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal, assert_never
 
+from gradscope.analysis.report import Report
 from gradscope.report.graph.formats import GraphFormat
 from gradscope.report.graph.part import GraphOptions, graph_part
 from gradscope.report.graph.vertices import GraphPart
-from gradscope.report.model import Report
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import Self
 
-from gradscope.report.folding import Span
+from gradscope.analysis.folding import Span
 from gradscope.report.graph.drawing import Drawing
 
 LEVELS = 7

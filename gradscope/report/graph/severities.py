@@ -4,8 +4,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Self
 
+from gradscope.analysis.report import Report
 from gradscope.recording.finding import SEVERITIES, Severity
-from gradscope.report.model import Report
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

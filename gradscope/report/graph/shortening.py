@@ -2,8 +2,8 @@
 
 from dataclasses import replace
 
+from gradscope.analysis.folding import Span, span
 from gradscope.phrasing import counted
-from gradscope.report.folding import Span, span
 from gradscope.report.graph.vertices import GraphPart, Link, Vertex
 
 

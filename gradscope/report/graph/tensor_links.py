@@ -3,10 +3,10 @@
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 
+from gradscope.analysis.norms import total_norm
+from gradscope.analysis.report import Report
+from gradscope.analysis.step_view import StepView, created
 from gradscope.recording.records import NodeRecord, TensorRef
-from gradscope.recording.step_view import StepView, created
-from gradscope.report.model import Report
-from gradscope.report.norms import total_norm
 from gradscope.report.paths import shown_site
 
 

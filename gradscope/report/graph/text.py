@@ -7,26 +7,26 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from gradscope.phrasing import counted
-from gradscope.recording.records import CutRecord
-from gradscope.recording.step_view import StepView, created, first_step
-from gradscope.report.bars import sparkline
-from gradscope.report.figures import span_figure
-from gradscope.report.folding import (
+from gradscope.analysis.folding import (
     FoldedModule,
     cut_below,
     fitting_depth,
     fold_modules,
     merge_containers,
 )
+from gradscope.analysis.report import Report
+from gradscope.analysis.rows import GraphSummary, ModuleRow, ParameterRow
+from gradscope.analysis.selection import modules_below
+from gradscope.analysis.step_view import StepView, created, first_step
+from gradscope.phrasing import counted
+from gradscope.recording.records import CutRecord
+from gradscope.report.bars import sparkline
+from gradscope.report.figures import span_figure
 from gradscope.report.graph.cuts import cut_call, cut_place, cuts_of
 from gradscope.report.graph.part import GraphOptions
 from gradscope.report.graph.tensor_links import module_of
-from gradscope.report.model import Report
 from gradscope.report.names import operation_text
 from gradscope.report.page import Page, Trimmed
-from gradscope.report.rows import GraphSummary, ModuleRow, ParameterRow
-from gradscope.report.selection import modules_below
 from gradscope.report.view import ViewOptions
 
 _BUCKETS = 40

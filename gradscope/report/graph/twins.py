@@ -3,12 +3,12 @@
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from gradscope.analysis.report import Report
+from gradscope.analysis.rows import ModuleRow
+from gradscope.analysis.step_view import StepView, created
 from gradscope.recording.records import NodeRecord
-from gradscope.recording.step_view import StepView, created
 from gradscope.report.graph.severities import Severities
 from gradscope.report.graph.tensor_links import module_of
-from gradscope.report.model import Report
-from gradscope.report.rows import ModuleRow
 
 
 @dataclass(slots=True)

@@ -3,15 +3,15 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from gradscope.analysis.folding import span
+from gradscope.analysis.report import Report
+from gradscope.analysis.step_view import StepView
 from gradscope.recording.records import CutRecord, NodeRecord
-from gradscope.recording.step_view import StepView
-from gradscope.report.folding import span
 from gradscope.report.graph.cuts import cut_label, cut_place
 from gradscope.report.graph.labels import module_reach
 from gradscope.report.graph.severities import Severities
 from gradscope.report.graph.tensor_links import node_place, output_shape
 from gradscope.report.graph.vertices import Vertex
-from gradscope.report.model import Report
 from gradscope.report.names import shape_text
 
 

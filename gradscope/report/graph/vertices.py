@@ -3,10 +3,10 @@
 from dataclasses import dataclass
 from typing import Literal
 
+from gradscope.analysis.folding import Span
 from gradscope.phrasing import counted
 from gradscope.recording.finding import Severity
 from gradscope.recording.records import Reach
-from gradscope.report.folding import Span
 
 VertexKind = Literal["operation", "view", "parameter", "leaf", "module", "outside", "cut", "rest"]
 """`outside` is what lies beyond the chosen module, `module` one whose inside is folded, `cut` a

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
+from gradscope.analysis.report import Report
 from gradscope.check.results import CheckedFinding, Failure, Outcome, TargetResult
 from gradscope.recording.finding import Severity
 from gradscope.report.gate.reports import with_reports
@@ -10,7 +11,6 @@ from gradscope.report.gate.words import failure_text, found_text, seeds_text, wh
 from gradscope.report.html.picture import Sheet
 from gradscope.report.html.sheets import sheet_of
 from gradscope.report.html.words import Fact, FindingCard, Words, finding_card, module_of_finding
-from gradscope.report.model import Report
 
 OUTCOMES: dict[Outcome, str] = {"passed": "passed", "failed": "failed", "unjudged": "not judged"}
 _SIGNS: dict[Outcome, str] = {"passed": "✓", "failed": "✗", "unjudged": "?"}

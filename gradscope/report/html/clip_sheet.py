@@ -3,7 +3,8 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from gradscope.report.clipping.clipping import Clipping
+from gradscope.analysis.clipping import Clipping
+from gradscope.analysis.report import Report
 from gradscope.report.clipping.section import MethodRow, Section
 from gradscope.report.clipping.words import (
     METHODS,
@@ -24,7 +25,6 @@ from gradscope.report.html.pictures.clip_steps import step_picture
 from gradscope.report.html.pictures.lettering import number
 from gradscope.report.html.summary_table import SummaryCell, SummaryTable
 from gradscope.report.html.words import Fact, Words, words_of
-from gradscope.report.model import Report
 from gradscope.report.page import UNICODE
 from gradscope.report.paths import shown_site
 

@@ -3,6 +3,9 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
+from gradscope.analysis.captured_steps import LookRow, verdict_on
+from gradscope.analysis.report import Report
+from gradscope.analysis.training_run import TrainingRun
 from gradscope.phrasing import counted
 from gradscope.report.html.page import sheet_size
 from gradscope.report.html.picture import Sheet
@@ -11,11 +14,8 @@ from gradscope.report.html.run_sheet import run_sheet
 from gradscope.report.html.step_sheet import step_sheet
 from gradscope.report.html.summary_table import SummaryCell, SummaryTable
 from gradscope.report.html.words import FindingCard
-from gradscope.report.model import Report
 from gradscope.report.names import printable
 from gradscope.report.paths import shown_site
-from gradscope.report.run.looks import LookRow, verdict_on
-from gradscope.report.run.training_run import TrainingRun
 
 _ALONE = "gradscope report --output-format jsonl holds every number"
 _MOST = 6

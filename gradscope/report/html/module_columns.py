@@ -1,7 +1,7 @@
 """The modules of a report as columns: what every picture of a sheet refers to."""
 
+from gradscope.analysis.report import Report
 from gradscope.report.html.columns import Json, numbers, places, texts
-from gradscope.report.model import Report
 
 
 def module_columns(report: Report) -> dict[str, Json]:

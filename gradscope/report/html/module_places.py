@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from functools import cached_property
 
-from gradscope.report.model import Report
+from gradscope.analysis.report import Report
 
 
 class ModulePlaces:

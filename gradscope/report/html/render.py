@@ -2,11 +2,11 @@
 
 from collections.abc import Sequence
 
+from gradscope.analysis.report import Report
 from gradscope.report.html.look_sheets import run_sheets
 from gradscope.report.html.page import render_page
 from gradscope.report.html.room import ROOM, within
 from gradscope.report.html.sheets import sheet_of
-from gradscope.report.model import Report
 
 _ALONE = "a report of this recording alone shows them"
 

@@ -2,6 +2,8 @@
 
 from dataclasses import replace
 
+from gradscope.analysis.report import Report
+from gradscope.analysis.training_run import TrainingRun
 from gradscope.report.html.module_columns import module_columns
 from gradscope.report.html.picture import Picture, Sheet
 from gradscope.report.html.pictures.curves import curve_picture
@@ -10,8 +12,6 @@ from gradscope.report.html.pictures.module_map import module_map
 from gradscope.report.html.pictures.timeline import timeline
 from gradscope.report.html.run_table import run_parameter_table
 from gradscope.report.html.words import words_of
-from gradscope.report.model import Report
-from gradscope.report.run.training_run import TrainingRun
 
 
 def run_sheet(report: Report, run: TrainingRun, title: str) -> Sheet:

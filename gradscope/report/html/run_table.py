@@ -2,6 +2,12 @@
 
 from collections.abc import Iterator, Sequence
 
+from gradscope.analysis.parameter_courses import (
+    ParameterCourse,
+    optimizer_names,
+    parameter_courses,
+)
+from gradscope.analysis.report import Report
 from gradscope.report.html.columns import Json, places
 from gradscope.report.html.module_places import ModulePlaces
 from gradscope.report.html.picture import Picture
@@ -13,13 +19,7 @@ from gradscope.report.html.tables import (
     table_picture,
     word_column,
 )
-from gradscope.report.model import Report
 from gradscope.report.names import shape_text
-from gradscope.report.run.parameter_courses import (
-    ParameterCourse,
-    optimizer_names,
-    parameter_courses,
-)
 
 Column = dict[str, Json]
 

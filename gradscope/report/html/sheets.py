@@ -1,9 +1,9 @@
 """The sheet of a report: which pictures there are for what was recorded."""
 
+from gradscope.analysis.report import Report
 from gradscope.report.html.picture import Sheet
 from gradscope.report.html.run_sheet import run_sheet
 from gradscope.report.html.step_sheet import step_sheet
-from gradscope.report.model import Report
 
 
 def sheet_of(report: Report, title: str | None = None) -> Sheet:

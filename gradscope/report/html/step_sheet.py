@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 
+from gradscope.analysis.report import Report
 from gradscope.report.html.module_columns import module_columns
 from gradscope.report.html.picture import Picture, Sheet
 from gradscope.report.html.pictures.depth import depth
@@ -11,7 +12,6 @@ from gradscope.report.html.pictures.module_map import module_map
 from gradscope.report.html.pictures.other_steps import other_steps
 from gradscope.report.html.tables import parameter_table, tensor_table
 from gradscope.report.html.words import words_of
-from gradscope.report.model import Report
 
 
 def step_sheet(report: Report, title: str) -> Sheet:

@@ -3,6 +3,8 @@
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
+from gradscope.analysis.captured_steps import steps_text
+from gradscope.analysis.report import Report
 from gradscope.phrasing import counted
 from gradscope.recording.finding import Finding, Severity
 from gradscope.report.accumulation import TITLE, Accumulation, headline, remarks
@@ -15,11 +17,9 @@ from gradscope.report.finding_words import (
     verdict_text,
 )
 from gradscope.report.html.summary_table import SummaryTable
-from gradscope.report.model import Report
 from gradscope.report.notes import SYNTHETIC_LOSS, training_text
 from gradscope.report.page import UNICODE
 from gradscope.report.paths import shown_path, shown_site
-from gradscope.report.run.looks import steps_text
 from gradscope.report.run.words import length_text, optimizer_text
 from gradscope.report.snippets import Snippet, snippets
 

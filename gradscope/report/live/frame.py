@@ -4,13 +4,13 @@ from dataclasses import dataclass
 
 from rich.text import Text
 
+from gradscope.analysis.live_run import LiveRun
 from gradscope.phrasing import counted
 from gradscope.recording.finding import Finding
 from gradscope.report.figures import figure
 from gradscope.report.finding_words import level_counts
 from gradscope.report.live.curve_lines import LineLayout, curve_lines
 from gradscope.report.live.layer_lines import layer_lines
-from gradscope.report.live.live_run import LiveRun
 from gradscope.report.page import Page
 from gradscope.report.paths import shown_site
 from gradscope.report.run.words import duration

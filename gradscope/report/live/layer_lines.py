@@ -2,9 +2,9 @@
 
 from rich.text import Text
 
+from gradscope.analysis.live_layers import LayerNorms, LiveLayer
 from gradscope.report.figures import figure
 from gradscope.report.live.curve_lines import LineLayout, drawn
-from gradscope.report.live.layer_norms import LayerNorms, LiveLayer
 from gradscope.report.page import Page
 from gradscope.report.run.strips import Scale
 

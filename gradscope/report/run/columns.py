@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from statistics import fmean
 from typing import Self
 
-from gradscope.report.run.training_run import TrainingRun
+from gradscope.analysis.training_run import TrainingRun
 
 Cells = tuple[float | None, ...]
 """A number a column; None where nothing was measured."""

@@ -2,11 +2,11 @@
 
 from collections.abc import Iterator
 
+from gradscope.analysis.report import Report
+from gradscope.analysis.training_run import TrainingRun
 from gradscope.phrasing import counted
 from gradscope.report.finding_words import verdict_text
-from gradscope.report.model import Report
 from gradscope.report.page import ASCII
-from gradscope.report.run.training_run import TrainingRun
 from gradscope.report.run.words import (
     heading,
     of_each_optimizer,

@@ -2,18 +2,18 @@
 
 from collections.abc import Iterator
 
+from gradscope.analysis.curves import curves
+from gradscope.analysis.layers import layers
+from gradscope.analysis.report import Report
+from gradscope.analysis.training_run import TrainingRun
 from gradscope.phrasing import counted
 from gradscope.report.figures import figure
 from gradscope.report.markdown_syntax import code, escape, preformatted
-from gradscope.report.model import Report
 from gradscope.report.names import printable
 from gradscope.report.page import UNICODE
 from gradscope.report.paths import shown_site
 from gradscope.report.run.columns import Columns
-from gradscope.report.run.curves import curves
-from gradscope.report.run.layers import layers
 from gradscope.report.run.strips import Scale, scale_of, strip
-from gradscope.report.run.training_run import TrainingRun
 from gradscope.report.run.words import (
     CURVE_NAMES,
     cost_text,

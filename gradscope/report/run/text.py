@@ -7,15 +7,15 @@ from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from gradscope.analysis.report import Report
+from gradscope.analysis.run_optimizers import OptimizerRow
+from gradscope.analysis.training_run import TrainingRun
 from gradscope.phrasing import counted
 from gradscope.report.figures import short_count
 from gradscope.report.finding_words import found_text
-from gradscope.report.model import Report
 from gradscope.report.page import Page
 from gradscope.report.paths import shown_site
-from gradscope.report.run.optimizers import OptimizerRow
 from gradscope.report.run.timeline import Picture
-from gradscope.report.run.training_run import TrainingRun
 from gradscope.report.run.words import (
     cost_text,
     heading,

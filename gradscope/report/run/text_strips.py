@@ -9,18 +9,18 @@ from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from gradscope.analysis.curves import Curve, curves
+from gradscope.analysis.folding import last_name
+from gradscope.analysis.layers import Layer, layers
+from gradscope.analysis.report import Report
+from gradscope.analysis.rows import ModuleRow
+from gradscope.analysis.training_run import TrainingRun
 from gradscope.phrasing import counted
 from gradscope.report.figures import figure
-from gradscope.report.folding import last_name
-from gradscope.report.model import Report
 from gradscope.report.page import Page
-from gradscope.report.rows import ModuleRow
 from gradscope.report.run.columns import Cells, Columns
-from gradscope.report.run.curves import Curve, curves
-from gradscope.report.run.layers import Layer, layers
 from gradscope.report.run.strips import BROKEN, ZERO, Scale, scale_of, strip
 from gradscope.report.run.text import OPTIMIZERS_SHOWN
-from gradscope.report.run.training_run import TrainingRun
 from gradscope.report.run.words import (
     CURVE_NAMES,
     course_text,

@@ -2,19 +2,19 @@
 
 from collections.abc import Callable, Iterator, Sequence
 
+from gradscope.analysis.captured_steps import steps_text
+from gradscope.analysis.curves import Curve, CurveKind
+from gradscope.analysis.layers import Layer
+from gradscope.analysis.run_optimizers import OptimizerRow
+from gradscope.analysis.training_run import TrainingRun
 from gradscope.phrasing import counted
 from gradscope.recording.evidence.watch_cost import WatchCost
 from gradscope.report.figures import figure
 from gradscope.report.names import printable
 from gradscope.report.page import Signs
 from gradscope.report.run.columns import Course
-from gradscope.report.run.curves import Curve, CurveKind
-from gradscope.report.run.layers import Layer
-from gradscope.report.run.looks import steps_text
-from gradscope.report.run.optimizers import OptimizerRow
 from gradscope.report.run.repeats import Fold, Folds
 from gradscope.report.run.timeline import Norms, Picture
-from gradscope.report.run.training_run import TrainingRun
 
 CURVE_NAMES: dict[CurveKind, str] = {
     "loss": "loss",

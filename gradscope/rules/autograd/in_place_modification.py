@@ -4,9 +4,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import ClassVar
 
+from gradscope.analysis.step_view import ended_by
 from gradscope.recording.evidence.autograd_error import AutogradErrorRecord
 from gradscope.recording.finding import Finding, Severity
-from gradscope.recording.step_view import ended_by
 from gradscope.rules.autograd.autograd_errors import (
     errors_of,
     evidence_of,

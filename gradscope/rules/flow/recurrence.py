@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from itertools import pairwise
 from statistics import median
 
+from gradscope.analysis.step_view import StepView
 from gradscope.recording.records import NodeRecord, TensorRef
-from gradscope.recording.step_view import StepView
 from gradscope.rules.case import Case
 
 FEWEST_CALLS = 8

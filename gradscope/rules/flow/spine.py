@@ -11,8 +11,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
+from gradscope.analysis.step_view import StepView, step_view
 from gradscope.recording.records import NodeRecord, TensorRef
-from gradscope.recording.step_view import StepView, step_view
 from gradscope.rules.case import Case
 from gradscope.rules.flow.dominators import Dominators
 from gradscope.rules.flow.forward_levels import ForwardLevels

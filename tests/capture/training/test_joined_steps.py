@@ -11,13 +11,13 @@ from torch import nn
 from torch.nn.functional import cross_entropy
 from torch.optim import SGD, AdamW, Optimizer
 
+from gradscope.analysis.run_optimizers import Optimizers
+from gradscope.analysis.windows import windows
 from gradscope.capture.training.watch import TrainingWatch
 from gradscope.looks.close_looks import script_looks
 from gradscope.looks.schedule import FIRST, Schedule
 from gradscope.recording.evidence.trained_optimizer import TrainedOptimizer
 from gradscope.recording.store import load_recording
-from gradscope.report.run.optimizers import Optimizers
-from gradscope.report.run.windows import windows
 from gradscope.rules.engine import judge
 
 with warnings.catch_warnings():

@@ -10,9 +10,9 @@ from gradscope.check.options import Policy
 from gradscope.check.results import CheckResult, Failure, Run, TargetResult
 from gradscope.recording.finding import Finding
 from gradscope.recording.records import Site
+from gradscope.recording.verdict import Verdict
 from gradscope.report.gate.words import closing_text
 from gradscope.report.html.check_page import render_check_html
-from gradscope.rules.verdict import Verdict
 from tests.report.conftest import ROOT, build
 
 HOSTILE = "</script><img src=x onerror=alert(1)>.py"

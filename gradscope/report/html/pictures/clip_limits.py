@@ -3,10 +3,10 @@
 import math
 from collections.abc import Iterator, Sequence
 
-from gradscope.report.clipping.distribution import Bin
-from gradscope.report.clipping.limit_curve import LimitCurve, spaced
+from gradscope.analysis.clip_threshold import SweepRow
+from gradscope.analysis.distribution import Bin
+from gradscope.analysis.limit_curve import LimitCurve, spaced
 from gradscope.report.clipping.section import Section
-from gradscope.report.clipping.threshold import SweepRow
 from gradscope.report.clipping.words import advice_text, exchange_text, norm_name
 from gradscope.report.html.columns import Json, numbers
 from gradscope.report.html.picture import Picture

@@ -3,8 +3,9 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from gradscope.analysis.clip_contributions import Contribution, Contributions
+from gradscope.analysis.report import Report
 from gradscope.phrasing import counted
-from gradscope.report.clipping.contributions import Contribution, Contributions
 from gradscope.report.clipping.section import Section
 from gradscope.report.clipping.words import headline, percent
 from gradscope.report.html.columns import Json, numbers, places, texts
@@ -12,7 +13,6 @@ from gradscope.report.html.module_places import ModulePlaces
 from gradscope.report.html.picture import Picture
 from gradscope.report.html.pictures.lettering import hover, lettered, number
 from gradscope.report.html.tables import column
-from gradscope.report.model import Report
 
 _MODULES = 30
 _PARTS = 6

@@ -3,9 +3,9 @@
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from gradscope.analysis.training_run import TrainingRun
 from gradscope.report.html.columns import Json, single_numbers
 from gradscope.report.html.pictures.step_marks import StepMark
-from gradscope.report.run.training_run import TrainingRun
 
 Trace = Mapping[str, Json]
 

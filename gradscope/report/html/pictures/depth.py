@@ -5,6 +5,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from gradscope.analysis.report import Report
 from gradscope.report.html.columns import Json, numbers, places
 from gradscope.report.html.picture import Picture
 from gradscope.report.html.pictures.depth_layout import MARGIN, Strips, depth_layout
@@ -20,7 +21,6 @@ from gradscope.report.html.pictures.flags import flags
 from gradscope.report.html.pictures.forward_order import ForwardOrder
 from gradscope.report.html.pictures.spine_line import SpineLine, spine_line
 from gradscope.report.html.pictures.thinning import thinned
-from gradscope.report.model import Report
 
 _BELOW: tuple[tuple[State, str, str], ...] = (
     ("zero", "zero", "@zero"),

@@ -3,10 +3,10 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from gradscope.analysis.report import Report
 from gradscope.report.html.columns import Json
 from gradscope.report.html.pictures.forward_order import ForwardOrder, Run
 from gradscope.report.html.pictures.lettering import lettered
-from gradscope.report.model import Report
 
 MAIN, ROW, GAP, MARGIN = 320, 22, 10, 110
 """Heights in CSS pixels: of the axis, of a strip, between them, and around all."""

@@ -4,9 +4,9 @@ import math
 from dataclasses import dataclass
 from typing import Literal
 
+from gradscope.analysis.report import Report
+from gradscope.analysis.rows import ParameterRow, TensorRow
 from gradscope.report.html.pictures.forward_order import ForwardOrder
-from gradscope.report.model import Report
-from gradscope.report.rows import ParameterRow, TensorRow
 
 State = Literal["number", "broken", "zero", "none", "frozen", "unmeasured"]
 """What a gradient is: a number alone has a place on a logarithmic axis."""

@@ -3,10 +3,10 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from gradscope.analysis.report import Report
 from gradscope.recording.finding import Finding
 from gradscope.report.html.module_places import ModulePlaces
 from gradscope.report.html.pictures.forward_order import ForwardOrder
-from gradscope.report.model import Report
 
 MOST_ROWS = 5
 """Flags over flags."""

@@ -6,9 +6,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 
-from gradscope.recording.step_view import created
+from gradscope.analysis.report import Report
+from gradscope.analysis.step_view import created
 from gradscope.report.html.module_places import ModulePlaces
-from gradscope.report.model import Report
 
 MOST_RUNS = 32
 """Stretches that an axis is divided into: more could not be lettered."""

@@ -5,12 +5,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from gradscope.analysis.report import Report
+from gradscope.analysis.rows import ModuleRow
 from gradscope.recording.finding import Finding
 from gradscope.report.html.module_places import ModulePlaces
 from gradscope.report.html.pictures.lettering import lettered
 from gradscope.report.html.words import module_of_finding
-from gradscope.report.model import Report
-from gradscope.report.rows import ModuleRow
 
 Area = Literal["root", "parameters", "equal"]
 """What a cell's own area stands for: the square root of its own elements, these, or nothing."""

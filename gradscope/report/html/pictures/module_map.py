@@ -4,6 +4,8 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
+from gradscope.analysis.report import Report
+from gradscope.analysis.rows import ModuleRow
 from gradscope.report.html.columns import Json, numbers, places, single_numbers, texts
 from gradscope.report.html.picture import Picture
 from gradscope.report.html.pictures.colour_scale import ColourScale
@@ -16,8 +18,6 @@ from gradscope.report.html.pictures.module_measures import (
     state_of,
 )
 from gradscope.report.html.tables import column, module_column, word_column
-from gradscope.report.model import Report
-from gradscope.report.rows import ModuleRow
 
 MOST_DRAWN = 900
 """Modules drawn at once; those further in show when what they lie in is opened."""

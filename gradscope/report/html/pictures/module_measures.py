@@ -5,10 +5,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
+from gradscope.analysis.norms import total_norm
+from gradscope.analysis.report import Report
+from gradscope.analysis.rows import ModuleRow, ParameterRow
 from gradscope.report.html.module_places import ModulePlaces
-from gradscope.report.model import Report
-from gradscope.report.norms import total_norm
-from gradscope.report.rows import ModuleRow, ParameterRow
 
 ModuleState = Literal["number", "broken", "zero", "none", "frozen", "empty"]
 """`none`: its parameters got no gradient; `empty`: there is nothing to measure."""

@@ -4,9 +4,9 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
+from gradscope.analysis.report import Report
 from gradscope.report.html.columns import Json, numbers
 from gradscope.report.html.picture import Picture
-from gradscope.report.model import Report
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

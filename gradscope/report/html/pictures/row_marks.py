@@ -2,10 +2,10 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 
+from gradscope.analysis.report import Report
 from gradscope.report.html.columns import Json, numbers, places
 from gradscope.report.html.pictures.heat import HeatRow
 from gradscope.report.html.pictures.step_marks import finding_text
-from gradscope.report.model import Report
 
 
 def marks_on_rows(

@@ -2,8 +2,8 @@
 
 from dataclasses import dataclass
 
+from gradscope.analysis.report import Report
 from gradscope.recording.records import TensorRef
-from gradscope.report.model import Report
 from gradscope.report.names import operation_text
 from gradscope.rules.case import Case
 from gradscope.rules.flow.spine import Spines

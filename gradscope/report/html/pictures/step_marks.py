@@ -4,16 +4,16 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from gradscope.analysis.curves import CurveKind
+from gradscope.analysis.report import Report
+from gradscope.analysis.training_run import TrainingRun
+from gradscope.analysis.windows import windows
 from gradscope.recording.finding import Finding
 from gradscope.report.finding_words import parameter_text
 from gradscope.report.html.columns import Json, numbers, places
 from gradscope.report.html.pictures.lettering import lettered
 from gradscope.report.html.pictures.panels import Panel
 from gradscope.report.html.words import module_of_finding
-from gradscope.report.model import Report
-from gradscope.report.run.curves import CurveKind
-from gradscope.report.run.training_run import TrainingRun
-from gradscope.report.run.windows import windows
 from gradscope.report.run.words import CURVE_NAMES
 
 _COLUMNS = 600

@@ -2,9 +2,9 @@
 
 import pytest
 
-from gradscope.report.clipping.clipping import Clipping
+from gradscope.analysis.clipping import Clipping
+from gradscope.analysis.report import Report
 from gradscope.report.html.pictures.clip_shares import module_of, share_picture, share_table
-from gradscope.report.model import Report
 from tests.report.html.figures import assert_valid, plain, shown
 from tests.rules.clipping.clipped_run import ClippedRun
 

@@ -8,9 +8,9 @@ from collections import Counter
 from collections.abc import Sequence, Set
 from dataclasses import dataclass, replace
 
+from gradscope.analysis.windows import Window
 from gradscope.recording.evidence.trained_optimizer import TrainedOptimizer
 from gradscope.recording.records import Recording, Site
-from gradscope.report.run.windows import Window
 
 _Key = int | str
 _SEVERAL = 4

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from gradscope.errors import GradscopeError
 from gradscope.recording.records import Look, Recording, Site
-from gradscope.rules.verdict import UNJUDGED, Verdict
+from gradscope.recording.verdict import UNJUDGED, Verdict
 
 _SHOWN = 4
 """Steps, or steps on end, that are listed."""

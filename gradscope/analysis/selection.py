@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Generic, Literal, TypeVar
 
+from gradscope.analysis.report import Report
+from gradscope.analysis.rows import ModuleRow, ParameterRow, TensorRow
 from gradscope.errors import GradscopeError
-from gradscope.report.model import Report
 from gradscope.report.names import printable
-from gradscope.report.rows import ModuleRow, ParameterRow, TensorRow
 from gradscope.report.view import SortKey, ViewOptions
 
 Row = TypeVar("Row", ParameterRow, TensorRow)

@@ -2,10 +2,10 @@
 
 from collections.abc import Iterator
 
+from gradscope.analysis.norms import total_norm
+from gradscope.analysis.rows import ModuleCallRow, ModuleRow, ParameterRow
+from gradscope.analysis.step_view import StepView
 from gradscope.recording.records import ModuleCallRecord, ModuleRecord, Recording, TensorRef
-from gradscope.recording.step_view import StepView
-from gradscope.report.norms import total_norm
-from gradscope.report.rows import ModuleCallRow, ModuleRow, ParameterRow
 
 
 def module_rows(view: StepView, parameters: tuple[ParameterRow, ...]) -> tuple[ModuleRow, ...]:

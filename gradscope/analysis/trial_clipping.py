@@ -5,10 +5,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from statistics import fmean, median
 
+from gradscope.analysis.clip_contributions import Contributions
 from gradscope.recording.evidence.clip_trial import ClipMethod, ClipPass, ClipTrial
 from gradscope.recording.evidence.optimizer import OptimizerRecord
 from gradscope.recording.records import Recording
-from gradscope.report.clipping.contributions import Contributions
 from gradscope.report.clipping.section import MethodRow, Numbers, OptimizerFacts, Section
 from gradscope.rules.clipping.outcomes import Outcome, norm_of, outcome
 from gradscope.rules.clipping.series import ClipPoint, call_words

@@ -4,9 +4,9 @@ import math
 from collections.abc import Iterable, Iterator, Sequence
 from statistics import fmean
 
+from gradscope.analysis.clip_contributions import Contributions
 from gradscope.phrasing import counted
 from gradscope.recording.records import Recording, Site
-from gradscope.report.clipping.contributions import Contributions
 from gradscope.report.clipping.section import Check, Numbers, OptimizerFacts, Section
 from gradscope.rules.accumulation.windows import RunEvent, Series
 from gradscope.rules.case import Case

@@ -2,22 +2,22 @@
 
 from collections import Counter
 
-from gradscope.recording.records import (
-    ParameterRecord,
-    Recording,
-    Site,
-    StepKind,
-    TensorStat,
-)
-from gradscope.recording.step_view import StepView, created
-from gradscope.report.norms import total_norm
-from gradscope.report.rows import (
+from gradscope.analysis.norms import total_norm
+from gradscope.analysis.rows import (
     GraphSummary,
     OtherStep,
     ParameterRow,
     Summary,
     TensorRow,
     WidestPoint,
+)
+from gradscope.analysis.step_view import StepView, created
+from gradscope.recording.records import (
+    ParameterRecord,
+    Recording,
+    Site,
+    StepKind,
+    TensorStat,
 )
 
 _NOT_SEEN = "no backward was measured"

@@ -2,11 +2,11 @@
 
 from collections import defaultdict, deque
 
+from gradscope.analysis.live_layers import LayerNorms
+from gradscope.analysis.live_track import Track
+from gradscope.analysis.run_optimizers import first_alike
 from gradscope.recording.growing import Growth
 from gradscope.recording.records import EventRecord
-from gradscope.report.live.layer_norms import LayerNorms
-from gradscope.report.live.track import Track
-from gradscope.report.run.optimizers import first_alike
 
 _RECENT = 5.0
 """Seconds over which the speed is told."""

@@ -8,6 +8,18 @@ from difflib import get_close_matches
 from os import PathLike
 from typing import Self
 
+from gradscope.analysis import assembly
+from gradscope.analysis.module_rows import module_rows
+from gradscope.analysis.rows import (
+    GraphSummary,
+    ModuleRow,
+    OtherStep,
+    ParameterRow,
+    Summary,
+    TensorRow,
+)
+from gradscope.analysis.step_view import first_step, last_run_step
+from gradscope.analysis.training_run import TrainingRun, training_run
 from gradscope.recording.finding import Finding
 from gradscope.recording.records import (
     Environment,
@@ -16,20 +28,8 @@ from gradscope.recording.records import (
     Skipped,
     TargetRecord,
 )
-from gradscope.recording.step_view import first_step, last_run_step
-from gradscope.report import assembly
-from gradscope.report.module_rows import module_rows
+from gradscope.recording.verdict import UNJUDGED, Verdict
 from gradscope.report.names import printable
-from gradscope.report.rows import (
-    GraphSummary,
-    ModuleRow,
-    OtherStep,
-    ParameterRow,
-    Summary,
-    TensorRow,
-)
-from gradscope.report.run.training_run import TrainingRun, training_run
-from gradscope.rules.verdict import UNJUDGED, Verdict
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)

@@ -5,9 +5,7 @@ import re
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from gradscope.recording.norm_table import norms_of
-from gradscope.recording.records import Recording
-from gradscope.report.folding import (
+from gradscope.analysis.folding import (
     FoldedModule,
     cut_below,
     fitting_depth,
@@ -15,13 +13,15 @@ from gradscope.report.folding import (
     merge_containers,
     without_plain,
 )
-from gradscope.report.model import Report
-from gradscope.report.module_rows import parameters_held
-from gradscope.report.norms import total_norm
-from gradscope.report.rows import ModuleRow
+from gradscope.analysis.module_rows import parameters_held
+from gradscope.analysis.norms import total_norm
+from gradscope.analysis.peaks import largest_norms
+from gradscope.analysis.report import Report
+from gradscope.analysis.rows import ModuleRow
+from gradscope.analysis.selection import modules_below
+from gradscope.recording.norm_table import norms_of
+from gradscope.recording.records import Recording
 from gradscope.report.run.columns import Cells, Columns
-from gradscope.report.run.peaks import largest_norms
-from gradscope.report.selection import modules_below
 from gradscope.report.view import ViewOptions
 
 _NUMBER = re.compile(r"#\d+(?=\.|$)")

@@ -2,9 +2,9 @@
 
 from collections.abc import Iterable
 
+from gradscope.analysis.curves import CurveKind
+from gradscope.analysis.live_series import Series
 from gradscope.recording.records import EventRecord, StepRecord
-from gradscope.report.live.series import Series
-from gradscope.report.run.curves import CurveKind
 
 KINDS = ("step", "clip-norm", "clip-value", "scaler-step", "scaler-update")
 """Of the events that are looked at."""

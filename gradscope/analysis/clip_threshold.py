@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from gradscope.report.clipping.distribution import quantile, round_numbers
+from gradscope.analysis.distribution import quantile, round_numbers
 from gradscope.rules.clipping.arithmetic import coefficient
 from gradscope.rules.clipping.levels import Level, level_of, rounded
 

@@ -4,7 +4,7 @@ import math
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from gradscope.report.rows import ModuleCallRow, ModuleRow
+from gradscope.analysis.rows import ModuleCallRow, ModuleRow
 
 LONGEST_PATTERN = 4
 """Siblings repeat in patterns of up to so many, as Linear and ReLU in turn are one of two."""

@@ -4,17 +4,17 @@ from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
+from gradscope.analysis.assembly import parameter_rows
+from gradscope.analysis.folding import FoldedModule
+from gradscope.analysis.layers import largest, outline
+from gradscope.analysis.module_rows import module_rows, parameters_held
+from gradscope.analysis.norms import total_norm
+from gradscope.analysis.rows import ModuleRow
+from gradscope.analysis.step_view import first_step
 from gradscope.recording.growing import Growth
 from gradscope.recording.meta import Header
 from gradscope.recording.records import ModuleRecord, ParameterRecord, Recording
-from gradscope.recording.step_view import first_step
-from gradscope.report.assembly import parameter_rows
-from gradscope.report.folding import FoldedModule
-from gradscope.report.module_rows import module_rows, parameters_held
-from gradscope.report.norms import total_norm
-from gradscope.report.rows import ModuleRow
 from gradscope.report.run.columns import Cells
-from gradscope.report.run.layers import largest, outline
 
 _KEPT = 128
 """Looks: no display is wider."""

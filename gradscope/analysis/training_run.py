@@ -4,16 +4,16 @@ import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from gradscope.analysis.captured_steps import LookRow, look_rows
+from gradscope.analysis.norms import total_norm
+from gradscope.analysis.run_optimizers import OptimizerRow, Optimizers
+from gradscope.analysis.windows import Window, windows
 from gradscope.recording.evidence.watch_cost import WatchCost
 from gradscope.recording.norm_table import NOT_MEASURED, NormTable, norms_of
 from gradscope.recording.records import EventRecord, Recording
 from gradscope.recording.run_ending import RunEnding
-from gradscope.report.norms import total_norm
 from gradscope.report.run.endings import EndingText, ending_text
-from gradscope.report.run.looks import LookRow, look_rows
-from gradscope.report.run.optimizers import OptimizerRow, Optimizers
 from gradscope.report.run.timeline import Picture, pictures
-from gradscope.report.run.windows import Window, windows
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

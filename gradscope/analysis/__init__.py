@@ -1,0 +1,1 @@
+"""Facts derived from a recording, torch-free: what rules, reports and exports read."""
