@@ -12,8 +12,8 @@ __version__ = "0.1.0"
 __all__ = ["Report", "__version__", "inspect", "watch"]
 
 if TYPE_CHECKING:
-    from gradscope.analysis.report import Report
     from gradscope.session.api import inspect
+    from gradscope.session.report import Report
     from gradscope.session.watching import watch
 
 
@@ -28,7 +28,7 @@ def __getattr__(name: str) -> object:
 
         return watch
     if name == "Report":
-        from gradscope.analysis.report import Report
+        from gradscope.session.report import Report
 
         return Report
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -15,7 +15,6 @@ import torch
 from torch import nn
 
 import gradscope
-from gradscope.analysis.report import Report
 from gradscope.check.merging import obstacle_of
 from gradscope.check.results import Failure, Run
 from gradscope.errors import GradscopeError
@@ -27,6 +26,7 @@ from gradscope.rules.flow.gradient_norm_limit import GradientNormLimit
 from gradscope.rules.selection import parsed_selectors
 from gradscope.rules.settings import WHOLE_MODEL, NormLimit, Settings
 from gradscope.session.api import batches_of, inspect_target, trial_of
+from gradscope.session.report import Report
 from gradscope.target.objects import target_from_objects
 
 __all__ = ["UnhealthyGradientsError", "assert_gradients_healthy"]

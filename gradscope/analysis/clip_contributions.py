@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from statistics import fmean, median
 from typing import Self
 
+from gradscope.analysis.clip_arithmetic import total_norm
 from gradscope.recording.records import Recording
-from gradscope.rules.clipping.arithmetic import total_norm
 
 Norms = Mapping[int, float]
 """By parameter, of one step."""

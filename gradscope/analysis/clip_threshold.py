@@ -5,9 +5,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from gradscope.analysis.clip_arithmetic import coefficient
 from gradscope.analysis.distribution import quantile, round_numbers
-from gradscope.rules.clipping.arithmetic import coefficient
-from gradscope.rules.clipping.levels import Level, level_of, rounded
+from gradscope.analysis.norm_level import Level, level_of, rounded
 
 Mark = Literal["", "given", "auto", "given, auto"]
 

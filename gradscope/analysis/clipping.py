@@ -3,12 +3,12 @@
 from dataclasses import dataclass
 from typing import Self
 
+from gradscope.analysis.clip_sections import Section
 from gradscope.analysis.run_clipping import run_sections
 from gradscope.analysis.trial_clipping import trial_section
 from gradscope.errors import GradscopeError
 from gradscope.recording.evidence.clip_trial import ClipTrial
 from gradscope.recording.records import Recording
-from gradscope.report.clipping.section import Section
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

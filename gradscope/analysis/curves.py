@@ -4,8 +4,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from gradscope.analysis.columns import Columns, Course, course
 from gradscope.analysis.training_run import RunStep, TrainingRun
-from gradscope.report.run.columns import Columns, Course, course
 
 CurveKind = Literal["loss", "raw", "norm", "update", "rate"]
 """`raw` is the norm before clips, `norm` that which the optimizer found."""

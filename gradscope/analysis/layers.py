@@ -5,6 +5,7 @@ import re
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
+from gradscope.analysis.columns import Cells, Columns
 from gradscope.analysis.folding import (
     FoldedModule,
     cut_below,
@@ -19,10 +20,9 @@ from gradscope.analysis.peaks import largest_norms
 from gradscope.analysis.report import Report
 from gradscope.analysis.rows import ModuleRow
 from gradscope.analysis.selection import modules_below
+from gradscope.analysis.view import ViewOptions
 from gradscope.recording.norm_table import norms_of
 from gradscope.recording.records import Recording
-from gradscope.report.run.columns import Cells, Columns
-from gradscope.report.view import ViewOptions
 
 _NUMBER = re.compile(r"#\d+(?=\.|$)")
 """What tells a model from an earlier one of the same name, as in `model#2.head`."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from itertools import accumulate
 from typing import Self
 
-from gradscope.rules.clipping.arithmetic import EPSILON, coefficient
+from gradscope.analysis.clip_arithmetic import EPSILON, coefficient
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

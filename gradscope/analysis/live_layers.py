@@ -5,6 +5,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from gradscope.analysis.assembly import parameter_rows
+from gradscope.analysis.columns import Cells
 from gradscope.analysis.folding import FoldedModule
 from gradscope.analysis.layers import largest, outline
 from gradscope.analysis.module_rows import module_rows, parameters_held
@@ -14,7 +15,6 @@ from gradscope.analysis.step_view import first_step
 from gradscope.recording.growing import Growth
 from gradscope.recording.meta import Header
 from gradscope.recording.records import ModuleRecord, ParameterRecord, Recording
-from gradscope.report.run.columns import Cells
 
 _KEPT = 128
 """Looks: no display is wider."""

@@ -4,7 +4,7 @@ import math
 from collections.abc import Callable
 from typing import Literal
 
-from gradscope.report.run.columns import Cells, Course, Extreme
+from gradscope.analysis.columns import Cells, Course, Extreme
 
 _MOST = 256
 """Buckets: a series that is longer has neighbours in one."""

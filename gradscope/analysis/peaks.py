@@ -3,8 +3,8 @@
 import math
 from collections.abc import Sequence
 
+from gradscope.analysis.columns import Cells, Columns, held
 from gradscope.recording.norm_table import NormTable
-from gradscope.report.run.columns import Cells, Columns, held
 
 
 def largest_norms(norms: NormTable, columns: Columns) -> dict[int, Cells]:

@@ -1,11 +1,7 @@
-"""The report: a recording and its findings, joined and ready to show; torch-free."""
+"""A recording and its findings, joined: what every report shows."""
 
-import random
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from difflib import get_close_matches
-from os import PathLike
 from typing import Self
 
 from gradscope.analysis import assembly
@@ -20,6 +16,7 @@ from gradscope.analysis.rows import (
 )
 from gradscope.analysis.step_view import first_step, last_run_step
 from gradscope.analysis.training_run import TrainingRun, training_run
+from gradscope.phrasing import printable
 from gradscope.recording.finding import Finding
 from gradscope.recording.records import (
     Environment,
@@ -29,18 +26,11 @@ from gradscope.recording.records import (
     TargetRecord,
 )
 from gradscope.recording.verdict import UNJUDGED, Verdict
-from gradscope.report.names import printable
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class Report:
-    """What one forward and backward did to every parameter and tensor.
-
-    ```
-    report = gradscope.inspect(model, batch, loss_fn)
-    for parameter in report.parameters:
-        print(parameter.name, parameter.grad.norm if parameter.grad else parameter.reason)
-    ```
+    """The facts of a recording, joined with its findings.
 
     Of a recording with many steps, the rows show the judged one; of a training run, what was
     measured last.
@@ -113,50 +103,3 @@ class Report:
         close = get_close_matches(name, rows, n=1)
         hint = f": did you mean `{printable(close[0])}`?" if close else ""
         raise KeyError(f"no parameter `{printable(name)}`{hint}")
-
-    def to_json(self) -> str:
-        """Return the report as JSON, by the schema `gradscope/schemas/report-1.json`."""
-        from gradscope.report.json_format import render_json
-
-        return render_json(self)
-
-    def to_html(self) -> str:
-        """Return the report as a page of HTML that needs nothing beside itself."""
-        # Plotly and jinja2 are needed by those alone who want a page.
-        with _python_random_kept():
-            from gradscope.report.html.render import render_html
-
-            return render_html([self])
-
-    def save(self, path: str | PathLike[str], *, force: bool = False) -> None:
-        """Write the recording to a file that `gradscope report` reads.
-
-        Raises:
-            GradscopeError: The file exists and `force` is not set, or it cannot be written.
-        """
-        # sqlite3 is needed by those alone who save.
-        from gradscope.recording.store import save_recording
-
-        save_recording(self.recording, path, force=force)
-
-    def __repr__(self) -> str:
-        with _python_random_kept():
-            from gradscope.report.notebook import brief_text
-
-            return brief_text(self)
-
-    def _repr_html_(self) -> str:
-        with _python_random_kept():
-            from gradscope.report.notebook import brief_html
-
-            return brief_html(self)
-
-
-@contextmanager
-def _python_random_kept() -> Iterator[None]:
-    """Keep what draws random numbers while it is imported, as rich does, from the user's."""
-    state = random.getstate()
-    try:
-        yield
-    finally:
-        random.setstate(state)

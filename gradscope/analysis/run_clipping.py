@@ -5,14 +5,14 @@ from collections.abc import Iterable, Iterator, Sequence
 from statistics import fmean
 
 from gradscope.analysis.clip_contributions import Contributions
+from gradscope.analysis.clip_sections import Check, Numbers, OptimizerFacts, Section
+from gradscope.analysis.clip_series import ClipPoint, ClipSeries, clip_series
+from gradscope.analysis.clipped_steps import ClippedStep, clipped_steps
+from gradscope.analysis.clips import Clip, Clips
+from gradscope.analysis.optimizer_steps import RunEvent, Series
+from gradscope.analysis.recording_index import RecordingIndex
 from gradscope.phrasing import counted
 from gradscope.recording.records import Recording, Site
-from gradscope.report.clipping.section import Check, Numbers, OptimizerFacts, Section
-from gradscope.rules.accumulation.windows import RunEvent, Series
-from gradscope.rules.case import Case
-from gradscope.rules.clipping.clip_scopes import ClippedStep, clipped_steps
-from gradscope.rules.clipping.clips import Clip, Clips
-from gradscope.rules.clipping.series import ClipPoint, ClipSeries, clip_series
 
 _STEPS_READ = 400
 """Of so many steps it is told who makes the norm."""
@@ -20,22 +20,22 @@ _STEPS_READ = 400
 
 def run_sections(recording: Recording) -> tuple[Section, ...]:
     """Return one for each line that clips; where none does, one for each optimizer."""
-    case = Case(recording)
-    if not case.is_run:
+    indexed = RecordingIndex(recording)
+    if not indexed.is_run:
         return ()
-    lines = clip_series(case)
+    lines = clip_series(indexed)
     if lines:
-        return tuple(_Line(case, line).section() for line in lines)
-    clips = case.shared(Clips)
-    return tuple(_unclipped(case, series) for series in clips.windows.series if series.windows)
+        return tuple(_Line(indexed, line).section() for line in lines)
+    clips = indexed.shared(Clips)
+    return tuple(_unclipped(indexed, series) for series in clips.windows.series if series.windows)
 
 
 class _Line:
     """A line that clips."""
 
-    def __init__(self, case: Case, line: ClipSeries) -> None:
-        self._case, self._line = case, line
-        self._clips = case.shared(Clips)
+    def __init__(self, indexed: RecordingIndex, line: ClipSeries) -> None:
+        self._case, self._line = indexed, line
+        self._clips = indexed.shared(Clips)
         self._steps = [clip.step for clip in line.calls if clip.step is not None]
 
     def section(self) -> Section:
@@ -137,11 +137,13 @@ def _scale(clips: Clips, calls: Sequence[Clip]) -> Check | None:
     return None
 
 
-def _scope(case: Case, calls: Sequence[Clip]) -> Check | None:
+def _scope(indexed: RecordingIndex, calls: Sequence[Clip]) -> Check | None:
     """Tell whether the clip holds all that the optimizer uses; None where that is not known."""
     own = {id(clip) for clip in calls}
     steps: list[ClippedStep] = [
-        step for step in case.shared(clipped_steps) if any(id(clip) in own for clip in step.clips)
+        step
+        for step in indexed.shared(clipped_steps)
+        if any(id(clip) in own for clip in step.clips)
     ]
     if not steps:
         return None
@@ -171,7 +173,7 @@ def _nonfinite(calls: Sequence[Clip]) -> Check | None:
     return Check(is_right=True, words=f"{words}: no step uses it")
 
 
-def _unclipped(case: Case, series: Series) -> Section:
+def _unclipped(indexed: RecordingIndex, series: Series) -> Section:
     """Return the norms of an optimizer whose gradients nothing clips."""
     steps = [window.step for window in series.windows]
     points = tuple(
@@ -180,12 +182,12 @@ def _unclipped(case: Case, series: Series) -> Section:
         if (norm := step.number("norm")) is not None
     )
     numbers = Numbers.of(points, given=None, by_norm=True, in_order=True)
-    clips = case.shared(Clips)
+    clips = indexed.shared(Clips)
     held = frozenset(series.parameters)
     of_own = [_of_own(clips, step, held) for step in _spread([step.step for step in steps])]
     return Section(
         words=series.name,
-        site=_site(case, series),
+        site=_site(indexed, series),
         method=None,
         limit=None,
         limits=None,
@@ -198,22 +200,24 @@ def _unclipped(case: Case, series: Series) -> Section:
         cosines=None,
         advice=numbers.advice,
         sweep=numbers.sweep,
-        contributions=Contributions.of(case.recording, of_own, ()),
+        contributions=Contributions.of(indexed.recording, of_own, ()),
         methods=(),
         checks=(),
-        optimizer=_facts(case, next(iter(series.optimizers), None), steps),
+        optimizer=_facts(indexed, next(iter(series.optimizers), None), steps),
     )
 
 
-def _site(case: Case, series: Series) -> Site | None:
-    return None if series.record is None else case.site(series.record.site)
+def _site(indexed: RecordingIndex, series: Series) -> Site | None:
+    return None if series.record is None else indexed.site(series.record.site)
 
 
-def _facts(case: Case, optimizer: int | None, steps: Iterable[RunEvent]) -> OptimizerFacts:
+def _facts(
+    indexed: RecordingIndex, optimizer: int | None, steps: Iterable[RunEvent]
+) -> OptimizerFacts:
     events = list(steps)
     rates = [rate for event in events if (rate := event.number("lr")) is not None]
-    titles = {step.index: step.optimizer for step in case.recording.steps}
+    titles = {step.index: step.optimizer for step in indexed.recording.steps}
     title = next((name for event in events if (name := titles.get(event.step))), "")
-    records = case.shared(Clips).windows.optimizers
+    records = indexed.shared(Clips).windows.optimizers
     family = records[optimizer].family if optimizer is not None else "sgd"
     return OptimizerFacts(title=title, family=family, rate=fmean(rates[-1:]) if rates else None)

@@ -8,9 +8,9 @@ from typing import Generic, Literal, TypeVar
 
 from gradscope.analysis.report import Report
 from gradscope.analysis.rows import ModuleRow, ParameterRow, TensorRow
+from gradscope.analysis.view import SortKey, ViewOptions
 from gradscope.errors import GradscopeError
-from gradscope.report.names import printable
-from gradscope.report.view import SortKey, ViewOptions
+from gradscope.phrasing import printable
 
 Row = TypeVar("Row", ParameterRow, TensorRow)
 GroupKind = Literal["non-finite", "none", "unmeasured", "zero", "largest", "smallest"]

@@ -5,15 +5,15 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from gradscope.analysis.captured_steps import LookRow, look_rows
+from gradscope.analysis.endings import EndingText, ending_text
 from gradscope.analysis.norms import total_norm
 from gradscope.analysis.run_optimizers import OptimizerRow, Optimizers
+from gradscope.analysis.timeline import Picture, pictures
 from gradscope.analysis.windows import Window, windows
 from gradscope.recording.evidence.watch_cost import WatchCost
 from gradscope.recording.norm_table import NOT_MEASURED, NormTable, norms_of
 from gradscope.recording.records import EventRecord, Recording
 from gradscope.recording.run_ending import RunEnding
-from gradscope.report.run.endings import EndingText, ending_text
-from gradscope.report.run.timeline import Picture, pictures
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

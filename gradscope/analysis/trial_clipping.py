@@ -6,12 +6,12 @@ from dataclasses import dataclass, replace
 from statistics import fmean, median
 
 from gradscope.analysis.clip_contributions import Contributions
+from gradscope.analysis.clip_outcomes import Outcome, norm_of, outcome
+from gradscope.analysis.clip_sections import MethodRow, Numbers, OptimizerFacts, Section
+from gradscope.analysis.clip_series import ClipPoint, call_words
 from gradscope.recording.evidence.clip_trial import ClipMethod, ClipPass, ClipTrial
 from gradscope.recording.evidence.optimizer import OptimizerRecord
 from gradscope.recording.records import Recording
-from gradscope.report.clipping.section import MethodRow, Numbers, OptimizerFacts, Section
-from gradscope.rules.clipping.outcomes import Outcome, norm_of, outcome
-from gradscope.rules.clipping.series import ClipPoint, call_words
 
 _METHODS: tuple[ClipMethod, ...] = ("norm", "per-tensor", "value", "adaptive")
 

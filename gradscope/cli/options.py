@@ -12,7 +12,7 @@ from gradscope.recording.kept_gradient import KeepMode
 from gradscope.report.formats import OutputFormat
 
 if TYPE_CHECKING:
-    from gradscope.report.view import ViewOptions
+    from gradscope.analysis.view import ViewOptions
 
 _TARGET = "Target"
 _TRIAL = "Steps"
@@ -246,7 +246,7 @@ class ViewGroup:
 
     def chosen(self, *, can_save: bool = False) -> "ViewOptions":
         """Return what to show; `can_save` is whether the command has `--save`."""
-        from gradscope.report.view import ViewOptions
+        from gradscope.analysis.view import ViewOptions
 
         return ViewOptions(
             tensors=self.tensors,

@@ -14,9 +14,9 @@ from gradscope.errors import GradscopeError
 
 if TYPE_CHECKING:
     from gradscope.analysis.report import Report
+    from gradscope.analysis.view import ViewOptions
     from gradscope.check.options import PlannedTarget
     from gradscope.report.formats import OutputFormat
-    from gradscope.report.view import ViewOptions
 
 
 def set_verbosity(*, quiet: bool, verbose: bool) -> None:
@@ -111,7 +111,9 @@ def _destination(text: str) -> Destination:
 
 def save_recording(report: "Report", destination: Destination, *, force: bool) -> None:
     """Save the recording and say so."""
-    report.save(destination.path, force=force)
+    from gradscope.recording import store  # sqlite3 is needed by those alone who save
+
+    store.save_recording(report.recording, destination.path, force=force)
     show_note(f"wrote {destination.text}")
 
 

@@ -10,6 +10,7 @@ from rich.text import Text
 
 from gradscope import __version__
 from gradscope.analysis.report import Report
+from gradscope.analysis.view import ViewOptions
 from gradscope.check.decision import exit_code, fails
 from gradscope.check.merging import target_result
 from gradscope.check.options import Policy
@@ -26,7 +27,6 @@ from gradscope.report.formats import is_of_ci
 from gradscope.report.gate.render import render_check
 from gradscope.report.gate.words import closing_text, found_text
 from gradscope.report.render import render
-from gradscope.report.view import ViewOptions
 from gradscope.rules.engine import judge
 
 

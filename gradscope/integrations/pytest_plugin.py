@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from _pytest._code.code import TerminalRepr
     from torch import nn
 
-    from gradscope.analysis.report import Report
     from gradscope.recording.finding import Severity
+    from gradscope.session.report import Report
 
 
 class _WorkerNode(Protocol):

@@ -6,9 +6,8 @@ from dataclasses import dataclass
 from typing import Literal
 
 from gradscope.integrations.check_events import Check
-from gradscope.phrasing import counted
+from gradscope.phrasing import counted, printable
 from gradscope.report.figures import figure
-from gradscope.report.names import printable
 from gradscope.report.page import ASCII
 
 _SHOWN = 20

@@ -5,16 +5,17 @@ from collections.abc import Iterator
 from gradscope.analysis.report import Report
 from gradscope.analysis.rows import ParameterRow, TensorRow
 from gradscope.analysis.selection import select_parameters, select_tensors, tensors_below
+from gradscope.analysis.view import ViewOptions
+from gradscope.phrasing import printable
 from gradscope.recording.finding import Finding
 from gradscope.recording.records import Site
 from gradscope.report.accumulation import Accumulation, headline
 from gradscope.report.finding_words import parameter_text, verdict_text
-from gradscope.report.names import printable, shape_text, tensor_text
+from gradscope.report.names import shape_text, tensor_text
 from gradscope.report.notes import SYNTHETIC_LOSS, parameter_counts, tensor_counts
 from gradscope.report.numbers import number
 from gradscope.report.paths import shown_site
 from gradscope.report.run.concise import picture_lines, run_line
-from gradscope.report.view import ViewOptions
 
 
 def render_concise(report: Report, view: ViewOptions) -> str:

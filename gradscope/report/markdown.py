@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from gradscope.analysis.report import Report
 from gradscope.analysis.rows import TensorRow
 from gradscope.analysis.selection import select_parameters, select_tensors, tensors_below
+from gradscope.analysis.view import ViewOptions
 from gradscope.recording.finding import Finding
 from gradscope.recording.records import Site
 from gradscope.report.accumulation import TITLE, Accumulation, headline, remarks
@@ -22,7 +23,6 @@ from gradscope.report.numbers import number
 from gradscope.report.paths import shown_path, shown_site
 from gradscope.report.run.markdown import run_blocks, run_summary
 from gradscope.report.snippets import snippets
-from gradscope.report.view import ViewOptions
 
 _SKIPPED_SHOWN = 10
 

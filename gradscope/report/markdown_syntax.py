@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterable
 
-from gradscope.report.names import printable
+from gradscope.phrasing import printable
 from gradscope.report.snippets import Snippet
 
 _PLAIN = re.compile(r"[\w.:/ ,=()\[\]+-]+", re.ASCII)

@@ -7,15 +7,6 @@ from gradscope.analysis.rows import ParameterRow, TensorRow
 _BACKWARD = re.compile(r"Backward\d*$")
 
 
-def printable(name: str) -> str:
-    r"""Return the name with what a terminal would obey or break lines at as escapes: `\x1b`."""
-    if name.isprintable():
-        return name
-    return "".join(
-        sign if sign.isprintable() else sign.encode("unicode_escape").decode() for sign in name
-    )
-
-
 def shape_text(row: ParameterRow | TensorRow) -> str:
     """Return `float32[4, 8]`, `-` where the shape is not known."""
     return "-" if row.shape is None else f"{row.dtype}[{', '.join(map(str, row.shape))}]"

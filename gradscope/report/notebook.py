@@ -5,9 +5,9 @@ from html import escape
 
 from gradscope.analysis.report import Report
 from gradscope.analysis.rows import ModuleRow, ParameterRow
+from gradscope.phrasing import printable
 from gradscope.report.accumulation import Accumulation, headline
 from gradscope.report.finding_words import verdict_text
-from gradscope.report.names import printable
 from gradscope.report.notes import SYNTHETIC_LOSS, parameter_counts, tensor_counts
 from gradscope.report.numbers import number
 from gradscope.report.page import ASCII

@@ -10,8 +10,8 @@ from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
 from rich.segment import Segment
 from rich.text import Text
 
+from gradscope.phrasing import printable
 from gradscope.recording.records import Site
-from gradscope.report.names import printable
 from gradscope.report.paths import shown_path
 
 _LIBRARY = "site-packages/"

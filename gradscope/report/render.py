@@ -4,10 +4,10 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, assert_never
 
 from gradscope.analysis.report import Report
+from gradscope.analysis.view import ViewOptions
 from gradscope.check.merging import target_result
 from gradscope.check.results import CheckResult, Run
 from gradscope.report.formats import CIFormat, OutputFormat
-from gradscope.report.view import ViewOptions
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -9,6 +9,7 @@ from rich.text import Text
 from gradscope.analysis.report import Report
 from gradscope.analysis.step_view import first_step
 from gradscope.analysis.training_run import TrainingRun
+from gradscope.analysis.view import ViewOptions
 from gradscope.phrasing import counted
 from gradscope.report.figures import figure
 from gradscope.report.finding_words import found_text
@@ -21,7 +22,6 @@ from gradscope.report.text_modules import module_section
 from gradscope.report.text_parameters import parameter_section
 from gradscope.report.text_summary import header, probe_line, summary_table
 from gradscope.report.text_tensors import tensor_section
-from gradscope.report.view import ViewOptions
 
 _SKIPPED_SHOWN = 5
 

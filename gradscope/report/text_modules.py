@@ -19,11 +19,11 @@ from gradscope.analysis.folding import (
 from gradscope.analysis.report import Report
 from gradscope.analysis.rows import ModuleRow
 from gradscope.analysis.selection import modules_below
+from gradscope.analysis.view import ViewOptions
 from gradscope.phrasing import counted
 from gradscope.report.bars import LogScale, axis, bar, sparkline
 from gradscope.report.figures import short_count, span_figure
 from gradscope.report.page import Page
-from gradscope.report.view import ViewOptions
 
 ROWS = 26
 """The tree is as deep as fits into so many rows, unless the reader says how deep."""

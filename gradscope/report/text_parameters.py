@@ -9,10 +9,10 @@ from rich.text import Text
 from gradscope.analysis.report import Report
 from gradscope.analysis.rows import ParameterRow
 from gradscope.analysis.selection import Group, GroupKind, select_parameters
+from gradscope.analysis.view import ViewOptions
 from gradscope.phrasing import counted
 from gradscope.report.figures import broken_text, figure
 from gradscope.report.page import Page
-from gradscope.report.view import ViewOptions
 
 _WIDE = 120
 _MIDDLE = 92

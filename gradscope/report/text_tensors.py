@@ -11,10 +11,10 @@ from gradscope.analysis.folding import Span, joined_numbers, joined_paths, span
 from gradscope.analysis.report import Report
 from gradscope.analysis.rows import TensorRow
 from gradscope.analysis.selection import Group, select_tensors, tensors_below
+from gradscope.analysis.view import ViewOptions
 from gradscope.report.figures import broken_text, span_figure
 from gradscope.report.names import made_by
 from gradscope.report.page import Page
-from gradscope.report.view import ViewOptions
 
 _GAP = 2
 _LINE = 44

@@ -7,8 +7,8 @@ from gradscope.errors import GradscopeError
 from gradscope.recording.finding import SEVERITIES, Consequence, Finding
 from gradscope.recording.records import Recording, Site
 from gradscope.recording.verdict import NOT_SELECTED, SkippedRule, Verdict
-from gradscope.rules.case import Case
 from gradscope.rules.catalogue import RULES
+from gradscope.rules.context import RuleContext
 from gradscope.rules.looks.judging import Looks
 from gradscope.rules.patterns import matches
 from gradscope.rules.rule import Rule
@@ -25,53 +25,53 @@ def judge(recording: Recording, settings: Settings = DEFAULT_SETTINGS) -> Verdic
         GradscopeError: The settings name a rule or a threshold that does not exist.
     """
     check_settings(settings)
-    case = Case(recording, norm_limits=settings.norm_limits)
-    looks = Looks(case)
+    context = RuleContext(recording, norm_limits=settings.norm_limits)
+    looks = Looks(context)
     findings: list[Finding] = []
     ran: list[str] = []
     skipped: list[SkippedRule] = []
     for kind in RULES:
         rule = kind(**settings.thresholds.get(kind.name, {}))
-        if not _is_mentioned(rule, case, settings):
+        if not _is_mentioned(rule, context, settings):
             continue
-        is_of_looks = _is_of_looks(rule, case)
-        reason = _reason_left_out(rule, case, settings)
-        reason = reason or (looks.obstacle(rule) if is_of_looks else rule.obstacle(case))
+        is_of_looks = _is_of_looks(rule, context)
+        reason = _reason_left_out(rule, context, settings)
+        reason = reason or (looks.obstacle(rule) if is_of_looks else rule.obstacle(context))
         if reason is None:
             ran.append(kind.code)
-            findings += looks.check(rule) if is_of_looks else rule.check(case)
+            findings += looks.check(rule) if is_of_looks else rule.check(context)
         else:
             skipped.append(SkippedRule(rule=kind.code, reason=reason))
     counted = [finding for finding in findings if not _is_ignored(finding, settings)]
     return Verdict(
-        findings=tuple(sorted(with_consequences(counted, in_order=case.is_run), key=rank_of)),
+        findings=tuple(sorted(with_consequences(counted, in_order=context.is_run), key=rank_of)),
         ran=tuple(ran),
         skipped=tuple(skipped),
         ignored=len(findings) - len(counted),
     )
 
 
-def _is_mentioned(rule: Rule, case: Case, settings: Settings) -> bool:
+def _is_mentioned(rule: Rule, context: RuleContext, settings: Settings) -> bool:
     """Return whether a rule is for recordings of this kind, or was asked for."""
-    if rule.is_asked_for(case) is False:
+    if rule.is_asked_for(context) is False:
         return False
-    return rule.is_for(case) or is_named(type(rule), settings)
+    return rule.is_for(context) or is_named(type(rule), settings)
 
 
-def _is_of_looks(rule: Rule, case: Case) -> bool:
+def _is_of_looks(rule: Rule, context: RuleContext) -> bool:
     """Return whether a rule judges single backward passes of a run.
 
     Limits of the user's own hold in every step, and not only in those watched closely.
     """
-    return case.is_run and not rule.needs_run and not rule.is_asked_for(case)
+    return context.is_run and not rule.needs_run and not rule.is_asked_for(context)
 
 
-def _reason_left_out(rule: Rule, case: Case, settings: Settings) -> str | None:
+def _reason_left_out(rule: Rule, context: RuleContext, settings: Settings) -> str | None:
     """Return why a rule is not asked whether it can judge, None where it is."""
     reason = reason_left_out(type(rule), settings)
-    if reason == NOT_SELECTED and rule.is_asked_for(case):
+    if reason == NOT_SELECTED and rule.is_asked_for(context):
         reason = None
-    return reason or (None if rule.is_for(case) else _NO_RUN)
+    return reason or (None if rule.is_for(context) else _NO_RUN)
 
 
 def check_settings(settings: Settings) -> None:

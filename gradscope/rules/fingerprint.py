@@ -5,10 +5,10 @@ import re
 from collections.abc import Iterable, Sequence
 from pathlib import PurePath, PurePosixPath, PureWindowsPath
 
+from gradscope.analysis.recording_index import RecordingIndex
 from gradscope.recording.evidence.statement import StatementRecord
 from gradscope.recording.finding import Finding
 from gradscope.recording.records import Site
-from gradscope.rules.case import Case
 from gradscope.rules.source_text import plain_source
 
 _ONE_LINE = 120
@@ -26,23 +26,25 @@ _COMPREHENSION = re.compile(r"\.<locals>\.<(?:list|dict|set)comp>")
 _RESUMED = re.compile(r"torch_dynamo_resume_in_(.+)_at_\d+$")
 
 
-def fingerprint_of(code: str, case: Case, location: Site | None, cause: str | None) -> str:
+def fingerprint_of(
+    code: str, context: RecordingIndex, location: Site | None, cause: str | None
+) -> str:
     """Return what stays the same while lines move, numbers change and files are laid out anew.
 
     It holds none of the parameters: which of them a cause reaches is another matter in every run.
 
     Args:
         code: The rule's.
-        case: What was judged.
+        context: What was judged.
         location: The line of the finding.
         cause: What takes the place of the line; None where the line is the cause.
     """
-    target = case.recording.target
+    target = context.recording.target
     if cause is not None or location is None:
         place = [target.model, cause or ""]
     else:
         file = portable_path(location.file, target.repository)
-        place = [file, _function(location.function), _code(case, location)]
+        place = [file, _function(location.function), _code(context, location)]
     return _digest([code, *place])
 
 
@@ -121,9 +123,9 @@ def _function(name: str) -> str:
     return _RESUMED.sub(r"\1", outermost)
 
 
-def _code(case: Case, location: Site) -> str:
+def _code(context: RecordingIndex, location: Site) -> str:
     """Return the statement that a line is in, else the line, as every layout of it reads."""
-    records = case.shared(_statements).get(location.file, ())
+    records = context.shared(_statements).get(location.file, ())
     around = [record for record in records if record.first <= location.line <= record.last]
     if around:
         whole = plain_source(min(around, key=lambda record: record.last - record.first).text)
@@ -132,10 +134,10 @@ def _code(case: Case, location: Site) -> str:
     return plain_source(location.source)
 
 
-def _statements(case: Case) -> dict[str, list[StatementRecord]]:
+def _statements(context: RecordingIndex) -> dict[str, list[StatementRecord]]:
     """Return the statements of several lines, by file."""
     found: dict[str, list[StatementRecord]] = {}
-    for record in case.recording.evidence_of(StatementRecord):
+    for record in context.recording.evidence_of(StatementRecord):
         found.setdefault(record.file, []).append(record)
     return found
 

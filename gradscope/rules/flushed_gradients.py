@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from gradscope.recording.evidence.flush import FlushedGradient, FlushRecord
 from gradscope.recording.finding import Severity
 from gradscope.recording.records import Site
-from gradscope.rules.case import Case
+from gradscope.rules.context import RuleContext
 
 SMALLEST = {
     "float16": 2.0**-24,
@@ -50,13 +50,13 @@ def parameters_flushed(record: FlushRecord, least: float) -> tuple[int, ...]:
     return tuple(one.parameter for one in record.gradients if share_flushed(one) >= least)
 
 
-def loss_scale(case: Case) -> float:
+def loss_scale(context: RuleContext) -> float:
     """Return the factor by which the loss was multiplied last of all; 1 where it was not."""
     node, scale = 0, 1.0
-    nodes = case.first.nodes
+    nodes = context.first.nodes
     while nodes and nodes[node].operation in _SCALARS:
-        inputs = case.successors.get(nodes[node].index, ())
-        stat = case.tensor_stat(inputs[0].node, inputs[0].slot) if len(inputs) == 1 else None
+        inputs = context.successors.get(nodes[node].index, ())
+        stat = context.tensor_stat(inputs[0].node, inputs[0].slot) if len(inputs) == 1 else None
         if stat is None or stat.gradient is None or stat.gradient.numel != 1:
             break
         scale = stat.gradient.norm
@@ -64,11 +64,13 @@ def loss_scale(case: Case) -> float:
     return scale
 
 
-def is_scaled(case: Case) -> bool:
+def is_scaled(context: RuleContext) -> bool:
     """Return whether the loss is multiplied by a loss scale."""
-    return loss_scale(case) >= LEAST_SCALE
+    return loss_scale(context) >= LEAST_SCALE
 
 
-def loss_site(case: Case) -> Site | None:
+def loss_site(context: RuleContext) -> Site | None:
     """Return the line that made the loss."""
-    return next((case.site(node.site) for node in case.first.nodes if node.site is not None), None)
+    return next(
+        (context.site(node.site) for node in context.first.nodes if node.site is not None), None
+    )

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from gradscope.recording.records import NodeRecord
-from gradscope.rules.case import Case
+from gradscope.rules.context import RuleContext
 
 SAME_NUMBERS = frozenset(
     {
@@ -84,35 +84,35 @@ _REDUCTIONS = frozenset(
 _BOUNDED_BY_DATA = _ELEMENTWISE | _LOSSES | _REDUCTIONS | SAME_NUMBERS
 
 
-def is_averaged_into_loss(case: Case, node: int) -> bool:
+def is_averaged_into_loss(context: RuleContext, node: int) -> bool:
     """Return whether only elementwise operations, sums and means lie between a node and the loss.
 
     So it is with the terms of a loss, and not with what a model computes inside.
     """
-    met_reduction = case.recording.nodes[node].operation in _REDUCTIONS | _LOSSES
-    for user in users_up_to_loss(case, node):
+    met_reduction = context.recording.nodes[node].operation in _REDUCTIONS | _LOSSES
+    for user in users_up_to_loss(context, node):
         if user.kind != "view" and user.operation not in _BOUNDED_BY_DATA:
             return False
         met_reduction |= user.operation in _REDUCTIONS | _LOSSES
     return met_reduction
 
 
-def users_up_to_loss(case: Case, node: int) -> Iterator[NodeRecord]:
+def users_up_to_loss(context: RuleContext, node: int) -> Iterator[NodeRecord]:
     """Yield every node through which the gradient of a node comes, nearest first."""
-    waiting, seen = list(case.users.get(node, ())), set[int]()
+    waiting, seen = list(context.users.get(node, ())), set[int]()
     while waiting:
         user = waiting.pop(0)
         if user not in seen:
             seen.add(user)
-            waiting += case.users.get(user, ())
-            yield case.recording.nodes[user]
+            waiting += context.users.get(user, ())
+            yield context.recording.nodes[user]
 
 
-def nodes_behind(case: Case, node: int) -> Iterator[NodeRecord]:
+def nodes_behind(context: RuleContext, node: int) -> Iterator[NodeRecord]:
     """Yield a node and everything that it was computed from, nearest first."""
-    yield from case.behind([node])
+    yield from context.behind([node])
 
 
-def parameters_behind(case: Case, node: int) -> frozenset[int]:
+def parameters_behind(context: RuleContext, node: int) -> frozenset[int]:
     """Return the parameters that a node was computed from."""
-    return case.parameters_behind([node])
+    return context.parameters_behind([node])

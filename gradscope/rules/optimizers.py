@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from gradscope.recording.evidence.optimizer import OptimizerRecord
-from gradscope.rules.case import Case
+from gradscope.rules.context import RuleContext
 
 EXAMINATION = "optimizers"
 NO_OPTIMIZER = "the target has no optimizer"
@@ -17,12 +17,12 @@ NO_STEPPER = "no optimizer steps with what was watched closely"
 class Optimizers:
     """The optimizers of a recording."""
 
-    case: Case
+    context: RuleContext
 
     @cached_property
     def records(self) -> tuple[OptimizerRecord, ...]:
         """Those that are known."""
-        return self.case.recording.evidence_of(OptimizerRecord)
+        return self.context.recording.evidence_of(OptimizerRecord)
 
     @cached_property
     def holders(self) -> tuple[OptimizerRecord, ...]:
@@ -37,45 +37,45 @@ class Optimizers:
     @cached_property
     def held(self) -> frozenset[int]:
         """The parameters that some optimizer holds, of a training run at any time."""
-        at_any_time = frozenset[int]() if self.case.run is None else self.case.run.held
+        at_any_time = frozenset[int]() if self.context.run is None else self.context.run.held
         return at_any_time.union(*(record.parameters for record in self.holders))
 
     def obstacle(self) -> str | None:
         """Return why nothing is known of the target's own optimizer."""
-        if self.case.examination_obstacle(EXAMINATION) is not None:
-            return self.case.examination_obstacle(EXAMINATION)
+        if self.context.examination_obstacle(EXAMINATION) is not None:
+            return self.context.examination_obstacle(EXAMINATION)
         return self.missing if self.targets is None else None
 
     @property
     def missing(self) -> str:
         """The reason where there is none."""
-        return NO_OPTIMIZER if self.case.run is None else NO_STEPPER
+        return NO_OPTIMIZER if self.context.run is None else NO_STEPPER
 
     @property
     def without_update(self) -> str:
         """The reason where it is not known how far a step moves the weights."""
-        if self.case.run is None:
+        if self.context.run is None:
             return "the optimizer made no step"
         return "how far the steps moved the weights was not measured"
 
 
-def places(case: Case, parameters: Iterable[int]) -> tuple[str, ...]:
+def places(context: RuleContext, parameters: Iterable[int]) -> tuple[str, ...]:
     """Return the largest modules all of whose parameters are among these, else their names."""
     wanted = frozenset(parameters)
-    records = case.recording.parameters
+    records = context.recording.parameters
     found = []
     for index in sorted(wanted):
-        path: str | None = case.owner(index)
+        path: str | None = context.owner(index)
         whole: str | None = None
-        while path is not None and _below(case, path) <= wanted:
+        while path is not None and _below(context, path) <= wanted:
             whole = path
             path = path.rpartition(".")[0] if path else None
         found.append(records[index].name if whole is None else whole or "the whole model")
     return tuple(dict.fromkeys(found))
 
 
-def _below(case: Case, path: str) -> frozenset[int]:
+def _below(context: RuleContext, path: str) -> frozenset[int]:
     prefix = f"{path}." if path else ""
     return frozenset(
-        record.index for record in case.recording.parameters if record.name.startswith(prefix)
+        record.index for record in context.recording.parameters if record.name.startswith(prefix)
     )

@@ -5,9 +5,10 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
+from gradscope.analysis.recording_index import RecordingIndex
 from gradscope.recording.finding import Finding, RelatedLocation, Severity
 from gradscope.recording.records import Site
-from gradscope.rules.case import Case
+from gradscope.rules.context import RuleContext
 from gradscope.rules.fingerprint import fingerprint_of
 from gradscope.rules.measure import Measure
 
@@ -48,32 +49,32 @@ class Rule(ABC):
     """What tells how bad a finding is, beside its level and its count: the first whose number and
     limit its evidence has. Empty where the mistake is there or not."""
 
-    def is_for(self, case: Case) -> bool:
+    def is_for(self, context: RuleContext) -> bool:
         """Return whether a recording is of the kind that it judges."""
-        return case.is_run or not self.needs_run
+        return context.is_run or not self.needs_run
 
-    def is_asked_for(self, case: Case) -> bool | None:
+    def is_asked_for(self, context: RuleContext) -> bool | None:
         """Return whether the user has set what this rule judges by; None where it needs nothing.
 
         Where it is asked for, `select` need not name it. Where it is not, it is not mentioned.
         """
         return None
 
-    def obstacle(self, case: Case) -> str | None:
+    def obstacle(self, context: RuleContext) -> str | None:
         """Return why this rule cannot judge the recording, None where it can."""
         return None
 
     @abstractmethod
-    def check(self, case: Case) -> Iterator[Finding]:
+    def check(self, context: RuleContext) -> Iterator[Finding]:
         """Yield a finding for every cause."""
 
-    def in_run(self, case: Case) -> Iterator[Finding]:
+    def in_run(self, context: RuleContext) -> Iterator[Finding]:
         """Yield what the events of a run show, of a rule that else judges single passes."""
         yield from ()
 
     def finding(  # noqa: PLR0913 - a finding has as many parts
         self,
-        case: Case,
+        context: RecordingIndex,
         *,
         message: str,
         remedy: str,
@@ -93,11 +94,11 @@ class Rule(ABC):
         """Return a finding of this rule.
 
         Args:
-            case: What is judged.
+            context: What is judged.
             message: What is wrong, with the numbers, in one sentence without a full stop.
             remedy: One thing to try, likewise.
             site: The line that causes it.
-            related: Other lines, as `case.related` gives them; None is left out.
+            related: Other lines, as `context.related` gives them; None is left out.
             severity: The rule's own level if not given.
             parameters: Those it explains (indices).
             names: Names of tensors that it explains and that are no parameters of the recording.
@@ -111,11 +112,11 @@ class Rule(ABC):
             cause: What the finding is known again by, where that is not its line: a limit, say,
                 whose finding points now here and now there. Holds no measured number.
         """
-        location = case.site(site) if isinstance(site, int) else site
+        location = context.site(site) if isinstance(site, int) else site
         indices = list(dict.fromkeys(parameters))
-        explained = tuple(case.recording.parameters[index].name for index in indices)
+        explained = tuple(context.recording.parameters[index].name for index in indices)
         explained = (*explained, *names)
-        owners = tuple(modules) or tuple(dict.fromkeys(case.owner(index) for index in indices))
+        owners = tuple(modules) or tuple(dict.fromkeys(context.owner(index) for index in indices))
         return Finding(
             rule=self.code,
             name=self.name,
@@ -125,11 +126,11 @@ class Rule(ABC):
             related=tuple(place for place in related if place is not None),
             parameters=explained,
             modules=owners,
-            step=case.judged if step is None else step,
+            step=context.judged if step is None else step,
             count=count,
             evidence=tuple((evidence or {}).items()),
             remedy=remedy,
             caused_by=tuple(caused_by),
             explains=tuple(explains),
-            fingerprint=fingerprint_of(self.code, case, location, cause),
+            fingerprint=fingerprint_of(self.code, context, location, cause),
         )

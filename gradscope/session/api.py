@@ -6,7 +6,6 @@ from dataclasses import replace
 import torch
 from torch import nn
 
-from gradscope.analysis.report import Report
 from gradscope.capture.definitions import Definitions
 from gradscope.errors import GradscopeError
 from gradscope.probes.snapshot import RandomStates
@@ -15,6 +14,7 @@ from gradscope.rules.engine import check_settings, judge
 from gradscope.rules.selection import parsed_selectors
 from gradscope.rules.settings import DEFAULT_SETTINGS, Settings
 from gradscope.session.inspection import record
+from gradscope.session.report import Report
 from gradscope.target.loader import Batches, LoadedBatches
 from gradscope.target.objects import target_from_objects
 from gradscope.target.options import Trial

@@ -15,7 +15,6 @@ from typing import Self
 from torch import nn
 from torch.optim import Optimizer
 
-from gradscope.analysis.report import Report
 from gradscope.capture.training.budget import DEFAULT, check_share
 from gradscope.capture.training.given import Given, given_by
 from gradscope.capture.training.keeping import Keeping
@@ -35,6 +34,7 @@ from gradscope.recording.writer import check_free, remove_logs
 from gradscope.rules.engine import check_settings, judge
 from gradscope.rules.selection import parsed_selectors
 from gradscope.rules.settings import Settings
+from gradscope.session.report import Report
 from gradscope.switch import is_off
 
 

@@ -34,7 +34,6 @@ from scripts import scripts
 from training_loops import LOOPS
 
 import gradscope
-from gradscope.analysis.report import Report
 from gradscope.capture.assemble import Assembler
 from gradscope.capture.naming import name_model
 from gradscope.capture.session import StepCapture
@@ -44,9 +43,10 @@ from gradscope.looks.close_looks import script_looks
 from gradscope.looks.schedule import FIRST, Schedule
 from gradscope.recording.records import Environment
 from gradscope.recording.store import load_recording
-from gradscope.rules.case import Case
 from gradscope.rules.catalogue import RULES
+from gradscope.rules.context import RuleContext
 from gradscope.rules.engine import judge
+from gradscope.session.report import Report
 
 GRADSCOPE = (sys.executable, "-m", "gradscope")
 QUIETLY = {"check": True, "capture_output": True}
@@ -266,12 +266,12 @@ def rules() -> None:
         judge(recording)
         seconds = time.perf_counter() - start
         print(f"  {step.name}: {report.summary.tensors:,} tensors, {seconds:.3f} s")
-        case, times = Case(recording), {}
+        context, times = RuleContext(recording), {}
         for kind in RULES:
             start = time.perf_counter()
             rule = kind()
-            if rule.obstacle(case) is None:
-                list(rule.check(case))
+            if rule.obstacle(context) is None:
+                list(rule.check(context))
             times[kind.code] = time.perf_counter() - start
         for code in sorted(times, key=times.__getitem__, reverse=True)[:5]:
             print(f"    {code} {times[code]:.3f} s")

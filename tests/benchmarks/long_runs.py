@@ -9,7 +9,6 @@ import tracemalloc
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from gradscope.analysis.report import Report
 from gradscope.recording.evidence.clip_scope import ClipScope
 from gradscope.recording.evidence.trained_optimizer import TrainedOptimizer
 from gradscope.recording.meta import Header
@@ -27,6 +26,7 @@ from gradscope.recording.run_recorder import RunRecorder, RunStep
 from gradscope.recording.step_tables import norm_cells
 from gradscope.recording.store import load_recording
 from gradscope.rules.engine import judge
+from gradscope.session.report import Report
 
 STEPS = 10_000
 HEADER = Header(

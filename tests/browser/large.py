@@ -8,8 +8,8 @@ import torch
 from torch import Tensor, nn
 
 import gradscope
-from gradscope.analysis.report import Report
 from gradscope.recording.norm_table import NormTable
+from gradscope.session.report import Report
 from tests.report.html.pictures.loops import finding, report_of
 from tests.rules.accumulation.runs import Run
 

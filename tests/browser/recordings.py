@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 import gradscope
-from gradscope.analysis.report import Report
+from gradscope.session.report import Report
 from tests.rules.inspecting import report_of_file
 
 SAMPLES = Path(__file__).parents[2] / "sample_models"

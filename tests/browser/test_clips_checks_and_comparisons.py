@@ -5,7 +5,6 @@ import math
 import pytest
 from playwright.sync_api import expect
 
-from gradscope.analysis.report import Report
 from gradscope.check.merging import target_result
 from gradscope.check.options import Policy
 from gradscope.check.results import CheckResult, Failure, Run, TargetResult
@@ -13,6 +12,7 @@ from gradscope.report.html.check_page import render_check_html
 from gradscope.report.html.clip_sheet import render_clip_html
 from gradscope.report.html.comparison_page import render_comparison_html
 from gradscope.rules.engine import judge
+from gradscope.session.report import Report
 from tests.browser.recordings import HOSTILE, hostile_report, sample_report
 from tests.comparison.sides import Given, compared, of_run, of_step
 from tests.rules.clipping.clipped_run import trained

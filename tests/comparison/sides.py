@@ -3,7 +3,6 @@
 import math
 from dataclasses import dataclass, replace
 
-from gradscope.analysis.report import Report
 from gradscope.comparison.comparison import compare
 from gradscope.comparison.tolerance import Tolerance
 from gradscope.recording.finding import Finding
@@ -22,6 +21,7 @@ from gradscope.recording.records import (
     TargetRecord,
 )
 from gradscope.recording.verdict import Verdict
+from gradscope.session.report import Report
 
 NUMEL = 4
 SITE = Site(file="/home/user/project/model.py", line=7, function="forward", source="x = x.detach()")

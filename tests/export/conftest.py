@@ -8,12 +8,12 @@ import torch
 from torch import nn
 
 import gradscope
-from gradscope.analysis.report import Report
 from gradscope.recording.finding import Finding
 from gradscope.recording.records import EventRecord, Site
 from gradscope.recording.store import load_recording
 from gradscope.rules.engine import judge
 from gradscope.rules.settings import DEFAULT_SETTINGS
+from gradscope.session.report import Report
 from tests.recording.recordings import gradient, small, stat
 
 

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gradscope.analysis.columns import Extreme
 from gradscope.analysis.live_series import Series
-from gradscope.report.run.columns import Extreme
 
 NUMBERS = st.lists(st.floats(-1e9, 1e9), min_size=1, max_size=2_000)
 

@@ -4,7 +4,6 @@ from dataclasses import replace
 
 import pytest
 
-from gradscope.analysis.report import Report
 from gradscope.recording.records import (
     EdgeRecord,
     Environment,
@@ -24,6 +23,7 @@ from gradscope.recording.records import (
     TensorRef,
     TensorStat,
 )
+from gradscope.session.report import Report
 
 ROOT = "/home/user/project"
 MATRIX = Shape(dims=(2, 2), dtype="float32")

@@ -8,7 +8,7 @@ import jsonschema
 import pytest
 from rich.console import Console
 
-from gradscope.analysis.report import Report
+from gradscope.analysis.view import ViewOptions
 from gradscope.check.results import CheckResult, Run, TargetResult
 from gradscope.recording.evidence.micro_batch import (
     AccumulatedGradient,
@@ -23,7 +23,7 @@ from gradscope.report.json_format import render_json
 from gradscope.report.jsonl_format import render_jsonl
 from gradscope.report.markdown import render_markdown
 from gradscope.report.text import render_text
-from gradscope.report.view import ViewOptions
+from gradscope.session.report import Report
 from tests.report.test_json_format import SCHEMA, valid
 
 NAN = float("nan")

@@ -2,11 +2,11 @@ import math
 import re
 from dataclasses import replace
 
-from gradscope.analysis.report import Report
+from gradscope.analysis.view import ViewOptions
 from gradscope.recording.finding import Finding
 from gradscope.recording.verdict import Verdict
 from gradscope.report.concise import render_concise
-from gradscope.report.view import ViewOptions
+from gradscope.session.report import Report
 
 
 def test_each_line_begins_with_its_place(report):

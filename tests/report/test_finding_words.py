@@ -1,6 +1,5 @@
 import pytest
 
-from gradscope.analysis.report import Report
 from gradscope.recording.finding import Consequence, Finding
 from gradscope.recording.verdict import SkippedRule, Verdict
 from gradscope.report.finding_words import (
@@ -11,6 +10,7 @@ from gradscope.report.finding_words import (
     unjudged,
     verdict_text,
 )
+from gradscope.session.report import Report
 
 
 def finding(message="m", **changes):

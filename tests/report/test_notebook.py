@@ -2,9 +2,9 @@ from dataclasses import replace
 
 import pytest
 
-from gradscope.analysis.report import Report
 from gradscope.recording.finding import Finding
 from gradscope.recording.verdict import Verdict
+from gradscope.session.report import Report
 
 
 @pytest.fixture

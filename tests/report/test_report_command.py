@@ -5,10 +5,10 @@ from xml.etree import ElementTree
 
 import pytest
 
-from gradscope.analysis.report import Report
 from gradscope.recording.store import save_recording
 from gradscope.rules.engine import judge
 from gradscope.rules.settings import Settings
+from gradscope.session.report import Report
 
 FORMATS = ("full", "concise", "json", "jsonl", "markdown")
 

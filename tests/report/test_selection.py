@@ -3,7 +3,6 @@ from dataclasses import replace
 
 import pytest
 
-from gradscope.analysis.report import Report
 from gradscope.analysis.selection import (
     modules_below,
     parameters_below,
@@ -11,9 +10,10 @@ from gradscope.analysis.selection import (
     select_tensors,
     tensors_below,
 )
+from gradscope.analysis.view import ViewOptions
 from gradscope.errors import GradscopeError
 from gradscope.recording.records import Shape
-from gradscope.report.view import ViewOptions
+from gradscope.session.report import Report
 
 
 def with_norms(recording, norms):

@@ -7,9 +7,9 @@ from hypothesis import strategies as st
 from lxml import etree
 
 from gradscope.check.options import Policy
+from gradscope.phrasing import printable
 from gradscope.recording.verdict import IGNORED, SkippedRule, Verdict
 from gradscope.report.ci.junit import render_junit
-from gradscope.report.names import printable
 from tests.report_ci.conftest import (
     checked,
     failures,

@@ -6,10 +6,10 @@ import sys
 
 import pytest
 
-from gradscope.analysis.report import Report
+from gradscope.analysis.view import ViewOptions
 from gradscope.report.render import render
-from gradscope.report.view import ViewOptions
 from gradscope.rules.engine import judge
+from gradscope.session.report import Report
 from tests.report_ci.conftest import recording_of_sample
 
 

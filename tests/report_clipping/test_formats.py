@@ -12,10 +12,10 @@ import torch
 from rich.console import Console
 from torch import nn
 
-from gradscope.analysis.report import Report
+from gradscope.analysis.view import ViewOptions
 from gradscope.report.clipping.render import render_clip_report
-from gradscope.report.view import ViewOptions
 from gradscope.rules.engine import judge
+from gradscope.session.report import Report
 from gradscope.target.options import ClipOptions
 from tests.rules.clipping.clipped_run import healthy_loop, trained
 from tests.training.looping import watched

@@ -4,7 +4,7 @@ from statistics import median
 import pytest
 
 from gradscope.analysis.clip_threshold import advise, sweep
-from gradscope.rules.clipping.levels import level_of
+from gradscope.analysis.norm_level import level_of
 
 
 def noise(count, size=1.0, seed=0):

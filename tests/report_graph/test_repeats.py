@@ -136,7 +136,7 @@ def test_a_block_that_is_not_like_the_others_stands_apart(odd, parts):
 
 
 def test_a_block_that_a_finding_is_about_stands_apart(stack):
-    from gradscope.analysis.report import Report
+    from gradscope.session.report import Report
     from tests.report_graph.findings import finding
 
     verdict = Verdict(findings=(finding(modules=("blocks.4",)),), ran=(), skipped=())

@@ -7,10 +7,10 @@ from dataclasses import replace
 import pytest
 from rich.console import Console
 
-from gradscope.analysis.report import Report
+from gradscope.analysis.view import ViewOptions
 from gradscope.recording.records import GradientStat, ModuleRecord, ParameterRecord, Shape
 from gradscope.report.render import render
-from gradscope.report.view import ViewOptions
+from gradscope.session.report import Report
 from tests.rules.accumulation.runs import Run
 
 

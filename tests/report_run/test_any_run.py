@@ -7,7 +7,7 @@ import jsonschema
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gradscope.analysis.report import Report
+from gradscope.session.report import Report
 from tests.report_run.conftest import shown
 from tests.rules.accumulation.runs import Run
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gradscope.report.run.columns import Columns, course, held
+from gradscope.analysis.columns import Columns, course, held
 from tests.report_run.conftest import adversarial, plain
 
 NUMBERS = st.floats(-1e6, 1e6)

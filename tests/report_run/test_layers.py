@@ -5,12 +5,12 @@ from dataclasses import replace
 
 import pytest
 
+from gradscope.analysis.columns import Columns
 from gradscope.analysis.layers import layers, module_norms
-from gradscope.analysis.report import Report
+from gradscope.analysis.view import ViewOptions
 from gradscope.report.page import UNICODE
-from gradscope.report.run.columns import Columns
 from gradscope.report.run.words import layer_ends
-from gradscope.report.view import ViewOptions
+from gradscope.session.report import Report
 from tests.report_run.conftest import network
 
 

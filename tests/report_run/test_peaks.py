@@ -5,9 +5,9 @@ import math
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gradscope.analysis.columns import Columns
 from gradscope.analysis.peaks import largest_norms
 from gradscope.recording.norm_table import NormTable
-from gradscope.report.run.columns import Columns
 
 # Norms of the parameters of each step: not every step measures the same ones.
 STEPS = st.lists(

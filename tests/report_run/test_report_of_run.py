@@ -8,8 +8,8 @@ from importlib.resources import files
 import jsonschema
 import pytest
 
-from gradscope.analysis.report import Report
 from gradscope.recording.records import ParameterStat
+from gradscope.session.report import Report
 from tests.report_run.conftest import (
     accumulation,
     adversarial,

@@ -3,8 +3,8 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gradscope.analysis.report import Report
 from gradscope.analysis.windows import windows
+from gradscope.session.report import Report
 from tests.report_run.conftest import accumulation, adversarial
 from tests.rules.accumulation.runs import Run
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 from rich.console import Console
 
-from gradscope.analysis.report import Report
+from gradscope.analysis.view import ViewOptions
 from gradscope.recording.records import (
     EdgeRecord,
     Environment,
@@ -28,7 +28,7 @@ from gradscope.recording.records import (
 )
 from gradscope.recording.verdict import UNJUDGED
 from gradscope.report.text import render_text
-from gradscope.report.view import ViewOptions
+from gradscope.session.report import Report
 
 ROOT = "/home/user/project"
 

@@ -14,7 +14,7 @@ from gradscope.analysis.folding import (
     span,
     without_plain,
 )
-from gradscope.analysis.report import Report
+from gradscope.session.report import Report
 
 
 def folded(build):

@@ -11,7 +11,7 @@ from torch import nn
 from gradscope.errors import GradscopeError
 from gradscope.recording.finding import Finding
 from gradscope.recording.records import Site
-from gradscope.rules.case import Case
+from gradscope.rules.context import RuleContext
 from gradscope.rules.engine import check_settings, judge
 from gradscope.rules.rule import Rule
 from gradscope.rules.selection import parsed_selectors, rules_named
@@ -30,10 +30,10 @@ class Planned(Rule):
 
     limit: float = 2.0
 
-    def check(self, case: Case) -> Iterator[Finding]:
+    def check(self, context: RuleContext) -> Iterator[Finding]:
         for arguments in PLANNED.get(self.code, ()):
             yield self.finding(
-                case,
+                context,
                 **{
                     "message": f"{self.name} at {self.limit:g}",
                     "remedy": "mend it",
@@ -54,8 +54,8 @@ class NotAtHome(Planned):
     name: ClassVar[str] = "not-at-home"
     level: ClassVar[str] = "note"
 
-    def obstacle(self, case: Case) -> str | None:
-        return None if case.has_backward else "nothing was received"
+    def obstacle(self, context: RuleContext) -> str | None:
+        return None if context.has_backward else "nothing was received"
 
 
 class CutWire(Planned):
@@ -176,7 +176,7 @@ def test_of_selectors_the_most_specific_decides(recording, chosen, codes):
 
 
 def test_what_did_not_run_is_told_with_the_reason(recording, monkeypatch):
-    monkeypatch.setattr(NotAtHome, "obstacle", lambda rule, case: "nobody opened")
+    monkeypatch.setattr(NotAtHome, "obstacle", lambda rule, context: "nobody opened")
     chosen = Settings(select=("GS1", "GS2"), ignore=("GS201",))
     verdict = judge(recording, chosen)
     assert {skipped.rule: skipped.reason for skipped in verdict.skipped} == {
@@ -189,7 +189,7 @@ def test_what_did_not_run_is_told_with_the_reason(recording, monkeypatch):
 
 
 def test_a_rule_that_is_left_out_is_not_even_asked(recording, monkeypatch):
-    def crash(rule, case):
+    def crash(rule, context):
         raise AssertionError
 
     monkeypatch.setattr(NotAtHome, "obstacle", crash)
@@ -401,7 +401,7 @@ def test_the_verdict_is_the_same_each_time(recording):
 
 
 def test_a_rule_that_crashes_crashes(recording, monkeypatch):
-    def crash(rule, case):
+    def crash(rule, context):
         raise ZeroDivisionError
 
     monkeypatch.setattr(LostSignal, "check", crash)

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from gradscope.recording.finding import Finding
 from gradscope.recording.records import Site
-from gradscope.rules.case import Case
+from gradscope.rules.context import RuleContext
 from gradscope.rules.fingerprint import portable_path, subjects, unique_fingerprints
 from gradscope.rules.flow.dead_unit import DeadUnit
 from gradscope.rules.reach.gradient_cut import GradientCut
@@ -170,9 +170,9 @@ def found_by():
 
     def find(rule=GradientCut, model="Net", **given):
         recording = build()
-        case = Case(replace(recording, target=replace(recording.target, model=model)))
+        context = RuleContext(replace(recording, target=replace(recording.target, model=model)))
         given = {"site": None, "message": "m", "remedy": "r"} | given
-        return rule().finding(case, **given).fingerprint
+        return rule().finding(context, **given).fingerprint
 
     return find
 

@@ -51,7 +51,7 @@ class TooLoud(Rule):
     rows: int = 64
     """Rows."""
 
-    def check(self, case):
+    def check(self, context):
         yield from ()
 
 

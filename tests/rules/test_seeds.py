@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from gradscope.analysis.report import Report
 from gradscope.report.json_format import render_json
 from gradscope.rules.engine import judge
+from gradscope.session.report import Report
 from tests.rules.inspecting import report_of_file
 
 ROOT = Path(__file__).parents[2]

@@ -8,17 +8,17 @@ import pytest
 import torch
 from torch import nn
 
-from gradscope.analysis.report import Report
+from gradscope.analysis.recording_index import RecordingIndex
 from gradscope.analysis.step_view import first_step
+from gradscope.analysis.view import ViewOptions
 from gradscope.recording.store import load_recording, save_recording
 from gradscope.report.json_format import render_json
 from gradscope.report.jsonl_format import render_jsonl
 from gradscope.report.markdown import render_markdown
 from gradscope.report.notes import training_text
-from gradscope.report.view import ViewOptions
-from gradscope.rules.case import Case
 from gradscope.rules.engine import judge
 from gradscope.session.inspection import record
+from gradscope.session.report import Report
 from gradscope.target.objects import target_from_objects
 from gradscope.target.options import Trial
 from tests.report.test_json_format import valid
@@ -58,9 +58,9 @@ def test_recording_comes_back_from_its_file(recording, tmp_path):
 
 
 def test_judged_step_probes_and_training_are_told_apart(recording):
-    case = Case(recording)
-    assert case.judged == 3
-    assert [view.step.index for view in case.probes] == [4, 5]
+    indexed = RecordingIndex(recording)
+    assert indexed.judged == 3
+    assert [view.step.index for view in indexed.probes] == [4, 5]
     assert first_step(recording).parameter_stats.keys() == {0, 1, 2, 3}
     assert {stat.step for stat in recording.tensor_stats} == {3, 4, 5}
     assert all(step.graph is None for step in recording.steps[:3])

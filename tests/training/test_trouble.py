@@ -7,11 +7,11 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from gradscope.analysis.report import Report
 from gradscope.analysis.step_view import ended_by, first_step
 from gradscope.errors import GradscopeError, UserCodeError
 from gradscope.recording.evidence.autograd_error import AutogradErrorRecord
 from gradscope.rules.engine import judge
+from gradscope.session.report import Report
 from tests.training.looping import looped, seen_in, watched
 
 X, Y = torch.linspace(-1, 1, 24).view(8, 3), torch.arange(8) % 2

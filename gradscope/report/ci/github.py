@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from gradscope.check.results import CheckResult
-from gradscope.phrasing import counted
+from gradscope.phrasing import counted, printable
 from gradscope.recording.finding import SEVERITIES, Severity
 from gradscope.report.ci.reported import (
     ReportedFinding,
@@ -15,7 +15,6 @@ from gradscope.report.ci.reported import (
     worst_first,
 )
 from gradscope.report.gate.words import closing_text
-from gradscope.report.names import printable
 
 _SHOWN = 10
 """Annotations of each level that GitHub shows of a step."""

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from xml.etree.ElementTree import Element, SubElement, indent, tostring
 
 from gradscope.check.results import CheckResult, TargetResult
-from gradscope.phrasing import counted
+from gradscope.phrasing import counted, printable
 from gradscope.recording.finding import Severity
 from gradscope.report.ci.places import bare_name
 from gradscope.report.ci.reported import (
@@ -15,7 +15,6 @@ from gradscope.report.ci.reported import (
     stale_text,
     unmatched_text,
 )
-from gradscope.report.names import printable
 from gradscope.rules.catalogue import RULES
 
 _COUNTED = {"tests": "testcase", "failures": "testcase/failure", "errors": "testcase/error"}

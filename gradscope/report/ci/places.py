@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import PurePosixPath, PureWindowsPath
 
+from gradscope.phrasing import printable
 from gradscope.recording.finding import Finding
 from gradscope.recording.records import ModuleRecord, Recording, Site, TargetRecord
-from gradscope.report.names import printable
 
 _INSTALLED = frozenset({"site-packages", "dist-packages"})
 _ON_WINDOWS = re.compile(r"[A-Za-z]:[\\/]|\\\\")

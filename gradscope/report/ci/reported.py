@@ -6,12 +6,12 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from gradscope.check.results import CheckedFinding, CheckResult, Failure, TargetResult
+from gradscope.phrasing import printable
 from gradscope.recording.finding import SEVERITIES, Severity, at_least
 from gradscope.recording.records import Recording
 from gradscope.report.ci.places import Placement, placement
 from gradscope.report.finding_words import concerned_text, consequence_text
 from gradscope.report.gate.words import seeds_text, when_text
-from gradscope.report.names import printable
 from gradscope.rules.fingerprint import unique_fingerprints
 
 _FAILURE_LINES = 40

@@ -6,6 +6,7 @@ from urllib.parse import quote
 
 from gradscope.check.decision import exit_code
 from gradscope.check.results import CheckResult
+from gradscope.phrasing import printable
 from gradscope.recording.finding import Severity
 from gradscope.report.ci.places import Place, RelatedPlace
 from gradscope.report.ci.reported import (
@@ -17,7 +18,6 @@ from gradscope.report.ci.reported import (
 )
 from gradscope.report.ci.sarif_rules import rule_descriptors
 from gradscope.report.gate.words import unjudged_rules
-from gradscope.report.names import printable
 from gradscope.report.objects import Json, Object, finite
 
 _SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"

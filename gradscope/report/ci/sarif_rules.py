@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from functools import cache
 
 from gradscope.check.results import TargetResult
+from gradscope.phrasing import printable
 from gradscope.recording.finding import Finding, Severity
-from gradscope.report.names import printable
 from gradscope.report.objects import Object
 from gradscope.report.rule_markdown import markdown_manual
 from gradscope.rules.catalogue import RULES

@@ -3,10 +3,11 @@
 from collections.abc import Iterator
 
 from gradscope.analysis.clip_contributions import Contribution
+from gradscope.analysis.clip_sections import Section
 from gradscope.analysis.clipping import Clipping
 from gradscope.analysis.report import Report
+from gradscope.analysis.view import ViewOptions
 from gradscope.phrasing import counted
-from gradscope.report.clipping.section import Section
 from gradscope.report.clipping.words import (
     METHODS,
     advice_text,
@@ -26,7 +27,6 @@ from gradscope.report.markdown_syntax import code, escape, prose, table
 from gradscope.report.numbers import number
 from gradscope.report.page import UNICODE
 from gradscope.report.paths import shown_site
-from gradscope.report.view import ViewOptions
 
 
 def render_markdown(report: Report, clipping: Clipping, view: ViewOptions) -> str:

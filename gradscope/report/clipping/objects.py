@@ -3,11 +3,11 @@
 from collections.abc import Sequence
 
 from gradscope.analysis.clip_contributions import Contribution
+from gradscope.analysis.clip_sections import MethodRow, Section
 from gradscope.analysis.clip_threshold import Advice
 from gradscope.analysis.clipping import Clipping
 from gradscope.analysis.distribution import SHARES, Distribution
 from gradscope.analysis.report import Report
-from gradscope.report.clipping.section import MethodRow, Section
 from gradscope.report.objects import Object, location_object
 
 

@@ -4,9 +4,9 @@ from typing import TYPE_CHECKING
 
 from gradscope.analysis.clipping import Clipping
 from gradscope.analysis.report import Report
+from gradscope.analysis.view import ViewOptions
 from gradscope.report.formats import OutputFormat
 from gradscope.report.render import render_ci, together
-from gradscope.report.view import ViewOptions
 
 if TYPE_CHECKING:
     from rich.console import Console

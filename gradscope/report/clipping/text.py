@@ -6,11 +6,13 @@ from rich.console import Console, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from gradscope.analysis.clip_sections import Section
 from gradscope.analysis.clipping import Clipping
+from gradscope.analysis.columns import Columns
 from gradscope.analysis.report import Report
+from gradscope.analysis.view import ViewOptions
 from gradscope.phrasing import counted
 from gradscope.report.bars import BAR
-from gradscope.report.clipping.section import Section
 from gradscope.report.clipping.text_tables import (
     contribution_tables,
     histogram_table,
@@ -33,12 +35,10 @@ from gradscope.report.figures import figure
 from gradscope.report.finding_words import found_text
 from gradscope.report.page import Page, Trimmed
 from gradscope.report.paths import shown_site
-from gradscope.report.run.columns import Columns
 from gradscope.report.run.strips import Scale, strip
 from gradscope.report.run.text import run_header
 from gradscope.report.text_findings import findings_section, hanging
 from gradscope.report.text_summary import grid, header
-from gradscope.report.view import ViewOptions
 
 _INDENT = 2
 _STRIP = 60

@@ -7,12 +7,12 @@ from rich.table import Table
 from rich.text import Text
 
 from gradscope.analysis.clip_contributions import Contribution
+from gradscope.analysis.clip_sections import Section
+from gradscope.analysis.view import ViewOptions
 from gradscope.report.bars import BAR
-from gradscope.report.clipping.section import Section
 from gradscope.report.clipping.words import METHODS, percent, rest_text, spread_words
 from gradscope.report.figures import figure
 from gradscope.report.page import Page
-from gradscope.report.view import ViewOptions
 
 _BAR = 30
 _SHORT = 16

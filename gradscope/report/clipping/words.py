@@ -3,11 +3,11 @@
 from collections.abc import Iterator
 
 from gradscope.analysis.clip_contributions import Contribution
+from gradscope.analysis.clip_sections import Section
 from gradscope.analysis.clip_threshold import Advice
 from gradscope.analysis.distribution import SHARES, Distribution
 from gradscope.phrasing import counted
 from gradscope.recording.evidence.clip_trial import ClipMethod, ClipTrial
-from gradscope.report.clipping.section import Section
 from gradscope.report.figures import figure
 from gradscope.report.page import Signs
 

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 from gradscope.comparison.comparison import Comparison
 from gradscope.comparison.parameters import Change
+from gradscope.phrasing import printable
 from gradscope.report.comparison.figures import change_text, ratio_text
 from gradscope.report.comparison.verdict_words import regression_text, verdict_text
 from gradscope.report.comparison.words import (
@@ -21,7 +22,6 @@ from gradscope.report.comparison.words import (
 )
 from gradscope.report.concise import finding_line
 from gradscope.report.figures import figure
-from gradscope.report.names import printable
 from gradscope.report.page import UNICODE
 
 _UNTOLD: frozenset[Change] = frozenset({*PRESENCE, "equal", "none", "rounding", "shard", "within"})

@@ -6,6 +6,7 @@ from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from gradscope.analysis.columns import Cells, Columns, course
 from gradscope.comparison.comparison import Comparison
 from gradscope.comparison.curves import ComparedCurve, SideCurve
 from gradscope.comparison.side import letter_of
@@ -13,7 +14,6 @@ from gradscope.phrasing import counted
 from gradscope.report.comparison.words import CURVE_NAMES, by_side, parting_text
 from gradscope.report.figures import figure
 from gradscope.report.page import Page
-from gradscope.report.run.columns import Cells, Columns, course
 from gradscope.report.run.strips import BROKEN, ZERO, Scale, strip
 from gradscope.report.run.words import course_text
 from gradscope.report.text_findings import hanging

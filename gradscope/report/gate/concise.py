@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 from gradscope.check.decision import outcome_of
 from gradscope.check.results import CheckedFinding, CheckResult, TargetResult
+from gradscope.phrasing import printable
 from gradscope.report.concise import finding_line
 from gradscope.report.gate.reports import with_reports
 from gradscope.report.gate.words import (
@@ -13,7 +14,6 @@ from gradscope.report.gate.words import (
     seeds_text,
     when_text,
 )
-from gradscope.report.names import printable
 
 
 def render_concise(result: CheckResult) -> str:

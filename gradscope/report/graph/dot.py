@@ -2,10 +2,10 @@
 
 from collections.abc import Iterator
 
+from gradscope.phrasing import printable
 from gradscope.recording.finding import Severity
 from gradscope.report.graph.labels import State, box_title, link_label, vertex_label, vertex_state
 from gradscope.report.graph.vertices import Box, GraphPart, Link, Vertex, VertexKind
-from gradscope.report.names import printable
 
 _SHAPES: dict[VertexKind, str] = {
     "operation": "box",

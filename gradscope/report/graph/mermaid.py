@@ -3,9 +3,9 @@
 import re
 from collections.abc import Iterator
 
+from gradscope.phrasing import printable
 from gradscope.report.graph.labels import box_title, link_label, vertex_label, vertex_state
 from gradscope.report.graph.vertices import GraphPart, Link, Vertex
-from gradscope.report.names import printable
 
 _NAMED = {'"': "#quot;", "<": "#lt;", ">": "#gt;", "&": "#amp;"}
 _ACTIVE = re.compile(r"[^\w .,:()/=+'\-\[\]…—]")

@@ -7,6 +7,7 @@ from gradscope.analysis.report import Report
 from gradscope.analysis.rows import ModuleRow
 from gradscope.analysis.selection import modules_below
 from gradscope.analysis.step_view import StepView, first_step
+from gradscope.analysis.view import ViewOptions
 from gradscope.recording.records import NodeRecord
 from gradscope.report.graph.boxes import Boxes, Path, without_unused
 from gradscope.report.graph.cuts import cut_module, cuts_of
@@ -15,7 +16,6 @@ from gradscope.report.graph.tensor_links import TensorLinks, module_of
 from gradscope.report.graph.twins import Contents
 from gradscope.report.graph.vertex_making import VertexMaker
 from gradscope.report.graph.vertices import GraphPart, Vertex
-from gradscope.report.view import ViewOptions
 
 _OUTSIDE = {"before": "before", "after": "after", "rest": "outside of the modules"}
 

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from xml.etree.ElementTree import Element, SubElement, tostring
 
+from gradscope.phrasing import printable
 from gradscope.report.graph.arrangement import Point
 from gradscope.report.graph.drawing import Drawing, Frame, PlacedBox, PlacedLink, PlacedVertex
 from gradscope.report.graph.figure_places import FIGURE_FONT
@@ -37,7 +38,6 @@ from gradscope.report.graph.svg_style import style
 from gradscope.report.graph.text_width import text_width
 from gradscope.report.graph.titles import box_words, link_title, vertex_title
 from gradscope.report.graph.vertices import Vertex, VertexKind
-from gradscope.report.names import printable
 
 _PLAIN: dict[VertexKind, str] = {
     "operation": "f-panel s-line",

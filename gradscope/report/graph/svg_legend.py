@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Sequence
 from xml.etree.ElementTree import Element, SubElement
 
+from gradscope.phrasing import printable
 from gradscope.recording.finding import SEVERITIES
 from gradscope.report.figures import figure
 from gradscope.report.graph.drawing import Drawing
@@ -10,7 +11,6 @@ from gradscope.report.graph.labels import link_state, vertex_state
 from gradscope.report.graph.scale import LEVELS, NormScale
 from gradscope.report.graph.svg_shapes import add_text, number
 from gradscope.report.graph.text_width import text_width
-from gradscope.report.names import printable
 from gradscope.report.page import UNICODE
 
 _FONT = 10.5

@@ -4,9 +4,9 @@ from collections.abc import Sequence
 from itertools import pairwise
 from xml.etree.ElementTree import Element, SubElement
 
+from gradscope.phrasing import printable
 from gradscope.report.graph.arrangement import Point
 from gradscope.report.graph.drawing import Frame
-from gradscope.report.names import printable
 
 
 def number(value: float) -> str:

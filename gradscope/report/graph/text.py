@@ -18,6 +18,7 @@ from gradscope.analysis.report import Report
 from gradscope.analysis.rows import GraphSummary, ModuleRow, ParameterRow
 from gradscope.analysis.selection import modules_below
 from gradscope.analysis.step_view import StepView, created, first_step
+from gradscope.analysis.view import ViewOptions
 from gradscope.phrasing import counted
 from gradscope.recording.records import CutRecord
 from gradscope.report.bars import sparkline
@@ -27,7 +28,6 @@ from gradscope.report.graph.part import GraphOptions
 from gradscope.report.graph.tensor_links import module_of
 from gradscope.report.names import operation_text
 from gradscope.report.page import Page, Trimmed
-from gradscope.report.view import ViewOptions
 
 _BUCKETS = 40
 _ROWS = 200

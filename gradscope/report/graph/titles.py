@@ -1,9 +1,8 @@
 """What is told of the parts of a drawing where the pointer rests."""
 
-from gradscope.phrasing import counted
+from gradscope.phrasing import counted, printable
 from gradscope.report.graph.labels import box_title, exact_norms, vertex_state
 from gradscope.report.graph.vertices import Box, Link, Vertex
-from gradscope.report.names import printable
 
 
 def vertex_title(vertex: Vertex) -> str:

@@ -3,9 +3,9 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
+from gradscope.analysis.clip_sections import MethodRow, Section
 from gradscope.analysis.clipping import Clipping
 from gradscope.analysis.report import Report
-from gradscope.report.clipping.section import MethodRow, Section
 from gradscope.report.clipping.words import (
     METHODS,
     cut_text,

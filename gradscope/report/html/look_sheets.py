@@ -6,7 +6,7 @@ from dataclasses import replace
 from gradscope.analysis.captured_steps import LookRow, verdict_on
 from gradscope.analysis.report import Report
 from gradscope.analysis.training_run import TrainingRun
-from gradscope.phrasing import counted
+from gradscope.phrasing import counted, printable
 from gradscope.report.html.page import sheet_size
 from gradscope.report.html.picture import Sheet
 from gradscope.report.html.room import ROOM, within
@@ -14,7 +14,6 @@ from gradscope.report.html.run_sheet import run_sheet
 from gradscope.report.html.step_sheet import step_sheet
 from gradscope.report.html.summary_table import SummaryCell, SummaryTable
 from gradscope.report.html.words import FindingCard
-from gradscope.report.names import printable
 from gradscope.report.paths import shown_site
 
 _ALONE = "gradscope report --output-format jsonl holds every number"

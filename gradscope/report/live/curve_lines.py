@@ -7,6 +7,7 @@ from typing import Self
 
 from rich.text import Text
 
+from gradscope.analysis.columns import Cells
 from gradscope.analysis.curves import Curve, CurveKind
 from gradscope.analysis.live_run import LiveRun
 from gradscope.analysis.live_series import Series
@@ -14,7 +15,6 @@ from gradscope.analysis.live_track import Track
 from gradscope.phrasing import counted
 from gradscope.report.figures import figure
 from gradscope.report.page import Page, Signs
-from gradscope.report.run.columns import Cells
 from gradscope.report.run.strips import BROKEN, NOTHING, ZERO, Scale, scale_of, strip
 from gradscope.report.run.words import CURVE_NAMES, extreme_text
 

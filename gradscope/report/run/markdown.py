@@ -2,17 +2,17 @@
 
 from collections.abc import Iterator
 
+from gradscope.analysis.columns import Columns
 from gradscope.analysis.curves import curves
 from gradscope.analysis.layers import layers
 from gradscope.analysis.report import Report
 from gradscope.analysis.training_run import TrainingRun
-from gradscope.phrasing import counted
+from gradscope.analysis.view import ViewOptions
+from gradscope.phrasing import counted, printable
 from gradscope.report.figures import figure
 from gradscope.report.markdown_syntax import code, escape, preformatted
-from gradscope.report.names import printable
 from gradscope.report.page import UNICODE
 from gradscope.report.paths import shown_site
-from gradscope.report.run.columns import Columns
 from gradscope.report.run.strips import Scale, scale_of, strip
 from gradscope.report.run.words import (
     CURVE_NAMES,
@@ -29,7 +29,6 @@ from gradscope.report.run.words import (
     optimizer_text,
     picture_text,
 )
-from gradscope.report.view import ViewOptions
 
 _WIDTH = 40
 _SHOWN = 5

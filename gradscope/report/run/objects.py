@@ -3,18 +3,18 @@
 from collections.abc import Iterator
 
 from gradscope.analysis.captured_steps import LookRow
+from gradscope.analysis.columns import Columns
 from gradscope.analysis.layers import module_norms
+from gradscope.analysis.repeats import Fold
 from gradscope.analysis.report import Report
 from gradscope.analysis.run_optimizers import OptimizerRow
+from gradscope.analysis.timeline import Norms, Picture
 from gradscope.analysis.training_run import TrainingRun
 from gradscope.recording.evidence.watch_cost import WatchCost
 from gradscope.recording.run_ending import RunEnding
 from gradscope.report.objects import Json, Object, location_object
 from gradscope.report.page import UNICODE
 from gradscope.report.paths import shown_path
-from gradscope.report.run.columns import Columns
-from gradscope.report.run.repeats import Fold
-from gradscope.report.run.timeline import Norms, Picture
 from gradscope.report.run.words import picture_text
 
 _COLUMNS = 100

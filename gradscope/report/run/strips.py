@@ -6,9 +6,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Self
 
+from gradscope.analysis.columns import Cells
 from gradscope.analysis.curves import Curve
 from gradscope.report.page import Signs
-from gradscope.report.run.columns import Cells
 
 BROKEN, ZERO, NOTHING = "!", "0", " "
 """What a column shows that is NaN or infinite, exactly zero, or was not measured."""

@@ -9,13 +9,14 @@ from rich.text import Text
 
 from gradscope.analysis.report import Report
 from gradscope.analysis.run_optimizers import OptimizerRow
+from gradscope.analysis.timeline import Picture
 from gradscope.analysis.training_run import TrainingRun
+from gradscope.analysis.view import ViewOptions
 from gradscope.phrasing import counted
 from gradscope.report.figures import short_count
 from gradscope.report.finding_words import found_text
 from gradscope.report.page import Page
 from gradscope.report.paths import shown_site
-from gradscope.report.run.timeline import Picture
 from gradscope.report.run.words import (
     cost_text,
     heading,
@@ -28,7 +29,6 @@ from gradscope.report.run.words import (
 )
 from gradscope.report.text_findings import hanging
 from gradscope.report.text_summary import grid
-from gradscope.report.view import ViewOptions
 
 OPTIMIZERS_SHOWN = 4
 _PICTURES_SHOWN = 5

@@ -9,16 +9,17 @@ from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from gradscope.analysis.columns import Cells, Columns
 from gradscope.analysis.curves import Curve, curves
 from gradscope.analysis.folding import last_name
 from gradscope.analysis.layers import Layer, layers
 from gradscope.analysis.report import Report
 from gradscope.analysis.rows import ModuleRow
 from gradscope.analysis.training_run import TrainingRun
+from gradscope.analysis.view import ViewOptions
 from gradscope.phrasing import counted
 from gradscope.report.figures import figure
 from gradscope.report.page import Page
-from gradscope.report.run.columns import Cells, Columns
 from gradscope.report.run.strips import BROKEN, ZERO, Scale, scale_of, strip
 from gradscope.report.run.text import OPTIMIZERS_SHOWN
 from gradscope.report.run.words import (
@@ -32,7 +33,6 @@ from gradscope.report.run.words import (
 )
 from gradscope.report.text_findings import hanging
 from gradscope.report.text_modules import module_label, trend
-from gradscope.report.view import ViewOptions
 
 _GAP = 2
 _WIDE = 112

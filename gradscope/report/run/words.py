@@ -3,18 +3,17 @@
 from collections.abc import Callable, Iterator, Sequence
 
 from gradscope.analysis.captured_steps import steps_text
+from gradscope.analysis.columns import Course
 from gradscope.analysis.curves import Curve, CurveKind
 from gradscope.analysis.layers import Layer
+from gradscope.analysis.repeats import Fold, Folds
 from gradscope.analysis.run_optimizers import OptimizerRow
+from gradscope.analysis.timeline import Norms, Picture
 from gradscope.analysis.training_run import TrainingRun
-from gradscope.phrasing import counted
+from gradscope.phrasing import counted, printable
 from gradscope.recording.evidence.watch_cost import WatchCost
 from gradscope.report.figures import figure
-from gradscope.report.names import printable
 from gradscope.report.page import Signs
-from gradscope.report.run.columns import Course
-from gradscope.report.run.repeats import Fold, Folds
-from gradscope.report.run.timeline import Norms, Picture
 
 CURVE_NAMES: dict[CurveKind, str] = {
     "loss": "loss",

@@ -4,10 +4,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
+from gradscope.analysis.optimizer_steps import Series, Windows, most_common
 from gradscope.recording.finding import Finding, Severity
 from gradscope.recording.norm_table import norms_of
-from gradscope.rules.accumulation.windows import Series, Windows, most_common
-from gradscope.rules.case import Case
+from gradscope.rules.context import RuleContext
 from gradscope.rules.rule import Rule
 
 
@@ -51,34 +51,34 @@ class BackwardWithoutStep(Rule):
     steps: int = 5
     """Steps of other optimizers."""
 
-    def check(self, case: Case) -> Iterator[Finding]:
+    def check(self, context: RuleContext) -> Iterator[Finding]:
         """Yield a finding for every optimizer that never steps, or for all of them."""
-        windows = case.shared(Windows)
+        windows = context.shared(Windows)
         if not windows.optimizers:
             return
         if not any(event.kind == "step" for event in windows.events):
-            yield from self._without_any(case, windows)
+            yield from self._without_any(context, windows)
             return
         idle = [one for one in windows.series if not one.windows]
         active = [one for one in windows.series if one.windows]
         for series in idle:
-            yield from self._idle(case, series, active)
+            yield from self._idle(context, series, active)
 
-    def _without_any(self, case: Case, windows: Windows) -> Iterator[Finding]:
+    def _without_any(self, context: RuleContext, windows: Windows) -> Iterator[Finding]:
         passes = [one for one in windows.events if one.kind == "backward" and one.count("reached")]
         zeroed = [one for one in windows.events if one.kind == "zero" and one.count("unspent")]
         if len(passes) < self.passes and len(zeroed) < self.zeroed_passes:
             return
         record = windows.optimizers[0]
         yield self.finding(
-            case,
+            context,
             message=(
                 f"backward() was called {len(passes):,} times, and {record.name}.step() never: "
                 "nothing is trained"
             ),
             remedy=f"call {record.name}.step() after backward()",
             site=most_common(one.site for one in passes),
-            related=(case.related(record.site, "the optimizer that never steps"),),
+            related=(context.related(record.site, "the optimizer that never steps"),),
             parameters=dict.fromkeys(i for one in windows.optimizers for i in one.parameters),
             evidence={
                 "backward_passes": len(passes),
@@ -89,12 +89,14 @@ class BackwardWithoutStep(Rule):
             step=passes[0].step if passes else 0,
         )
 
-    def _idle(self, case: Case, series: Series, active: Sequence[Series]) -> Iterator[Finding]:
+    def _idle(
+        self, context: RuleContext, series: Series, active: Sequence[Series]
+    ) -> Iterator[Finding]:
         trained = {index for one in active for index in one.parameters}
         own = [index for index in series.parameters if index not in trained]
         steps = {window.step.step for one in active for window in one.windows}
         reached: dict[int, set[int]] = {}
-        norms = norms_of(case.recording)
+        norms = norms_of(context.recording)
         columns = (norms.steps, norms.parameters, norms.gradients)
         for step, parameter, norm in zip(*columns, strict=True):
             if norm and not norm < 0:
@@ -103,7 +105,7 @@ class BackwardWithoutStep(Rule):
         if len(steps) < self.steps or not always or series.record is None:
             return
         yield self.finding(
-            case,
+            context,
             message=(
                 f"{series.name} never steps, though its parameters get gradients: they are not "
                 "trained"

@@ -4,11 +4,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
+from gradscope.analysis.optimizer_steps import Sighting, by_line
 from gradscope.recording.finding import Finding, Severity
 from gradscope.recording.records import ModuleRecord
 from gradscope.rules.accumulation.micro_batches import Accumulation, accumulations
-from gradscope.rules.accumulation.windows import Sighting, by_line
-from gradscope.rules.case import Case
+from gradscope.rules.context import RuleContext
 from gradscope.rules.rule import Rule
 
 
@@ -45,15 +45,15 @@ class BatchStatisticsInAccumulation(Rule):
     level: ClassVar[Severity] = "note"
     needs_run: ClassVar[bool] = True
 
-    def check(self, case: Case) -> Iterator[Finding]:
+    def check(self, context: RuleContext) -> Iterator[Finding]:
         """Yield a finding for every line that accumulates over batch norm."""
         all_layers = [
             module
-            for module in case.recording.modules
+            for module in context.recording.modules
             if "BatchNorm" in module.class_name and module.training
         ]
-        found = case.shared(accumulations) if all_layers else ()
-        layers_of = {one.series.optimizers: _layers_of(case, one, all_layers) for one in found}
+        found = context.shared(accumulations) if all_layers else ()
+        layers_of = {one.series.optimizers: _layers_of(context, one, all_layers) for one in found}
         sightings = [
             Sighting(series=one.series, windows=one.windows, judged=len(one.series.windows))
             for one in found
@@ -65,7 +65,7 @@ class BatchStatisticsInAccumulation(Rule):
             layers = layers_of[group.sightings[0].series.optimizers]
             each = "" if rows is None else f" of {rows:,.0f} rows"
             yield self.finding(
-                case,
+                context,
                 message=(
                     f"batch norm normalises each of {passes} micro-batches{each} by itself: their "
                     "gradients do not add up to the one of the whole batch"
@@ -84,14 +84,14 @@ class BatchStatisticsInAccumulation(Rule):
 
 
 def _layers_of(
-    case: Case, accumulation: Accumulation, layers: Sequence[ModuleRecord]
+    context: RuleContext, accumulation: Accumulation, layers: Sequence[ModuleRecord]
 ) -> list[ModuleRecord]:
     """Return the layers that are in a model of which the optimizer holds something."""
-    records = case.recording.parameters
-    models = {_model_of(case, records[i].module) for i in accumulation.series.parameters}
-    return [layer for layer in layers if _model_of(case, layer.index) in models]
+    records = context.recording.parameters
+    models = {_model_of(context, records[i].module) for i in accumulation.series.parameters}
+    return [layer for layer in layers if _model_of(context, layer.index) in models]
 
 
-def _model_of(case: Case, module: int) -> int:
-    parent = case.recording.modules[module].parent
-    return module if parent is None else _model_of(case, parent)
+def _model_of(context: RuleContext, module: int) -> int:
+    parent = context.recording.modules[module].parent
+    return module if parent is None else _model_of(context, parent)

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from gradscope.rules.accumulation.windows import RunEvent, Series, Window
+from gradscope.analysis.optimizer_steps import RunEvent, Series, Window
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,9 +5,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-from gradscope.recording.finding import Finding, Severity
-from gradscope.rules.accumulation.erasures import Overwriting, last_erasure, overwriting
-from gradscope.rules.accumulation.windows import (
+from gradscope.analysis.optimizer_steps import (
     RunEvent,
     Series,
     Sighting,
@@ -15,7 +13,9 @@ from gradscope.rules.accumulation.windows import (
     Windows,
     by_line,
 )
-from gradscope.rules.case import Case
+from gradscope.recording.finding import Finding, Severity
+from gradscope.rules.accumulation.erasures import Overwriting, last_erasure, overwriting
+from gradscope.rules.context import RuleContext
 from gradscope.rules.rule import Rule
 
 
@@ -62,13 +62,13 @@ class GradientErasedBeforeStep(Rule):
     warning_share: float = 0.5
     """Share as above. Chosen: the most."""
 
-    def check(self, case: Case) -> Iterator[Finding]:
+    def check(self, context: RuleContext) -> Iterator[Finding]:
         """Yield a finding for every line that erases gradients."""
-        series = case.shared(Windows).series
-        yield from self._emptied(case, series)
-        yield from self._overwritten(case, series)
+        series = context.shared(Windows).series
+        yield from self._emptied(context, series)
+        yield from self._overwritten(context, series)
 
-    def _emptied(self, case: Case, all_series: Sequence[Series]) -> Iterator[Finding]:
+    def _emptied(self, context: RuleContext, all_series: Sequence[Series]) -> Iterator[Finding]:
         erasures: dict[int, RunEvent] = {}
         sightings = []
         for series in all_series:
@@ -79,7 +79,7 @@ class GradientErasedBeforeStep(Rule):
             is_error = len(group.windows) >= self.error_share * group.judged
             passes = [event for event in group.first.events if event.kind == "backward"]
             yield self.finding(
-                case,
+                context,
                 message=(
                     f"zero_grad() comes between backward() and step(): {group.words} "
                     f"{'gets' if group.judged == 1 else 'get'} no gradient"
@@ -87,10 +87,10 @@ class GradientErasedBeforeStep(Rule):
                 remedy="call zero_grad() before backward(), or after step()",
                 site=group.site,
                 related=(
-                    case.related(passes[-1].site, "the backward whose gradients it erases")
+                    context.related(passes[-1].site, "the backward whose gradients it erases")
                     if passes
                     else None,
-                    case.related(group.first.step.site, "the step that gets none"),
+                    context.related(group.first.step.site, "the step that gets none"),
                 ),
                 severity="error" if is_error else "warning",
                 parameters=group.parameters,
@@ -103,7 +103,7 @@ class GradientErasedBeforeStep(Rule):
                 step=group.first.step.step,
             )
 
-    def _overwritten(self, case: Case, all_series: Sequence[Series]) -> Iterator[Finding]:
+    def _overwritten(self, context: RuleContext, all_series: Sequence[Series]) -> Iterator[Finding]:
         losses: dict[int, Overwriting] = {}
         sightings = []
         for series in all_series:
@@ -116,7 +116,7 @@ class GradientErasedBeforeStep(Rule):
             is_divided = passes > 1 and _is_about(first.divisor, (passes, len(first.erased)))
             is_nearly_all = len(group.windows) >= self.error_share * group.judged
             yield self.finding(
-                case,
+                context,
                 message=(
                     f"zero_grad() is called for each of {passes} micro-batches: only the gradients "
                     f"of the last one reach the step, in {group.words}"
@@ -124,8 +124,8 @@ class GradientErasedBeforeStep(Rule):
                 remedy="call zero_grad() once for each step, outside the loop over micro-batches",
                 site=group.site,
                 related=(
-                    case.related(first.kept[-1].site, "the backward whose gradients it erases"),
-                    case.related(group.first.step.site, "the step that gets the last ones"),
+                    context.related(first.kept[-1].site, "the backward whose gradients it erases"),
+                    context.related(group.first.step.site, "the step that gets the last ones"),
                 ),
                 severity="error" if is_divided and is_nearly_all else "warning",
                 parameters=group.parameters,

@@ -5,9 +5,9 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import ClassVar
 
+from gradscope.analysis.optimizer_steps import RunEvent, Windows
 from gradscope.recording.finding import Finding, RelatedLocation, Severity
-from gradscope.rules.accumulation.windows import RunEvent, Windows
-from gradscope.rules.case import Case
+from gradscope.rules.context import RuleContext
 from gradscope.rules.measure import Measure
 from gradscope.rules.rule import Rule
 
@@ -64,23 +64,23 @@ class GrowingGraph(Rule):
     """Backward passes of the line, between the first count and the last. Chosen: longer than common
     horizons of truncated backpropagation, in steps."""
 
-    def obstacle(self, case: Case) -> str | None:
+    def obstacle(self, context: RuleContext) -> str | None:
         """Return why this rule cannot judge the recording."""
-        events = case.shared(Windows).events
-        passes = _passes(case.shared(Windows))
+        events = context.shared(Windows).events
+        passes = _passes(context.shared(Windows))
         if any(event.number("nodes") is not None for event in events):
             return None
         return "no graph of the run was counted" if passes else "there is no backward"
 
-    def check(self, case: Case) -> Iterator[Finding]:
+    def check(self, context: RuleContext) -> Iterator[Finding]:
         """Yield a finding for every backward whose graph grows, or that fails for it."""
-        windows = case.shared(Windows)
+        windows = context.shared(Windows)
         carriers = _carriers(windows)
         for event in windows.events:
             if event.kind == "backward-error" and event.count("older"):
                 carrier = carriers.get(event.site)
                 if event.count("freed") or (carrier and event.count("in_place")):
-                    yield self._failure(case, event, carrier)
+                    yield self._failure(context, event, carrier)
         by_site: dict[int | None, list[RunEvent]] = {}
         for event in _passes(windows):
             by_site.setdefault(event.site, []).append(event)
@@ -95,13 +95,15 @@ class GrowingGraph(Rule):
                     passes=places[-1] - places[0],
                 )
                 yield self._growth(
-                    case,
+                    context,
                     growth,
                     _Cause(passes=passes, carrier=carriers.get(site)),
                     step=passes[places[0]].step,
                 )
 
-    def _growth(self, case: Case, growth: "_Growth", cause: "_Cause", step: int) -> Finding:
+    def _growth(
+        self, context: RuleContext, growth: "_Growth", cause: "_Cause", step: int
+    ) -> Finding:
         carrier = cause.carrier
         what = (
             "the graph reaches back through earlier steps and grows"
@@ -109,14 +111,14 @@ class GrowingGraph(Rule):
             else f"{carrier.subject} takes the graphs of earlier steps along, more with each"
         )
         return self.finding(
-            case,
+            context,
             message=(
                 f"{what}: from {growth.first:,.0f} to {growth.last:,.0f} nodes "
                 f"in {growth.passes:,} passes"
             ),
             remedy=_remedy(carrier),
             site=cause.site,
-            related=cause.related(case, "this backward goes through all of them"),
+            related=cause.related(context, "this backward goes through all of them"),
             severity="error" if growth.passes >= self.error_passes else "warning",
             evidence={
                 "carried": None if carrier is None else carrier.subject,
@@ -131,7 +133,7 @@ class GrowingGraph(Rule):
             step=step,
         )
 
-    def _failure(self, case: Case, event: RunEvent, carrier: RunEvent | None) -> Finding:
+    def _failure(self, context: RuleContext, event: RunEvent, carrier: RunEvent | None) -> Finding:
         cause = _Cause(passes=[event], carrier=carrier)
         what = (
             "the graph reaches back into an earlier step, and that part of it"
@@ -140,11 +142,11 @@ class GrowingGraph(Rule):
         )
         why = "is freed" if event.count("freed") else "needs weights as they were before the step"
         return self.finding(
-            case,
+            context,
             message=f"backward() fails: {what} {why}",
             remedy=_remedy(carrier),
             site=cause.site,
-            related=cause.related(case, "this backward goes through it"),
+            related=cause.related(context, "this backward goes through it"),
             evidence={
                 "carried": None if carrier is None else carrier.subject,
                 "nodes": event.number("nodes"),
@@ -178,10 +180,10 @@ class _Cause:
         carrier = self.carrier
         return self.passes[0].site if carrier is None or carrier.site is None else carrier.site
 
-    def related(self, case: Case, words: str) -> list[RelatedLocation | None]:
+    def related(self, context: RuleContext, words: str) -> list[RelatedLocation | None]:
         """Return the line of the backward, where it is another."""
         backward = self.passes[0].site
-        return [] if backward == self.site else [case.related(backward, words)]
+        return [] if backward == self.site else [context.related(backward, words)]
 
 
 def _carriers(windows: Windows) -> dict[int | None, RunEvent]:

@@ -4,11 +4,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
+from gradscope.analysis.optimizer_steps import Window, Windows
 from gradscope.recording.finding import Finding, Severity
 from gradscope.rules.accumulation.leftovers import Leftover, leftovers, overfull
 from gradscope.rules.accumulation.micro_batches import Accumulation, accumulations
-from gradscope.rules.accumulation.windows import Window, Windows
-from gradscope.rules.case import Case
+from gradscope.rules.context import RuleContext
 from gradscope.rules.rule import Rule
 
 
@@ -46,33 +46,35 @@ class IncompleteWindow(Rule):
     level: ClassVar[Severity] = "warning"
     needs_run: ClassVar[bool] = True
 
-    def check(self, case: Case) -> Iterator[Finding]:
+    def check(self, context: RuleContext) -> Iterator[Finding]:
         """Yield a finding for every line whose last micro-batches are dropped, or leak."""
-        windows = case.shared(Windows)
-        for one in case.shared(accumulations):
+        windows = context.shared(Windows)
+        for one in context.shared(accumulations):
             leaking = overfull(one)
             if leaking:
-                yield self._leaking(case, one, leaking)
+                yield self._leaking(context, one, leaking)
             # Where the rest leaks, that of the last epoch stays: it is the same cause.
             dropped = [left for left in leftovers(windows, one) if left.zero or not leaking]
             if dropped:
-                yield self._dropped(case, one, dropped)
+                yield self._dropped(context, one, dropped)
 
-    def _dropped(self, case: Case, one: Accumulation, found: Sequence[Leftover]) -> Finding:
+    def _dropped(
+        self, context: RuleContext, one: Accumulation, found: Sequence[Leftover]
+    ) -> Finding:
         first = found[0]
         number = sum(len(leftover.passes) for leftover in found)
         zero = next((leftover.zero for leftover in found if leftover.zero is not None), None)
         size = len(first.passes)
         micro_batches = "micro-batch is" if size == 1 else f"{size} micro-batches are"
         return self.finding(
-            case,
+            context,
             message=(
                 f"a step takes {one.passes} micro-batches, and the last "
                 f"{micro_batches} dropped" + (f", {len(found):,} times" if len(found) > 1 else "")
             ),
             remedy="step at the end of the epoch too, with what there is",
             site=one.site,
-            related=(case.related(None if zero is None else zero.site, "they are zeroed here"),),
+            related=(context.related(None if zero is None else zero.site, "they are zeroed here"),),
             parameters=one.series.parameters,
             evidence={
                 "passes_each_step": one.passes,
@@ -84,11 +86,11 @@ class IncompleteWindow(Rule):
             step=first.passes[0].step,
         )
 
-    def _leaking(self, case: Case, one: Accumulation, found: Sequence[Window]) -> Finding:
+    def _leaking(self, context: RuleContext, one: Accumulation, found: Sequence[Window]) -> Finding:
         first = found[0]
         extra = len(first.passes) - one.passes
         return self.finding(
-            case,
+            context,
             message=(
                 f"a step takes {one.passes} micro-batches, but {len(first.passes)} where an epoch "
                 f"begins: the last {extra} of the epoch before leak into it"
@@ -96,7 +98,7 @@ class IncompleteWindow(Rule):
             ),
             remedy="step or zero at the end of the epoch",
             site=one.site,
-            related=(case.related(first.step.site, "the step that takes too many"),),
+            related=(context.related(first.step.site, "the step that takes too many"),),
             parameters=one.series.parameters,
             evidence={
                 "passes_each_step": one.passes,

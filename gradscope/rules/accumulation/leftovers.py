@@ -2,8 +2,8 @@
 
 from dataclasses import dataclass
 
+from gradscope.analysis.optimizer_steps import RunEvent, Window, Windows
 from gradscope.rules.accumulation.micro_batches import Accumulation
-from gradscope.rules.accumulation.windows import RunEvent, Window, Windows
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

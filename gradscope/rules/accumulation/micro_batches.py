@@ -3,9 +3,9 @@
 from collections import Counter
 from dataclasses import dataclass
 
+from gradscope.analysis.optimizer_steps import RunEvent, Series, Window, Windows
 from gradscope.rules.accumulation.missing_zero_grad import carries
-from gradscope.rules.accumulation.windows import RunEvent, Series, Window, Windows
-from gradscope.rules.case import Case
+from gradscope.rules.context import RuleContext
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,9 +29,9 @@ class Accumulation:
         return tuple(window for window in self.windows if len(window.passes) == self.passes)
 
 
-def accumulations(case: Case) -> tuple[Accumulation, ...]:
+def accumulations(context: RuleContext) -> tuple[Accumulation, ...]:
     """Return the optimizers that accumulate."""
-    found = [_accumulation(series) for series in case.shared(Windows).series]
+    found = [_accumulation(series) for series in context.shared(Windows).series]
     return tuple(one for one in found if one is not None)
 
 

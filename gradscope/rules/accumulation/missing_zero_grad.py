@@ -4,9 +4,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import ClassVar
 
+from gradscope.analysis.optimizer_steps import Group, Series, Sighting, Window, Windows, by_line
 from gradscope.recording.finding import Finding, Severity
-from gradscope.rules.accumulation.windows import Group, Series, Sighting, Window, Windows, by_line
-from gradscope.rules.case import Case
+from gradscope.rules.context import RuleContext
 from gradscope.rules.rule import Rule
 
 
@@ -55,12 +55,12 @@ class MissingZeroGrad(Rule):
     warning_share: float = 0.5
     """Share as above. Chosen: with `zero_grad` after every second step it is a half."""
 
-    def check(self, case: Case) -> Iterator[Finding]:
+    def check(self, context: RuleContext) -> Iterator[Finding]:
         """Yield a finding for every backward that adds to what is used."""
-        found = [self._sighting(series) for series in case.shared(Windows).series]
+        found = [self._sighting(series) for series in context.shared(Windows).series]
         sightings = [one for one in found if one is not None]
         for group in by_line(sightings, _last_pass):
-            yield self._found(case, group)
+            yield self._found(context, group)
 
     def _sighting(self, series: Series) -> Sighting | None:
         judged = series.windows[1:]
@@ -69,13 +69,13 @@ class MissingZeroGrad(Rule):
             return None
         return Sighting(series=series, windows=sick, judged=len(judged))
 
-    def _found(self, case: Case, group: Group) -> Finding:
+    def _found(self, context: RuleContext, group: Group) -> Finding:
         is_error = len(group.windows) > 1 and len(group.windows) >= self.error_share * group.judged
         first, last = group.first, group.windows[-1]
         zeros = _zeros(group)
         rarely = "are zeroed too seldom" if zeros else "are never zeroed"
         return self.finding(
-            case,
+            context,
             message=(
                 f"backward() adds to gradients that an earlier step has used: they {rarely}, "
                 f"and {group.words} {'uses' if group.judged == 1 else 'use'} old ones again"
@@ -83,8 +83,8 @@ class MissingZeroGrad(Rule):
             remedy="call zero_grad() once for each step, before its first backward()",
             site=group.site,
             related=(
-                case.related(first.step.site, "the step that uses them again"),
-                case.related(zeros[0] if zeros else None, "they are zeroed here, too seldom"),
+                context.related(first.step.site, "the step that uses them again"),
+                context.related(zeros[0] if zeros else None, "they are zeroed here, too seldom"),
             ),
             severity="error" if is_error else "warning",
             parameters=group.parameters,

@@ -4,10 +4,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import ClassVar
 
+from gradscope.analysis.optimizer_steps import Series, Windows
 from gradscope.recording.evidence.trained_optimizer import TrainedOptimizer
 from gradscope.recording.finding import Finding, Severity
-from gradscope.rules.accumulation.windows import Series, Windows
-from gradscope.rules.case import Case
+from gradscope.rules.context import RuleContext
 from gradscope.rules.rule import Rule
 
 
@@ -51,9 +51,9 @@ class OptimizerRecreated(Rule):
     step_replacements: int = 2
     """The same where each made one step at most."""
 
-    def check(self, case: Case) -> Iterator[Finding]:
+    def check(self, context: RuleContext) -> Iterator[Finding]:
         """Yield a finding for every line that makes optimizers anew."""
-        windows = case.shared(Windows)
+        windows = context.shared(Windows)
         found: dict[int | None, list[Series]] = {}
         for series in windows.series:
             if self._is_recreated(series):
@@ -67,7 +67,7 @@ class OptimizerRecreated(Rule):
             has_state = any(_has_state(one) for one in records)
             lost = "its state is lost each time" if has_state else "it has no state to lose"
             yield self.finding(
-                case,
+                context,
                 message=(
                     f"{records[0].class_name} is made anew {made - 1:,} times over the same "
                     f"parameters, every {each:,.3g} {'step' if each == 1 else 'steps'}: {lost}"

@@ -4,9 +4,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import ClassVar
 
+from gradscope.analysis.optimizer_steps import RunEvent, Sighting, Window, Windows, by_line
 from gradscope.recording.finding import Finding, Severity
-from gradscope.rules.accumulation.windows import RunEvent, Sighting, Window, Windows, by_line
-from gradscope.rules.case import Case
+from gradscope.rules.context import RuleContext
 from gradscope.rules.rule import Rule
 
 
@@ -46,10 +46,10 @@ class RepeatedBackward(Rule):
     share: float = 0.5
     """Of an optimizer's steps, 0 to 1. Chosen: the most."""
 
-    def check(self, case: Case) -> Iterator[Finding]:
+    def check(self, context: RuleContext) -> Iterator[Finding]:
         """Yield a finding for every backward that repeats another."""
         sightings = []
-        for series in case.shared(Windows).series:
+        for series in context.shared(Windows).series:
             sick = tuple(window for window in series.windows if _repeated(window) is not None)
             if sick and len(sick) >= self.share * len(series.windows):
                 sightings.append(Sighting(series=series, windows=sick, judged=len(series.windows)))
@@ -61,7 +61,7 @@ class RepeatedBackward(Rule):
                 if again is not None and event.place < again.place
             ]
             yield self.finding(
-                case,
+                context,
                 message=(
                     "backward() goes through a loss that was backpropagated before: its gradient "
                     f"counts twice, in {group.words}"
@@ -69,7 +69,7 @@ class RepeatedBackward(Rule):
                 remedy="call backward() once, on the total, without retain_graph=True",
                 site=group.site,
                 related=[
-                    case.related(site, "the backward before, into the same gradients")
+                    context.related(site, "the backward before, into the same gradients")
                     for site in dict.fromkeys(before)
                 ],
                 parameters=group.parameters,

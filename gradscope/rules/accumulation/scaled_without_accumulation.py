@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import ClassVar
 
+from gradscope.analysis.optimizer_steps import Series, Sighting, Windows, by_line
 from gradscope.recording.finding import Finding, Severity
 from gradscope.rules.accumulation.micro_batches import is_mean
 from gradscope.rules.accumulation.missing_zero_grad import carries
-from gradscope.rules.accumulation.windows import Series, Sighting, Windows, by_line
-from gradscope.rules.case import Case
+from gradscope.rules.context import RuleContext
 from gradscope.rules.rule import Rule
 
 _SPEAKS_OF_IT = re.compile(r"accum|grad_?acc|micro", re.IGNORECASE)
@@ -54,26 +54,26 @@ class ScaledWithoutAccumulation(Rule):
     share: float = 0.9
     """Of an optimizer's steps, 0 to 1, that have one pass of such a loss. Chosen: nearly all."""
 
-    def check(self, case: Case) -> Iterator[Finding]:
+    def check(self, context: RuleContext) -> Iterator[Finding]:
         """Yield a finding for every line that divides for nothing."""
         divisors: dict[tuple[int, ...], int] = {}
         sightings = []
-        for series in case.shared(Windows).series:
+        for series in context.shared(Windows).series:
             sighting, divisor = self._sighting(series)
-            if sighting is not None and _is_meant(case, sighting, divisor):
+            if sighting is not None and _is_meant(context, sighting, divisor):
                 divisors[series.optimizers] = divisor
                 sightings.append(sighting)
         for group in by_line(sightings, lambda window: window.passes[-1].site):
             divisor = divisors[group.sightings[0].series.optimizers]
             yield self.finding(
-                case,
+                context,
                 message=(
                     f"the loss is divided by {divisor}, but every micro-batch makes a step of its "
                     f"own, in {group.words}"
                 ),
                 remedy=f"step and zero after every {divisor} micro-batches, or do not divide",
                 site=group.site,
-                related=(case.related(group.first.step.site, "the step after each of them"),),
+                related=(context.related(group.first.step.site, "the step after each of them"),),
                 parameters=group.parameters,
                 evidence={
                     "loss_divided_by": divisor,
@@ -112,9 +112,9 @@ def _divisor(value: float | None) -> int:
     return whole if abs(value - whole) < 1e-6 * whole else 1
 
 
-def _is_meant(case: Case, sighting: Sighting, divisor: int) -> bool:
+def _is_meant(context: RuleContext, sighting: Sighting, divisor: int) -> bool:
     """Return whether the division was there for an accumulation."""
-    site = case.site(sighting.windows[0].passes[-1].site)
+    site = context.site(sighting.windows[0].passes[-1].site)
     if site is not None and _SPEAKS_OF_IT.search(site.source):
         return True
     fresh = [place for place, one in enumerate(sighting.series.windows) if not carries(one)]

@@ -4,9 +4,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
+from gradscope.analysis.optimizer_steps import RunEvent, Windows
 from gradscope.recording.finding import Finding, Severity
-from gradscope.rules.accumulation.windows import RunEvent, Windows
-from gradscope.rules.case import Case
+from gradscope.rules.context import RuleContext
 from gradscope.rules.rule import Rule
 
 
@@ -42,16 +42,16 @@ class SchedulerBeforeOptimizer(Rule):
     level: ClassVar[Severity] = "warning"
     needs_run: ClassVar[bool] = True
 
-    def obstacle(self, case: Case) -> str | None:
+    def obstacle(self, context: RuleContext) -> str | None:
         """Return why this rule cannot judge the recording."""
-        events = case.shared(Windows).events
+        events = context.shared(Windows).events
         if any(event.kind == "scheduler" for event in events):
             return None
         return "the run has no learning-rate scheduler"
 
-    def check(self, case: Case) -> Iterator[Finding]:
+    def check(self, context: RuleContext) -> Iterator[Finding]:
         """Yield a finding for every line that steps a scheduler too early."""
-        events = case.shared(Windows).events
+        events = context.shared(Windows).events
         by_site: dict[tuple[int | None, int | None], list[RunEvent]] = {}
         for event in events:
             if event.kind == "scheduler":
@@ -65,14 +65,14 @@ class SchedulerBeforeOptimizer(Rule):
                 continue  # skipped: the loop is in order
             rates = early[0].number("lr_before"), early[-1].number("lr_after")
             yield self.finding(
-                case,
+                context,
                 message=(
                     f"{calls[0].subject or 'the scheduler'} steps before the first optimizer step"
                     + _rates_words(*rates)
                 ),
                 remedy="call optimizer.step() before scheduler.step()",
                 site=site,
-                related=(case.related(first.site, "the first optimizer step"),),
+                related=(context.related(first.site, "the first optimizer step"),),
                 evidence={
                     "steps_before_optimizer": len(early),
                     "scheduler_steps": len(calls),

@@ -4,9 +4,9 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
+from gradscope.analysis.optimizer_steps import Group, Series, Sighting, Window, Windows, by_line
 from gradscope.recording.finding import Finding, RelatedLocation, Severity
-from gradscope.rules.accumulation.windows import Group, Series, Sighting, Window, Windows, by_line
-from gradscope.rules.case import Case
+from gradscope.rules.context import RuleContext
 from gradscope.rules.rule import Rule
 
 _STEP_LAST = "the order is zero_grad(), backward(), step()"
@@ -54,13 +54,13 @@ class StepWithoutGradient(Rule):
     """Of the steps at a line, 0 to 1. Chosen: nearly all, as parts that are frozen for some time
     have steps without gradients too."""
 
-    def check(self, case: Case) -> Iterator[Finding]:
+    def check(self, context: RuleContext) -> Iterator[Finding]:
         """Yield a finding for every line whose steps lack a gradient of their own."""
-        windows = case.shared(Windows)
+        windows = context.shared(Windows)
         lines = [line for one in windows.series for line in _by_step_line(windows, one)]
         for group in self._groups(lines, lambda window: window.is_empty):
             yield self._found(
-                case,
+                context,
                 group,
                 message=f"{group.words} have no gradient to use: nothing is trained",
                 severity="error",
@@ -71,13 +71,13 @@ class StepWithoutGradient(Rule):
             )
         for group in self._groups(lines, _repeats):
             yield self._found(
-                case,
+                context,
                 group,
                 message=f"{group.words} use the gradients of the step before once more",
                 severity="warning",
                 remedy="call step() once for each backward()",
             )
-        yield from self._ahead(case, windows, lines)
+        yield from self._ahead(context, windows, lines)
 
     def _groups(self, lines: list[Series], is_sick: Callable[[Window], bool]) -> tuple[Group, ...]:
         sightings = []
@@ -88,7 +88,9 @@ class StepWithoutGradient(Rule):
                 sightings.append(Sighting(series=line, windows=sick, judged=len(line.windows)))
         return by_line(sightings, lambda window: window.step.site)
 
-    def _ahead(self, case: Case, windows: Windows, lines: list[Series]) -> Iterator[Finding]:
+    def _ahead(
+        self, context: RuleContext, windows: Windows, lines: list[Series]
+    ) -> Iterator[Finding]:
         """Yield a finding for every loop that steps before its first backward."""
         for line in lines:
             first, *others = line.windows
@@ -98,7 +100,7 @@ class StepWithoutGradient(Rule):
                 continue
             sighting = Sighting(series=line, windows=(first,), judged=len(line.windows))
             yield self._found(
-                case,
+                context,
                 Group(site=first.step.site, sightings=(sighting,)),
                 message=(
                     "step() comes before the first backward(): the first step does nothing, and "
@@ -106,12 +108,14 @@ class StepWithoutGradient(Rule):
                 ),
                 severity="warning",
                 remedy=_STEP_LAST,
-                related=case.related(_pass_of(others[0]), "the backward whose step comes too late"),
+                related=context.related(
+                    _pass_of(others[0]), "the backward whose step comes too late"
+                ),
             )
 
     def _found(
         self,
-        case: Case,
+        context: RuleContext,
         group: Group,
         *,
         message: str,
@@ -122,13 +126,13 @@ class StepWithoutGradient(Rule):
         step = group.first.step
         record = group.sightings[0].series.record
         return self.finding(
-            case,
+            context,
             message=message,
             remedy=remedy,
             site=group.site,
             related=(
                 related,
-                case.related(None if record is None else record.site, "the optimizer"),
+                context.related(None if record is None else record.site, "the optimizer"),
             ),
             severity=severity,
             parameters=group.parameters,

@@ -4,9 +4,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
+from gradscope.analysis.optimizer_steps import RunEvent, Series, Window, Windows
 from gradscope.recording.finding import Finding, Severity
-from gradscope.rules.accumulation.windows import RunEvent, Series, Window, Windows
-from gradscope.rules.case import Case
+from gradscope.rules.context import RuleContext
 from gradscope.rules.rule import Rule
 
 
@@ -47,21 +47,25 @@ class TrainingInEvalMode(Rule):
     """Of the optimizer's steps, 0 to 1. Chosen: without `train()` after an evaluation at the end of
     each epoch, two epochs come to a half."""
 
-    def check(self, case: Case) -> Iterator[Finding]:
+    def check(self, context: RuleContext) -> Iterator[Finding]:
         """Yield a finding for every model that is trained in eval mode."""
-        windows = case.shared(Windows)
+        windows = context.shared(Windows)
         modes = _modes_of_passes(windows)
         for model in dict.fromkeys(name for found in modes.values() for name in found):
             for series in windows.series:
-                finding = self._finding_of(case, model, series, modes)
+                finding = self._finding_of(context, model, series, modes)
                 if finding is not None:
                     yield finding
                     break  # one for each model
 
     def _finding_of(
-        self, case: Case, model: str, series: Series, modes: Mapping[int, Mapping[str, RunEvent]]
+        self,
+        context: RuleContext,
+        model: str,
+        series: Series,
+        modes: Mapping[int, Mapping[str, RunEvent]],
     ) -> Finding | None:
-        names = {index: case.recording.parameters[index].name for index in series.parameters}
+        names = {index: context.recording.parameters[index].name for index in series.parameters}
         trained = [index for index, name in names.items() if name.startswith(f"{model}.")]
         judged = [window for window in series.windows if window.passes]
         sick = [window for window in judged if _is_eval(window, model, modes)]
@@ -72,14 +76,16 @@ class TrainingInEvalMode(Rule):
         layers = _layers(mode)
         since = "" if len(sick) == len(judged) else f", from step {first.step.step + 1} on"
         return self.finding(
-            case,
+            context,
             message=(
                 f"{model} is trained in eval mode in {len(sick):,} of {len(judged):,} steps"
                 f"{since}: {layers}"
             ),
             remedy=f"call {model}.train() before training, and again after each evaluation",
             site=mode.site,
-            related=(case.related(first.passes[-1].site, "the backward of the first such step"),),
+            related=(
+                context.related(first.passes[-1].site, "the backward of the first such step"),
+            ),
             parameters=trained,
             modules=(model,),
             evidence={

@@ -5,10 +5,10 @@ from dataclasses import dataclass
 from statistics import median
 from typing import ClassVar
 
+from gradscope.analysis.optimizer_steps import Sighting, Window, by_line
 from gradscope.recording.finding import Finding, Severity
 from gradscope.rules.accumulation.micro_batches import accumulations, is_mean
-from gradscope.rules.accumulation.windows import Sighting, Window, by_line
-from gradscope.rules.case import Case
+from gradscope.rules.context import RuleContext
 from gradscope.rules.measure import Measure
 from gradscope.rules.rule import Rule
 
@@ -53,10 +53,10 @@ class UnevenAccumulation(Rule):
     deviation: float = 0.1
     """Of a weight from 1. Source: as above, what lengths of 24 to 32 come to is tolerable."""
 
-    def check(self, case: Case) -> Iterator[Finding]:
+    def check(self, context: RuleContext) -> Iterator[Finding]:
         """Yield a finding for every line whose micro-batches are uneven."""
         sightings = []
-        for one in case.shared(accumulations):
+        for one in context.shared(accumulations):
             windows = tuple(window for window in one.windows if is_mean(window.passes))
             known = {w.step.place: d for w in windows if (d := _deviation(w)) is not None}
             if known and median(known.values()) > self.deviation:
@@ -66,7 +66,7 @@ class UnevenAccumulation(Rule):
             worst = max(group.windows, key=lambda window: _deviation(window) or 0.0)
             what, counts = _counts(worst)
             yield self.finding(
-                case,
+                context,
                 message=(
                     f"micro-batches of {min(counts):,.0f} to {max(counts):,.0f} {what} weigh the "
                     f"same in a step: those of the smallest count "
@@ -77,7 +77,7 @@ class UnevenAccumulation(Rule):
                     f"{len(counts)} micro-batches of the step"
                 ),
                 site=group.site,
-                related=(case.related(worst.step.site, "the step that uses the mean of means"),),
+                related=(context.related(worst.step.site, "the step that uses the mean of means"),),
                 parameters=group.parameters,
                 evidence={
                     "deviation": _deviation(worst),

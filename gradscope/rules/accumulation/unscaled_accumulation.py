@@ -4,10 +4,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import ClassVar
 
+from gradscope.analysis.optimizer_steps import Sighting, Window, by_line
 from gradscope.recording.finding import Finding, Severity
 from gradscope.rules.accumulation.micro_batches import Accumulation, accumulations, is_mean
-from gradscope.rules.accumulation.windows import Sighting, Window, by_line
-from gradscope.rules.case import Case
+from gradscope.rules.context import RuleContext
 from gradscope.rules.rule import Rule
 
 
@@ -54,23 +54,23 @@ class UnscaledAccumulation(Rule):
     """Of these, the share that has the same number of passes. Chosen: last windows of short epochs
     have fewer; where the number varies, as over the parts of a sample, no window is meant."""
 
-    def check(self, case: Case) -> Iterator[Finding]:
+    def check(self, context: RuleContext) -> Iterator[Finding]:
         """Yield a finding for every line that accumulates without dividing."""
-        found = {one.series.optimizers: one for one in case.shared(accumulations)}
+        found = {one.series.optimizers: one for one in context.shared(accumulations)}
         sightings = [s for one in found.values() if (s := self._sighting(one)) is not None]
         for group in by_line(sightings, lambda window: window.passes[-1].site):
             accumulation = found[group.sightings[0].series.optimizers]
             passes = accumulation.passes
             is_sgd = any(one.series.family == "sgd" for one in group.sightings)
             yield self.finding(
-                case,
+                context,
                 message=(
                     f"the gradients of {passes} micro-batches are added up, though each loss is a "
                     f"mean: {_effect(accumulation)}"
                 ),
                 remedy=f"divide the loss by {passes} before backward()",
                 site=group.site,
-                related=(case.related(group.first.step.site, "the step that uses the sum"),),
+                related=(context.related(group.first.step.site, "the step that uses the sum"),),
                 severity="warning" if is_sgd else "note",
                 parameters=group.parameters,
                 evidence={

@@ -5,18 +5,18 @@ from collections.abc import Iterator
 
 from gradscope.recording.evidence.autograd_error import AutogradErrorRecord, ErrorKind
 from gradscope.recording.finding import RelatedLocation
-from gradscope.rules.case import Case
+from gradscope.rules.context import RuleContext
 from gradscope.rules.rule import Evidence
 
 
-def errors_of(case: Case, kind: ErrorKind) -> Iterator[AutogradErrorRecord]:
+def errors_of(context: RuleContext, kind: ErrorKind) -> Iterator[AutogradErrorRecord]:
     """Yield the errors of one kind.
 
     What a training script catches and goes on from is left to it.
     """
-    if case.run is not None and case.run.goes_on:
+    if context.run is not None and context.run.goes_on:
         return
-    for record in case.recording.evidence_of(AutogradErrorRecord):
+    for record in context.recording.evidence_of(AutogradErrorRecord):
         if record.kind == kind:
             yield record
 
@@ -28,7 +28,7 @@ def site_of(record: AutogradErrorRecord, *roles: str) -> int | None:
 
 
 def related_to(
-    case: Case, record: AutogradErrorRecord, site: int | None, **roles: str
+    context: RuleContext, record: AutogradErrorRecord, site: int | None, **roles: str
 ) -> Iterator[RelatedLocation | None]:
     """Yield the other lines that take part, with what happens there."""
     told = {site}
@@ -36,14 +36,14 @@ def related_to(
         other = site_of(record, role)
         if other not in told:
             told.add(other)
-            yield case.related(other, message)
+            yield context.related(other, message)
 
 
-def operation_of(case: Case, record: AutogradErrorRecord) -> str:
+def operation_of(context: RuleContext, record: AutogradErrorRecord) -> str:
     """Return the operation whose backward raised, as `Tanh`; empty where it is not known."""
     if record.node is None:
         return record.function or ""
-    return re.sub(r"Backward\d*$", "", case.recording.nodes[record.node].operation)
+    return re.sub(r"Backward\d*$", "", context.recording.nodes[record.node].operation)
 
 
 def evidence_of(record: AutogradErrorRecord) -> Evidence:

@@ -15,7 +15,7 @@ from gradscope.rules.autograd.autograd_errors import (
     related_to,
     site_of,
 )
-from gradscope.rules.case import Case
+from gradscope.rules.context import RuleContext
 from gradscope.rules.rule import Rule
 
 
@@ -52,34 +52,34 @@ class BackwardError(Rule):
     name: ClassVar[str] = "backward-error"
     level: ClassVar[Severity] = "error"
 
-    def check(self, case: Case) -> Iterator[Finding]:
+    def check(self, context: RuleContext) -> Iterator[Finding]:
         """Yield a finding for an exception."""
-        for record in errors_of(case, "other"):
+        for record in errors_of(context, "other"):
             site = site_of(record, "inside", "forward", "call")
-            operation = operation_of(case, record)
+            operation = operation_of(context, record)
             where = f" in {operation}" if operation else ""
             yield self.finding(
-                case,
+                context,
                 message=f"backward raised {record.exception}{where}: {first_line(record)}",
                 remedy=_remedy(record),
                 site=site,
                 related=related_to(
-                    case,
+                    context,
                     record,
                     site,
                     forward=f"{operation} was called here",
                     call="backward is called here",
                 ),
-                parameters=_parameter(case, record),
-                severity="error" if ended_by(case.recording) is record else "warning",
+                parameters=_parameter(context, record),
+                severity="error" if ended_by(context.recording) is record else "warning",
                 evidence=evidence_of(record),
                 step=record.step,
             )
 
 
-def _parameter(case: Case, record: AutogradErrorRecord) -> tuple[int, ...]:
+def _parameter(context: RuleContext, record: AutogradErrorRecord) -> tuple[int, ...]:
     """Return the parameter on its way to which the gradient was."""
-    parameter = None if record.node is None else case.recording.nodes[record.node].parameter
+    parameter = None if record.node is None else context.recording.nodes[record.node].parameter
     return () if parameter is None else (parameter,)
 
 

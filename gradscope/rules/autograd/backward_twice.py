@@ -14,7 +14,7 @@ from gradscope.rules.autograd.autograd_errors import (
     related_to,
     site_of,
 )
-from gradscope.rules.case import Case
+from gradscope.rules.context import RuleContext
 from gradscope.rules.rule import Rule
 
 
@@ -56,31 +56,31 @@ class BackwardTwice(Rule):
     name: ClassVar[str] = "backward-twice"
     level: ClassVar[Severity] = "error"
 
-    def check(self, case: Case) -> Iterator[Finding]:
+    def check(self, context: RuleContext) -> Iterator[Finding]:
         """Yield a finding for a part that backward went through before."""
-        for record in errors_of(case, "freed"):
+        for record in errors_of(context, "freed"):
             site = site_of(record, "forward", "reuse", "call")
             yield self.finding(
-                case,
-                message=_message(case, record),
+                context,
+                message=_message(context, record),
                 remedy=_remedy(record),
                 site=site,
                 related=related_to(
-                    case,
+                    context,
                     record,
                     site,
                     reuse="the new graph takes it in here",
                     freed="this backward went through it first",
                     call="this backward comes to it again",
                 ),
-                severity=_severity(case, record),
+                severity=_severity(context, record),
                 evidence=evidence_of(record),
                 step=record.step,
             )
 
 
-def _severity(case: Case, record: AutogradErrorRecord) -> Severity:
-    if not record.step or ended_by(case.recording) is record:
+def _severity(context: RuleContext, record: AutogradErrorRecord) -> Severity:
+    if not record.step or ended_by(context.recording) is record:
         return "error"
     if record.reset is not None:
         return "note"
@@ -92,8 +92,8 @@ def _is_kept_for_good(record: AutogradErrorRecord) -> bool:
     return bool(record.carried) and not any(one.is_tended for one in record.carried)
 
 
-def _message(case: Case, record: AutogradErrorRecord) -> str:
-    operation = operation_of(case, record) or "an operation"
+def _message(context: RuleContext, record: AutogradErrorRecord) -> str:
+    operation = operation_of(context, record) or "an operation"
     if record.place("freed") is not None:
         return f"backward goes a second time through {operation}, which it has used up"
     if record.step or record.place("reuse") is not None:
@@ -101,16 +101,16 @@ def _message(case: Case, record: AutogradErrorRecord) -> str:
         what = next((one.name for one in record.carried), "a tensor")
         return (
             f"{which} reaches into the graph of an earlier step, through {operation}: "
-            f"{what} is carried over with its history{_unless(case, record)}"
+            f"{what} is carried over with its history{_unless(context, record)}"
         )
     return f"backward goes a second time through {operation}, which is used up"
 
 
-def _unless(case: Case, record: AutogradErrorRecord) -> str:
+def _unless(context: RuleContext, record: AutogradErrorRecord) -> str:
     """Return what a training loop would have to do that gradscope's own did not."""
     if record.reset is not None:
         return f", unless {record.reset}() is called between the steps"
-    if not record.step or ended_by(case.recording) is record:
+    if not record.step or ended_by(context.recording) is record:
         return ""
     if _is_kept_for_good(record):
         return ", which the training loop would have to reset or detach between the steps"

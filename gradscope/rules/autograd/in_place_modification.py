@@ -15,7 +15,7 @@ from gradscope.rules.autograd.autograd_errors import (
     related_to,
     site_of,
 )
-from gradscope.rules.case import Case
+from gradscope.rules.context import RuleContext
 from gradscope.rules.rule import Rule
 
 _STEP = "step"
@@ -57,24 +57,24 @@ class InPlaceModification(Rule):
     name: ClassVar[str] = "in-place-modification"
     level: ClassVar[Severity] = "error"
 
-    def check(self, case: Case) -> Iterator[Finding]:
+    def check(self, context: RuleContext) -> Iterator[Finding]:
         """Yield a finding for a tensor that was overwritten."""
-        for record in errors_of(case, "in-place"):
+        for record in errors_of(context, "in-place"):
             site = site_of(record, "write", "forward", "call")
-            operation = operation_of(case, record)
+            operation = operation_of(context, record)
             yield self.finding(
-                case,
+                context,
                 message=_message(record, operation),
                 remedy=_remedy(record),
                 site=site,
                 related=related_to(
-                    case,
+                    context,
                     record,
                     site,
                     forward=f"{operation} saves it for its backward here",
                     call="backward is called here",
                 ),
-                severity="error" if ended_by(case.recording) is record else "warning",
+                severity="error" if ended_by(context.recording) is record else "warning",
                 evidence=evidence_of(record),
                 step=record.step,
             )

@@ -8,8 +8,8 @@ from gradscope.recording.evidence.autograd_error import AutogradErrorRecord
 from gradscope.recording.finding import Finding, Severity
 from gradscope.recording.records import CutRecord
 from gradscope.rules.autograd.autograd_errors import errors_of, evidence_of, related_to, site_of
-from gradscope.rules.case import Case
 from gradscope.rules.checkpoints import NO_INPUT, remedy_of_reentrant
+from gradscope.rules.context import RuleContext
 from gradscope.rules.rule import Rule
 
 
@@ -50,25 +50,25 @@ class NoGraph(Rule):
     level: ClassVar[Severity] = "error"
     explains: ClassVar[tuple[str, ...]] = ("GS2",)
 
-    def check(self, case: Case) -> Iterator[Finding]:
+    def check(self, context: RuleContext) -> Iterator[Finding]:
         """Yield a finding for a loss without a graph."""
-        for record in errors_of(case, "no-graph"):
-            yield self._finding(case, record)
-        root = next((node for node in case.first.nodes if node.depth == 0), None)
+        for record in errors_of(context, "no-graph"):
+            yield self._finding(context, record)
+        root = next((node for node in context.first.nodes if node.depth == 0), None)
         if root is not None and root.kind == "leaf":
-            yield self._of_leaf(case)
+            yield self._of_leaf(context)
 
-    def _finding(self, case: Case, record: AutogradErrorRecord) -> Finding:
+    def _finding(self, context: RuleContext, record: AutogradErrorRecord) -> Finding:
         site = site_of(record, "switch", "unrecorded", "cut", "call")
         if record.frozen is not None:
-            site = _first_module(case)
+            site = _first_module(context)
         return self.finding(
-            case,
+            context,
             message=f"{record.subject or 'what backward starts from'} has no graph: {_why(record)}",
-            remedy=_remedy(case, record),
+            remedy=_remedy(context, record),
             site=site,
             related=related_to(
-                case,
+                context,
                 record,
                 site,
                 unrecorded="the first operation that ran without gradients",
@@ -77,10 +77,10 @@ class NoGraph(Rule):
             evidence={**evidence_of(record), "frozen_parameters": record.frozen},
         )
 
-    def _of_leaf(self, case: Case) -> Finding:
-        cut = _last_cut(case)
+    def _of_leaf(self, context: RuleContext) -> Finding:
+        cut = _last_cut(context)
         return self.finding(
-            case,
+            context,
             message="the loss requires grad by itself and has no graph: backward reaches nothing",
             remedy="return the loss as it was computed, without requires_grad_() or torch.tensor()",
             site=None if cut is None else cut.site,
@@ -102,7 +102,7 @@ def _why(record: AutogradErrorRecord) -> str:
     return "nothing that it was computed from requires grad"
 
 
-def _remedy(case: Case, record: AutogradErrorRecord) -> str:
+def _remedy(context: RuleContext, record: AutogradErrorRecord) -> str:
     if record.frozen is not None:
         return "leave requires_grad on for what is to learn, as model.head.requires_grad_(True)"
     cut = record.place("cut")
@@ -110,18 +110,18 @@ def _remedy(case: Case, record: AutogradErrorRecord) -> str:
         return f"compute the loss without {cut.operation}, and use that only for logging"
     unrecorded = record.place("unrecorded")
     if unrecorded is not None and unrecorded.operation == "checkpoint":
-        return remedy_of_reentrant(case.site(unrecorded.site))
+        return remedy_of_reentrant(context.site(unrecorded.site))
     if unrecorded is not None:
         return "run the forward and the loss outside of no_grad and inference_mode"
     return "compute the loss from the output of the model"
 
 
-def _first_module(case: Case) -> int | None:
-    sites = (module.site for module in case.recording.modules if module.in_model)
+def _first_module(context: RuleContext) -> int | None:
+    sites = (module.site for module in context.recording.modules if module.in_model)
     return next((site for site in sites if site is not None), None)
 
 
-def _last_cut(case: Case) -> CutRecord | None:
-    graph = case.first.step.graph if case.first.step else None
-    cuts = [cut for cut in case.recording.cuts if cut.graph == graph]
+def _last_cut(context: RuleContext) -> CutRecord | None:
+    graph = context.first.step.graph if context.first.step else None
+    cuts = [cut for cut in context.recording.cuts if cut.graph == graph]
     return cuts[-1] if cuts else None

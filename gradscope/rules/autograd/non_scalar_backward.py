@@ -7,7 +7,7 @@ from typing import ClassVar
 from gradscope.recording.evidence.autograd_error import AutogradErrorRecord
 from gradscope.recording.finding import Finding, Severity
 from gradscope.rules.autograd.autograd_errors import errors_of, evidence_of, related_to, site_of
-from gradscope.rules.case import Case
+from gradscope.rules.context import RuleContext
 from gradscope.rules.rule import Rule
 
 
@@ -42,19 +42,19 @@ class NonScalarBackward(Rule):
     name: ClassVar[str] = "non-scalar-backward"
     level: ClassVar[Severity] = "error"
 
-    def check(self, case: Case) -> Iterator[Finding]:
+    def check(self, context: RuleContext) -> Iterator[Finding]:
         """Yield a finding for a loss that is not one number."""
-        for record in errors_of(case, "non-scalar"):
+        for record in errors_of(context, "non-scalar"):
             site = site_of(record, "forward", "call")
-            dims = _dims(case, record)
+            dims = _dims(context, record)
             shape = "" if dims is None else f" of shape [{', '.join(map(str, dims))}]"
             subject = record.subject or "what backward is called on"
             yield self.finding(
-                case,
+                context,
                 message=f"{subject} is a tensor{shape}: backward starts from one number",
                 remedy="reduce it by .mean() or .sum()",
                 site=site,
-                related=related_to(case, record, site, call="backward is called here"),
+                related=related_to(context, record, site, call="backward is called here"),
                 evidence={
                     **evidence_of(record),
                     "shape": None if dims is None else "x".join(map(str, dims)) or "scalar",
@@ -62,8 +62,8 @@ class NonScalarBackward(Rule):
             )
 
 
-def _dims(case: Case, record: AutogradErrorRecord) -> tuple[int, ...] | None:
+def _dims(context: RuleContext, record: AutogradErrorRecord) -> tuple[int, ...] | None:
     if record.node is None:
         return None
-    outputs = case.recording.nodes[record.node].outputs
+    outputs = context.recording.nodes[record.node].outputs
     return outputs[0].dims if len(outputs) == 1 and outputs[0] is not None else None

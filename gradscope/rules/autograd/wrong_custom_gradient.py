@@ -6,7 +6,7 @@ from typing import ClassVar
 
 from gradscope.recording.evidence.custom_function import CustomFunctionRecord, InputCheck
 from gradscope.recording.finding import Finding, Severity
-from gradscope.rules.case import Case
+from gradscope.rules.context import RuleContext
 from gradscope.rules.measure import Measure
 from gradscope.rules.rule import Rule
 
@@ -63,39 +63,39 @@ class WrongCustomGradient(Rule):
     """Relative deviation from which on it is a warning: an approximation, or a solver that stops
     early, may come to this. Only where the function was compared in float64."""
 
-    def obstacle(self, case: Case) -> str | None:
+    def obstacle(self, context: RuleContext) -> str | None:
         """Return why this rule cannot judge the recording."""
-        return case.examination_obstacle("custom functions")
+        return context.examination_obstacle("custom functions")
 
-    def check(self, case: Case) -> Iterator[Finding]:
+    def check(self, context: RuleContext) -> Iterator[Finding]:
         """Yield a finding for every function."""
-        for record in case.recording.evidence_of(CustomFunctionRecord):
+        for record in context.recording.evidence_of(CustomFunctionRecord):
             wrong = [one for one in record.inputs if one.deviation > self._limit(one)]
             if record.outcome == "wrong" and wrong:
-                yield self._finding(case, record, wrong)
+                yield self._finding(context, record, wrong)
 
     def _limit(self, check: InputCheck) -> float:
         return self.warning_deviation if check.dtype == "float64" else self.error_deviation
 
     def _finding(
-        self, case: Case, record: CustomFunctionRecord, wrong: list[InputCheck]
+        self, context: RuleContext, record: CustomFunctionRecord, wrong: list[InputCheck]
     ) -> Finding:
         worst = max(wrong, key=lambda one: one.deviation)
-        written = case.site(record.backward)
+        written = context.site(record.backward)
         # Of a published package, a gradient that only comes near is more likely than a mistake.
         is_certain = worst.deviation > self.error_deviation and not (
             written is not None and written.is_installed
         )
         names = " and ".join(f"`{one.name}`" for one in wrong)
         return self.finding(
-            case,
+            context,
             message=f"{record.name}.backward returns a wrong gradient for {names}: "
             f"{_how_wrong(worst)}",
             remedy=_remedy(worst),
             site=record.applied if record.backward is None else record.backward,
-            related=(case.related(record.applied, f"{record.name} is applied here"),),
+            related=(context.related(record.applied, f"{record.name} is applied here"),),
             severity="error" if is_certain else "warning",
-            parameters=_parameters_behind(case, record),
+            parameters=_parameters_behind(context, record),
             evidence={
                 "input": worst.name,
                 "relative_deviation": worst.deviation,
@@ -138,7 +138,7 @@ def _remedy(check: InputCheck) -> str:
     )
 
 
-def _parameters_behind(case: Case, record: CustomFunctionRecord) -> list[int]:
+def _parameters_behind(context: RuleContext, record: CustomFunctionRecord) -> list[int]:
     """Return the parameters whose gradients come through the function."""
-    nodes = [node.index for node in case.first.nodes if node.operation == record.operation]
-    return sorted(case.parameters_behind(nodes))
+    nodes = [node.index for node in context.first.nodes if node.operation == record.operation]
+    return sorted(context.parameters_behind(nodes))

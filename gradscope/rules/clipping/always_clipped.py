@@ -5,11 +5,11 @@ from dataclasses import dataclass
 from statistics import median
 from typing import ClassVar
 
+from gradscope.analysis.clip_series import ClipSeries
+from gradscope.analysis.norm_level import level_of
 from gradscope.recording.finding import Finding, Severity
-from gradscope.rules.case import Case
 from gradscope.rules.clipping.judged_series import is_of_trial, judged_series
-from gradscope.rules.clipping.levels import level_of
-from gradscope.rules.clipping.series import ClipSeries
+from gradscope.rules.context import RuleContext
 from gradscope.rules.measure import Measure
 from gradscope.rules.rule import Rule
 
@@ -61,13 +61,13 @@ class AlwaysClipped(Rule):
     least_steps: int = 20
     """Steps that have to be seen. Chosen: the first norms are often the largest."""
 
-    def is_for(self, case: Case) -> bool:
+    def is_for(self, context: RuleContext) -> bool:
         """Return whether there are clips that can be judged."""
-        return case.is_run or is_of_trial(case)
+        return context.is_run or is_of_trial(context)
 
-    def check(self, case: Case) -> Iterator[Finding]:
+    def check(self, context: RuleContext) -> Iterator[Finding]:
         """Yield a finding for every line that clips all steps hard."""
-        for series in case.shared(judged_series):
+        for series in context.shared(judged_series):
             known = series.finite
             if series.method not in ("norm", "per-tensor") or len(known) < self.least_steps:
                 continue
@@ -75,10 +75,16 @@ class AlwaysClipped(Rule):
             is_adaptive = series.family == "adaptive"
             limit = self.hard_adaptive if is_adaptive else self.hard
             if len(series.cut) >= self.share * len(known) and middle < limit:
-                yield self._finding(case, series, middle, limit, is_adaptive=is_adaptive)
+                yield self._finding(context, series, middle, limit, is_adaptive=is_adaptive)
 
     def _finding(
-        self, case: Case, series: ClipSeries, middle: float, limit: float, *, is_adaptive: bool
+        self,
+        context: RuleContext,
+        series: ClipSeries,
+        middle: float,
+        limit: float,
+        *,
+        is_adaptive: bool,
     ) -> Finding:
         level = level_of([point.norm for point in series.finite])
         advised = None if level is None else level.limit
@@ -89,7 +95,7 @@ class AlwaysClipped(Rule):
         )
         slower = "" if is_adaptive else ", and lower the learning rate by as much as steps grow"
         return self.finding(
-            case,
+            context,
             message=(
                 f"{series.words} cuts {len(series.cut):,} of {len(series.finite):,} steps, to "
                 f"{100 * middle:.2g} % of their norm at the median: {harm}"

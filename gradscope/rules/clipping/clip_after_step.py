@@ -4,9 +4,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import ClassVar
 
+from gradscope.analysis.clips import Clip, Clips
 from gradscope.recording.finding import Finding, RelatedLocation, Severity
-from gradscope.rules.case import Case
-from gradscope.rules.clipping.clips import Clip, Clips
+from gradscope.rules.context import RuleContext
 from gradscope.rules.rule import Rule
 
 
@@ -49,9 +49,9 @@ class ClipAfterStep(Rule):
     """Of the calls on a line, 0 to 1, that have to be late. Chosen: what happens in a few steps
     only, as where training goes over to another phase, is no mistake of the loop."""
 
-    def check(self, case: Case) -> Iterator[Finding]:
+    def check(self, context: RuleContext) -> Iterator[Finding]:
         """Yield a finding for every line that clips late."""
-        clips = case.shared(Clips)
+        clips = context.shared(Clips)
         for calls in clips.by_line:
             late = [clip for clip in calls if _is_late(clip)]
             if not late or len(late) < self.share * len(calls) or clips.is_ahead(calls):
@@ -59,14 +59,14 @@ class ClipAfterStep(Rule):
             cut = [clip for clip in late if clip.cuts is not False]
             first = late[0]
             yield self.finding(
-                case,
+                context,
                 message=(
                     f"{first.words} comes after the step that uses these gradients: it changes "
                     "nothing"
                 ),
                 remedy="clip between backward() and step()",
                 site=first.event.site,
-                related=(_related(case, first),),
+                related=(_related(context, first),),
                 severity="error" if cut else "warning",
                 evidence={
                     "late_calls": len(late),
@@ -81,9 +81,9 @@ class ClipAfterStep(Rule):
             )
 
 
-def _related(case: Case, late: Clip) -> RelatedLocation | None:
+def _related(context: RuleContext, late: Clip) -> RelatedLocation | None:
     step = late.step_before
-    return case.related(None if step is None else step.site, "the step that has used them")
+    return context.related(None if step is None else step.site, "the step that has used them")
 
 
 def _is_late(clip: Clip) -> bool:

@@ -4,10 +4,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import ClassVar
 
+from gradscope.analysis.clips import Clip, Clips
+from gradscope.analysis.optimizer_steps import RunEvent
 from gradscope.recording.finding import Finding, Severity
-from gradscope.rules.accumulation.windows import RunEvent
-from gradscope.rules.case import Case
-from gradscope.rules.clipping.clips import Clip, Clips
+from gradscope.rules.context import RuleContext
 from gradscope.rules.rule import Rule
 
 
@@ -50,9 +50,9 @@ class ClipBeforeBackward(Rule):
     """Of the calls on a line, 0 to 1, that have to be early. Chosen: what happens in a few steps
     only, as where training goes over to another phase, is no mistake of the loop."""
 
-    def check(self, case: Case) -> Iterator[Finding]:
+    def check(self, context: RuleContext) -> Iterator[Finding]:
         """Yield a finding for every line that clips early."""
-        clips = case.shared(Clips)
+        clips = context.shared(Clips)
         for calls in clips.by_line:
             early = [clip for clip in calls if _is_early(clips, clip)]
             if not early or len(early) < self.share * len(calls):
@@ -64,14 +64,14 @@ class ClipBeforeBackward(Rule):
             backward = _next_backward(first)
             what = "the gradients of the step before" if spent else "nothing"
             yield self.finding(
-                case,
+                context,
                 message=(
                     f"{first.words} comes before the backward that makes the gradients of the "
                     f"step: it clips {what}"
                 ),
                 remedy="clip between backward() and step()",
                 site=first.event.site,
-                related=(case.related(backward.site, "the gradients are made here"),),
+                related=(context.related(backward.site, "the gradients are made here"),),
                 evidence={
                     "early_calls": len(early),
                     "calls": len(calls),

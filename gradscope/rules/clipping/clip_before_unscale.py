@@ -6,10 +6,10 @@ from math import isfinite
 from statistics import median
 from typing import ClassVar
 
+from gradscope.analysis.clips import Clip, Clips
 from gradscope.recording.finding import Finding, Severity
-from gradscope.rules.case import Case
-from gradscope.rules.clipping.clips import Clip, Clips
 from gradscope.rules.clipping.loss_scale import LossScale
+from gradscope.rules.context import RuleContext
 from gradscope.rules.rule import Rule
 
 
@@ -58,26 +58,26 @@ class ClipBeforeUnscale(Rule):
     """A limit of at least this share of the scale, where that is 1,024 or more, is taken for one
     that was multiplied by it. Chosen: usual limits are 0.1 to 10."""
 
-    def check(self, case: Case) -> Iterator[Finding]:
+    def check(self, context: RuleContext) -> Iterator[Finding]:
         """Yield a finding for every line that clips scaled gradients."""
-        scales = case.shared(LossScale)
-        for calls in case.shared(Clips).by_line:
+        scales = context.shared(LossScale)
+        for calls in context.shared(Clips).by_line:
             found = [clip for clip in calls if clip.event.count("scaled")]
             if not found or len(found) < self.share * len(calls):
                 continue
             scale = max((s for clip in found if (s := scales.at(clip.event))), default=None)
             if scale is not None and (scale < self.least_scale or self._knows(scales, found)):
                 continue
-            yield self._finding(case, found, len(calls), scale)
+            yield self._finding(context, found, len(calls), scale)
 
     def _finding(
-        self, case: Case, found: Sequence[Clip], calls: int, scale: float | None
+        self, context: RuleContext, found: Sequence[Clip], calls: int, scale: float | None
     ) -> Finding:
         first = found[0]
         norms = [clip.norm for clip in found if clip.norm is not None and isfinite(clip.norm)]
         size = "" if scale is None or first.limit is None else _size(first.limit, scale)
         return self.finding(
-            case,
+            context,
             message=f"{first.words} clips gradients that are still multiplied by the loss scale"
             + size,
             remedy="call scaler.unscale_(optimizer) before the clip",

@@ -5,11 +5,11 @@ from dataclasses import dataclass
 from statistics import median
 from typing import ClassVar
 
+from gradscope.analysis.clip_series import ClipSeries
 from gradscope.recording.evidence.clip_trial import ClipMethod
 from gradscope.recording.finding import Finding, Severity
-from gradscope.rules.case import Case
 from gradscope.rules.clipping.judged_series import is_of_trial, judged_series
-from gradscope.rules.clipping.series import ClipSeries
+from gradscope.rules.context import RuleContext
 from gradscope.rules.measure import Measure
 from gradscope.rules.rule import Rule
 
@@ -64,27 +64,27 @@ class ClipChangesDirection(Rule):
     least_steps: int = 5
     """Steps that have to be seen. Chosen."""
 
-    def is_for(self, case: Case) -> bool:
+    def is_for(self, context: RuleContext) -> bool:
         """Return whether there are clips that can be judged."""
-        return case.is_run or is_of_trial(case)
+        return context.is_run or is_of_trial(context)
 
-    def check(self, case: Case) -> Iterator[Finding]:
+    def check(self, context: RuleContext) -> Iterator[Finding]:
         """Yield a finding for every line that turns gradients away."""
-        for series in case.shared(judged_series):
+        for series in context.shared(judged_series):
             cosines = [one.cosine for one in series.finite if one.cosine is not None]
             if series.method == "norm" or len(cosines) < self.least_steps:
                 continue
             middle = median(cosines)
             if middle < self.note:
-                yield self._finding(case, series, cosines, middle)
+                yield self._finding(context, series, cosines, middle)
 
     def _finding(
-        self, case: Case, series: ClipSeries, cosines: list[float], middle: float
+        self, context: RuleContext, series: ClipSeries, cosines: list[float], middle: float
     ) -> Finding:
         is_note = middle >= self.warning or series.method == "adaptive"
         first = next(one for one in series.points if one.cosine is not None and one.cosine < 1)
         return self.finding(
-            case,
+            context,
             message=(
                 f"{series.words} {_HOW[series.method]}: what is left points elsewhere, with a "
                 f"cosine of {middle:.2g} to the gradient at the median"

@@ -4,9 +4,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
+from gradscope.analysis.clips import Clip, Clips
 from gradscope.recording.finding import Finding, Severity
-from gradscope.rules.case import Case
-from gradscope.rules.clipping.clips import Clip, Clips
+from gradscope.rules.context import RuleContext
 from gradscope.rules.rule import Rule
 
 
@@ -46,31 +46,33 @@ class ClipInsideAccumulation(Rule):
     share: float = 0.5
     """Of the steps with a call on the line, 0 to 1, that have to show it. Chosen."""
 
-    def check(self, case: Case) -> Iterator[Finding]:
+    def check(self, context: RuleContext) -> Iterator[Finding]:
         """Yield a finding for every line that clips micro-batches."""
-        for calls in case.shared(Clips).by_line:
+        for calls in context.shared(Clips).by_line:
             by_step: dict[int, list[Clip]] = {}
             for clip in calls:
                 if clip.step is not None:
                     by_step.setdefault(clip.step.place, []).append(clip)
             inside = [ones for ones in by_step.values() if _adds_between(ones)]
             if inside and len(inside) >= self.share * len(by_step):
-                yield self._finding(case, inside, len(by_step))
+                yield self._finding(context, inside, len(by_step))
 
-    def _finding(self, case: Case, inside: Sequence[Sequence[Clip]], steps: int) -> Finding:
+    def _finding(
+        self, context: RuleContext, inside: Sequence[Sequence[Clip]], steps: int
+    ) -> Finding:
         first = inside[0][0]
         cut = [clip for ones in inside for clip in ones if clip.cuts is not False]
         times = max(len(ones) for ones in inside)
         backward = next(event for event in first.later if event.kind == "backward")
         return self.finding(
-            case,
+            context,
             message=(
                 f"{first.words} is called {times} times before each step, between the backward "
                 "passes that add up to its gradient"
             ),
             remedy="clip once, after the last backward before the step",
             site=first.event.site,
-            related=(case.related(backward.site, "the next backward adds to what was clipped"),),
+            related=(context.related(backward.site, "the next backward adds to what was clipped"),),
             severity=None if cut else "note",
             evidence={
                 "calls_before_a_step": times,

@@ -6,10 +6,10 @@ from itertools import islice
 from math import isfinite, isnan
 from typing import ClassVar
 
+from gradscope.analysis.clips import Clip, Clips
+from gradscope.analysis.optimizer_steps import RunEvent
 from gradscope.recording.finding import Finding, Severity
-from gradscope.rules.accumulation.windows import RunEvent
-from gradscope.rules.case import Case
-from gradscope.rules.clipping.clips import Clip, Clips
+from gradscope.rules.context import RuleContext
 from gradscope.rules.rule import Rule
 
 
@@ -48,28 +48,30 @@ class ClipOfNonFinite(Rule):
     needs_run: ClassVar[bool] = True
     explains: ClassVar[tuple[str, ...]] = ("GS104",)
 
-    def check(self, case: Case) -> Iterator[Finding]:
+    def check(self, context: RuleContext) -> Iterator[Finding]:
         """Yield a finding for every line that spreads NaN first."""
-        clips = case.shared(Clips)
+        clips = context.shared(Clips)
         for calls in clips.by_line:
             broken = [clip for clip in calls if _breaks(clips, clip)]
             step = broken[0].step if broken else None
             if step is not None:
-                yield self._finding(case, clips, broken, step)
+                yield self._finding(context, clips, broken, step)
 
-    def _finding(self, case: Case, clips: Clips, broken: Sequence[Clip], step: RunEvent) -> Finding:
+    def _finding(
+        self, context: RuleContext, clips: Clips, broken: Sequence[Clip], step: RunEvent
+    ) -> Finding:
         first = broken[0]
         word = "NaN" if first.norm is None or isnan(first.norm) else "infinite"
         backward = _last_backward(clips, first)
         return self.finding(
-            case,
+            context,
             message=(f"the norm is {word} in step {step.step}, and {first.words} {_harm(step)}"),
             remedy=(
                 "give error_if_nonfinite=True or leave the step out, and look for the origin of "
                 "the first non-finite gradient"
             ),
             site=first.event.site,
-            related=(case.related(backward.site, "the gradients are made here"),),
+            related=(context.related(backward.site, "the gradients are made here"),),
             evidence={
                 "norm": first.norm,
                 "limit": first.limit,

@@ -2,25 +2,25 @@
 
 from dataclasses import replace
 
+from gradscope.analysis.clip_series import ClipSeries, clip_series
+from gradscope.analysis.clips import Clip
 from gradscope.recording.evidence.clip_trial import ClipTrial
-from gradscope.rules.case import Case
-from gradscope.rules.clipping.clips import Clip
-from gradscope.rules.clipping.series import ClipSeries, clip_series
+from gradscope.rules.context import RuleContext
 
 
-def is_of_trial(case: Case) -> bool:
+def is_of_trial(context: RuleContext) -> bool:
     """Return whether clipping was measured of a target, with a method that was asked for."""
-    return any(trial.asked for trial in case.recording.evidence_of(ClipTrial))
+    return any(trial.asked for trial in context.recording.evidence_of(ClipTrial))
 
 
-def judged_series(case: Case) -> tuple[ClipSeries, ...]:
+def judged_series(context: RuleContext) -> tuple[ClipSeries, ...]:
     """Return the lines that clip what a step then uses, with a limit above zero.
 
     Clips of gradients that are still scaled, that another backward adds to, or that nothing uses
     are left out: there it is the place of the clip that is wrong.
     """
     found = []
-    for series in clip_series(case):
+    for series in clip_series(context):
         if series.limit is None or not series.limit > 0:
             continue
         if series.calls:

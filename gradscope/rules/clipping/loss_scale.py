@@ -4,22 +4,22 @@ from bisect import bisect_right
 from dataclasses import dataclass
 from functools import cached_property
 
-from gradscope.rules.accumulation.windows import RunEvent, Windows
-from gradscope.rules.case import Case
+from gradscope.analysis.optimizer_steps import RunEvent, Windows
+from gradscope.rules.context import RuleContext
 
 
 @dataclass(frozen=True)
 class LossScale:
     """What the gradient scaler multiplies losses by."""
 
-    case: Case
+    context: RuleContext
 
     @cached_property
     def _updates(self) -> tuple[RunEvent, ...]:
         """The scaler's updates, in their order."""
         return tuple(
             event
-            for event in self.case.shared(Windows).events
+            for event in self.context.shared(Windows).events
             if event.kind == "scaler-update" and event.number("scale_before") is not None
         )
 

@@ -4,11 +4,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import ClassVar
 
+from gradscope.analysis.clip_series import ClipSeries
+from gradscope.analysis.norm_level import level_of
 from gradscope.recording.finding import Finding, Severity
-from gradscope.rules.case import Case
 from gradscope.rules.clipping.judged_series import is_of_trial, judged_series
-from gradscope.rules.clipping.levels import level_of
-from gradscope.rules.clipping.series import ClipSeries
+from gradscope.rules.context import RuleContext
 from gradscope.rules.rule import Rule
 
 
@@ -55,13 +55,13 @@ class NeverClipped(Rule):
     few_steps: int = 20
     """Steps that have to be seen for that. Chosen: before, nothing is known of usual norms."""
 
-    def is_for(self, case: Case) -> bool:
+    def is_for(self, context: RuleContext) -> bool:
         """Return whether there are clips that can be judged."""
-        return case.is_run or is_of_trial(case)
+        return context.is_run or is_of_trial(context)
 
-    def check(self, case: Case) -> Iterator[Finding]:
+    def check(self, context: RuleContext) -> Iterator[Finding]:
         """Yield a finding for every line whose limit is never reached."""
-        for series in case.shared(judged_series):
+        for series in context.shared(judged_series):
             steps = len(series.points)
             largest = max((point.norm for point in series.finite), default=0.0)
             if series.method != "norm" or not largest or len(series.finite) < steps:
@@ -69,13 +69,15 @@ class NeverClipped(Rule):
             times = (series.limit or 0.0) / largest
             is_far = times >= self.beyond and steps >= self.least_steps
             if is_far or (times >= self.far_beyond and steps >= self.few_steps):
-                yield self._finding(case, series, largest, times)
+                yield self._finding(context, series, largest, times)
 
-    def _finding(self, case: Case, series: ClipSeries, largest: float, times: float) -> Finding:
+    def _finding(
+        self, context: RuleContext, series: ClipSeries, largest: float, times: float
+    ) -> Finding:
         level = level_of([point.norm for point in series.finite])
         advised = None if level is None else level.limit
         return self.finding(
-            case,
+            context,
             message=(
                 f"{series.words} has cut nothing in {len(series.points):,} steps: the limit is "
                 f"{times:.3g} times the largest norm, {largest:.3g}"

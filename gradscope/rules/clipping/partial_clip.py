@@ -5,10 +5,10 @@ from dataclasses import dataclass
 from math import hypot
 from typing import ClassVar
 
+from gradscope.analysis.clipped_steps import ClippedStep, clipped_steps
+from gradscope.analysis.clips import Clip, Clips
 from gradscope.recording.finding import Finding, Severity
-from gradscope.rules.case import Case
-from gradscope.rules.clipping.clip_scopes import ClippedStep, clipped_steps
-from gradscope.rules.clipping.clips import Clip, Clips
+from gradscope.rules.context import RuleContext
 from gradscope.rules.optimizers import places
 from gradscope.rules.rule import Rule
 
@@ -58,24 +58,24 @@ class PartialClip(Rule):
     """Of the elements of the clipped parameters and the others, 0 to 1: leaving out so few is only
     worth a note. Chosen: such are the scales and weights of terms of a loss."""
 
-    def check(self, case: Case) -> Iterator[Finding]:
+    def check(self, context: RuleContext) -> Iterator[Finding]:
         """Yield a finding for every line with nothing left, and every optimizer's first clip."""
-        yield from self._exhausted(case)
+        yield from self._exhausted(context)
         by_optimizer: dict[int | None, list[ClippedStep]] = {}
-        for step in case.shared(clipped_steps):
+        for step in context.shared(clipped_steps):
             by_optimizer.setdefault(step.event.optimizer, []).append(step)
         for steps in by_optimizer.values():
             partial = [step for step in steps if step.outside]
             if partial and len(partial) >= self.share * len(steps):
-                yield self._partial(case, partial, len(steps))
+                yield self._partial(context, partial, len(steps))
 
-    def _exhausted(self, case: Case) -> Iterator[Finding]:
-        for calls in case.shared(Clips).by_line:
+    def _exhausted(self, context: RuleContext) -> Iterator[Finding]:
+        for calls in context.shared(Clips).by_line:
             vain = [clip for clip in calls if clip.event.count("exhausted") and _has_use(clip)]
             if not vain or len(vain) < self.exhausted_share * len(calls):
                 continue
             yield self.finding(
-                case,
+                context,
                 message=(
                     f"{vain[0].words} is given an iterator that has no parameters left: it clips "
                     "nothing"
@@ -88,25 +88,25 @@ class PartialClip(Rule):
                 step=vain[0].event.step,
             )
 
-    def _partial(self, case: Case, partial: Sequence[ClippedStep], steps: int) -> Finding:
+    def _partial(self, context: RuleContext, partial: Sequence[ClippedStep], steps: int) -> Finding:
         first = partial[0]
         clip = first.clips[0]
-        sizes = case.recording.parameters
+        sizes = context.recording.parameters
         left_out = sum(sizes[index].numel for index in first.outside)
         elements = left_out + sum(sizes[index].numel for index in first.inside)
-        largest = max(_norm_outside(case, step) for step in partial)
+        largest = max(_norm_outside(context, step) for step in partial)
         is_harmless = clip.limit is not None and largest <= clip.limit
-        outside = ", ".join(places(case, first.outside))
-        inside = ", ".join(places(case, first.inside))
+        outside = ", ".join(places(context, first.outside))
+        inside = ", ".join(places(context, first.inside))
         return self.finding(
-            case,
+            context,
             message=(
                 f"{clip.words} clips {inside} alone: the step takes the gradient of {outside} "
                 "unclipped"
             ),
             remedy="clip all that the optimizer holds, in one call",
             site=clip.event.site,
-            related=(case.related(first.event.site, "the step that takes them all"),),
+            related=(context.related(first.event.site, "the step that takes them all"),),
             severity="note" if is_harmless or left_out < self.small_share * elements else None,
             parameters=first.outside,
             evidence={
@@ -128,6 +128,6 @@ def _has_use(clip: Clip) -> bool:
     return clip.step.count("fresh") > clip.step.count("clipped")
 
 
-def _norm_outside(case: Case, step: ClippedStep) -> float:
-    norms = case.shared(Clips).norms_in(step.event.step)
+def _norm_outside(context: RuleContext, step: ClippedStep) -> float:
+    norms = context.shared(Clips).norms_in(step.event.step)
     return hypot(*(norms[index] for index in step.outside))

@@ -5,9 +5,9 @@ from dataclasses import dataclass
 from functools import cached_property
 from math import isfinite
 
-from gradscope.rules.case import Case
-from gradscope.rules.clipping.arithmetic import coefficient
-from gradscope.rules.clipping.clips import Clip, Clips
+from gradscope.analysis.clip_arithmetic import coefficient
+from gradscope.analysis.clips import Clip, Clips
+from gradscope.rules.context import RuleContext
 
 
 @dataclass(frozen=True)
@@ -17,7 +17,7 @@ class UnclippedNorms:
     A clip by value is taken for one by the norm: of all its parameters together that is exact.
     """
 
-    case: Case
+    context: RuleContext
 
     def before(self, step: int, norms: Mapping[int, float]) -> dict[int, float]:
         """Return norms as they were before the clips of a step.
@@ -33,7 +33,7 @@ class UnclippedNorms:
     def _factors(self) -> Mapping[int, Mapping[int, float]]:
         """By step and parameter: what clips have multiplied a gradient by."""
         found: dict[int, dict[int, float]] = {}
-        for clip in self.case.shared(Clips).all:
+        for clip in self.context.shared(Clips).all:
             factor = _factor(clip)
             if factor is None or clip.parameters is None:
                 continue

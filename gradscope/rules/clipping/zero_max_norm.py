@@ -5,9 +5,9 @@ from dataclasses import dataclass
 from math import isnan
 from typing import ClassVar
 
+from gradscope.analysis.clips import Clip, Clips
 from gradscope.recording.finding import Finding, Severity
-from gradscope.rules.case import Case
-from gradscope.rules.clipping.clips import Clip, Clips
+from gradscope.rules.context import RuleContext
 from gradscope.rules.rule import Rule
 
 
@@ -44,17 +44,17 @@ class ZeroMaxNorm(Rule):
     needs_run: ClassVar[bool] = True
     explains: ClassVar[tuple[str, ...]] = ("GS109",)
 
-    def check(self, case: Case) -> Iterator[Finding]:
+    def check(self, context: RuleContext) -> Iterator[Finding]:
         """Yield a finding for every line that clips to nothing."""
-        for calls in case.shared(Clips).by_line:
+        for calls in context.shared(Clips).by_line:
             wrong = [clip for clip in calls if _is_wrong(clip)]
             if wrong:
-                yield self._finding(case, wrong, len(calls))
+                yield self._finding(context, wrong, len(calls))
 
-    def _finding(self, case: Case, wrong: Sequence[Clip], calls: int) -> Finding:
+    def _finding(self, context: RuleContext, wrong: Sequence[Clip], calls: int) -> Finding:
         first = wrong[0]
         return self.finding(
-            case,
+            context,
             message=f"{first.words} {_harm(first)}",
             remedy='clip only if the limit is above 0, or give float("inf") for no limit',
             site=first.event.site,

@@ -6,16 +6,16 @@ The events of a run tell it, also where no backward was watched closely: of comp
 import math
 from dataclasses import dataclass
 
+from gradscope.analysis.optimizer_steps import RunEvent, Series, Window, Windows
 from gradscope.recording.finding import RelatedLocation
-from gradscope.rules.accumulation.windows import RunEvent, Series, Window, Windows
-from gradscope.rules.case import Case
+from gradscope.rules.context import RuleContext
 
 
 @dataclass(frozen=True, slots=True)
 class BrokenStep:
     """The first step of an optimizer that took in NaN or infinity, and gave it to the weights."""
 
-    case: Case
+    context: RuleContext
     series: Series
     window: Window
     count: int
@@ -40,7 +40,7 @@ class BrokenStep:
     @property
     def related(self) -> RelatedLocation | None:
         """The line of the step."""
-        return self.case.related(self.window.step.site, "the step that takes it to the weights")
+        return self.context.related(self.window.step.site, "the step that takes it to the weights")
 
     @property
     def followers(self) -> str:
@@ -50,7 +50,7 @@ class BrokenStep:
     @property
     def remedy(self) -> str:
         """What to do to see more."""
-        recording = self.case.recording
+        recording = self.context.recording
         # Of a script that moves its weights itself no single step is looked at.
         if not recording.looks or self.series.record is None:
             return "check the batch, the weights and what the loss computes by torch.isfinite"
@@ -61,19 +61,19 @@ class BrokenStep:
     @property
     def parameters(self) -> tuple[int, ...]:
         """Those that are trained."""
-        trained = (one.index for one in self.case.recording.parameters if one.requires_grad)
+        trained = (one.index for one in self.context.recording.parameters if one.requires_grad)
         return self.series.parameters or tuple(trained)
 
 
-def broken_steps(case: Case) -> tuple[BrokenStep, ...]:
+def broken_steps(context: RuleContext) -> tuple[BrokenStep, ...]:
     """Return the first such step of each optimizer whose last step is one too."""
     found = []
-    for series in case.shared(Windows).series:
+    for series in context.shared(Windows).series:
         # An optimizer may leave out such a step by itself: then weights and loss are numbers again.
         measured = [one for one in series.windows if one.step.number("nonfinite") is not None]
         broken = [one for one in measured if one.step.count("nonfinite") and one.passes]
         if broken and broken[-1] is measured[-1]:
-            found.append(BrokenStep(case, series, broken[0], len(broken)))
+            found.append(BrokenStep(context, series, broken[0], len(broken)))
     return tuple(found)
 
 

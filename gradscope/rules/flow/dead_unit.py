@@ -6,7 +6,7 @@ from typing import ClassVar
 
 from gradscope.recording.evidence.unit import UnitRecord
 from gradscope.recording.finding import Finding, Severity
-from gradscope.rules.case import Case
+from gradscope.rules.context import RuleContext
 from gradscope.rules.flow.upstream import is_in_model, line_of
 from gradscope.rules.measure import Measure
 from gradscope.rules.rule import Lasting, Rule
@@ -66,19 +66,19 @@ class DeadUnit(Rule):
     few_rows: int = 8
     """Rows below which nothing can be said: half of all units are inactive in a single row."""
 
-    def obstacle(self, case: Case) -> str | None:
+    def obstacle(self, context: RuleContext) -> str | None:
         """The units are counted in a second forward."""
-        return case.examination_obstacle("forward")
+        return context.examination_obstacle("forward")
 
-    def check(self, case: Case) -> Iterator[Finding]:
+    def check(self, context: RuleContext) -> Iterator[Finding]:
         """Yield a finding for every line whose activations leave units inactive."""
         by_line: dict[int | None, list[UnitRecord]] = {}
-        for record in case.recording.evidence_of(UnitRecord):
-            node = case.recording.nodes[record.tensors[0].node]
-            if self._severity(record) is not None and is_in_model(case, node):
-                by_line.setdefault(line_of(case, node), []).append(record)
+        for record in context.recording.evidence_of(UnitRecord):
+            node = context.recording.nodes[record.tensors[0].node]
+            if self._severity(record) is not None and is_in_model(context, node):
+                by_line.setdefault(line_of(context, node), []).append(record)
         for site, records in by_line.items():
-            yield self._finding(case, site, records)
+            yield self._finding(context, site, records)
 
     def _severity(self, record: UnitRecord) -> Severity | None:
         if record.rows < self.few_rows:
@@ -92,14 +92,16 @@ class DeadUnit(Rule):
             return "warning"
         return "note" if share >= self.note_share else None
 
-    def _finding(self, case: Case, site: int | None, records: list[UnitRecord]) -> Finding:
+    def _finding(
+        self, context: RuleContext, site: int | None, records: list[UnitRecord]
+    ) -> Finding:
         worst = max(records, key=lambda record: record.inactive / record.units)
-        layers = tuple(dict.fromkeys(_layer(case, record) for record in records))
+        layers = tuple(dict.fromkeys(_layer(context, record) for record in records))
         severity = self._severity(worst)
         limits = {"note": self.note_share, "warning": self.warning_share}
         return self.finding(
-            case,
-            message=_message(worst, _layer(case, worst), len(records)),
+            context,
+            message=_message(worst, _layer(context, worst), len(records)),
             remedy=_remedy(worst),
             site=site,
             severity=severity,
@@ -128,8 +130,8 @@ def _causes(worst: UnitRecord, severity: Severity | None) -> tuple[str, ...]:
     return () if severity == "error" else ("GS102",)
 
 
-def _layer(case: Case, record: UnitRecord) -> str:
-    return case.owner(record.parameters[0]) if record.parameters else ""
+def _layer(context: RuleContext, record: UnitRecord) -> str:
+    return context.owner(record.parameters[0]) if record.parameters else ""
 
 
 def _message(worst: UnitRecord, layer: str, layers: int) -> str:

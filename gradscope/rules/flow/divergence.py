@@ -8,7 +8,7 @@ from itertools import pairwise
 from statistics import median
 
 from gradscope.recording.records import StepRecord
-from gradscope.rules.case import Case
+from gradscope.rules.context import RuleContext
 
 _RISE = 10.0
 """Times its first value to which a loss does not rise while training goes well."""
@@ -18,13 +18,13 @@ _RISE = 10.0
 class Divergence:
     """The losses and the weights of the training steps, and of the judged one after them."""
 
-    case: Case
+    context: RuleContext
 
     @cached_property
     def steps(self) -> tuple[StepRecord, ...]:
         """The steps, the judged one last; empty where nothing was trained."""
-        judged = self.case.first.step
-        way = [step for step in self.case.recording.steps if step.kind == "training"]
+        judged = self.context.first.step
+        way = [step for step in self.context.recording.steps if step.kind == "training"]
         return (*way, judged) if way and judged is not None else ()
 
     @cached_property
@@ -68,9 +68,9 @@ class Divergence:
 
     def _norms(self) -> dict[int, dict[int, float]]:
         """Return by step the norms of the weight matrices that are not zero, as it found them."""
-        parameters = self.case.recording.parameters
+        parameters = self.context.recording.parameters
         found: dict[int, dict[int, float]] = {step.index: {} for step in self.steps}
-        for stat in self.case.recording.parameter_stats:
+        for stat in self.context.recording.parameter_stats:
             parameter = parameters[stat.parameter]
             is_trained_matrix = len(parameter.shape.dims) > 1 and parameter.requires_grad
             if stat.step in found and stat.weight_norm and is_trained_matrix:

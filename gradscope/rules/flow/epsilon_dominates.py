@@ -8,7 +8,7 @@ from typing import ClassVar
 from gradscope.recording.finding import Finding, Severity
 from gradscope.recording.records import GradientStat
 from gradscope.recording.repeated_looks import NOT_IN_EVERY_STEP
-from gradscope.rules.case import Case
+from gradscope.rules.context import RuleContext
 from gradscope.rules.measure import Measure
 from gradscope.rules.optimizers import Optimizers
 from gradscope.rules.rule import Lasting, Rule
@@ -61,17 +61,17 @@ class EpsilonDominates(Rule):
     small_loss: float = 1e-3
     """A loss below it may have converged. Source: judgement; a scaled-down loss looks alike."""
 
-    def obstacle(self, case: Case) -> str | None:
+    def obstacle(self, context: RuleContext) -> str | None:
         """Return why this rule cannot judge the recording."""
-        return Optimizers(case).obstacle() or _why_unsorted(case)
+        return Optimizers(context).obstacle() or _why_unsorted(context)
 
-    def check(self, case: Case) -> Iterator[Finding]:
+    def check(self, context: RuleContext) -> Iterator[Finding]:
         """Yield a finding if most elements are below epsilon."""
-        optimizers = Optimizers(case)
+        optimizers = Optimizers(context)
         shares = {
             index: (share, counted, epsilon)
             for index, epsilon in _epsilons(optimizers).items()
-            if (stat := case.parameter_stat(index)) is not None and stat.gradient is not None
+            if (stat := context.parameter_stat(index)) is not None and stat.gradient is not None
             for share, counted in [_below(stat.gradient, epsilon)]
             if counted
         }
@@ -84,9 +84,9 @@ class EpsilonDominates(Rule):
         affected = [index for index, (part, _, _) in shares.items() if part >= self.warning]
         epsilon = max(shares[index][2] for index in affected)
         is_all = len(affected) == len(shares)
-        severity = self._severity(case, share, epsilon, is_all=is_all)
+        severity = self._severity(context, share, epsilon, is_all=is_all)
         yield self.finding(
-            case,
+            context,
             message=(
                 f"{_percent(share)} of the gradient's elements are below {epsilon:g}, the epsilon "
                 f"of {optimizers.targets.class_name}: its steps shrink with them"
@@ -103,12 +103,14 @@ class EpsilonDominates(Rule):
             count=len(affected),
         )
 
-    def _severity(self, case: Case, share: float, epsilon: float, *, is_all: bool) -> Severity:
+    def _severity(
+        self, context: RuleContext, share: float, epsilon: float, *, is_all: bool
+    ) -> Severity:
         if epsilon > self.common:
             return "note"
         if not is_all:
             return "warning" if share >= self.error else "note"
-        loss = None if case.first.step is None else case.first.step.loss
+        loss = None if context.first.step is None else context.first.step.loss
         is_small = loss is not None and abs(loss) < self.small_loss
         return "error" if share >= self.error and not is_small else "warning"
 
@@ -117,7 +119,7 @@ def _epsilons(optimizers: Optimizers) -> dict[int, float]:
     """Return the epsilon of every weight matrix, where the target's optimizer has one."""
     target = optimizers.targets
     groups = () if target is None or target.family != "adaptive" else target.groups
-    parameters = optimizers.case.recording.parameters
+    parameters = optimizers.context.recording.parameters
     return {
         index: group.epsilon
         for group in groups
@@ -126,9 +128,9 @@ def _epsilons(optimizers: Optimizers) -> dict[int, float]:
     }
 
 
-def _why_unsorted(case: Case) -> str | None:
+def _why_unsorted(context: RuleContext) -> str | None:
     """Return why no gradient's elements are sorted by magnitude, None where some are."""
-    stats = case.first.parameter_stats.values()
+    stats = context.first.parameter_stats.values()
     alive = [stat.gradient for stat in stats if stat.gradient and stat.gradient.norm]
     is_sorted = any(gradient.magnitudes for gradient in alive)
     return None if is_sorted or not alive else NOT_IN_EVERY_STEP

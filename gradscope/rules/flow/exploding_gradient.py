@@ -5,8 +5,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
+from gradscope.analysis.spine import Spines
+from gradscope.analysis.trend import Trend
 from gradscope.recording.finding import Finding, Severity
-from gradscope.rules.case import Case
+from gradscope.rules.context import RuleContext
 from gradscope.rules.flow.growth_place import (
     MATRICES,
     Place,
@@ -24,8 +26,6 @@ from gradscope.rules.flow.growth_place import (
 )
 from gradscope.rules.flow.horizon import Memory, memories
 from gradscope.rules.flow.recurrence import growth_later, recurrences
-from gradscope.rules.flow.spine import Spines
-from gradscope.rules.flow.trend import Trend
 from gradscope.rules.measure import Measure
 from gradscope.rules.rule import Lasting, Rule
 
@@ -92,14 +92,14 @@ class ExplodingGradient(Rule):
     jump_error_decades: float = 6.0
     """Likewise, for an error. Recurrent networks of gain 3 over 50 steps reach 6 to 17."""
 
-    def obstacle(self, case: Case) -> str | None:
+    def obstacle(self, context: RuleContext) -> str | None:
         """Return why this rule cannot judge the recording."""
-        return None if case.first.nodes else "there was no graph"
+        return None if context.first.nodes else "there was no graph"
 
-    def check(self, case: Case) -> Iterator[Finding]:
+    def check(self, context: RuleContext) -> Iterator[Finding]:
         """Yield a finding if the gradient explodes."""
-        found = self._overflowing(case) or self._growing(case) or self._through_time(case)
-        found = found or self._recurring(case) or self._jumping(case)
+        found = self._overflowing(context) or self._growing(context) or self._through_time(context)
+        found = found or self._recurring(context) or self._jumping(context)
         if found is not None:
             yield found
 
@@ -107,8 +107,8 @@ class ExplodingGradient(Rule):
         limits = {"note": self.note_decades, "warning": self.warning_decades}
         return limits.get(severity, self.error_decades)
 
-    def _growing(self, case: Case) -> Finding | None:
-        spines = case.shared(Spines)
+    def _growing(self, context: RuleContext) -> Finding | None:
+        spines = context.shared(Spines)
         trend, later = spines.first.growth, spines.later
         if trend is None:
             return None
@@ -124,43 +124,43 @@ class ExplodingGradient(Rule):
         severity = _level(decades, limits, lasts=is_certain)
         if severity is None:
             return None
-        unit = "time step" if is_recurrent(case, trend) else "layer"
+        unit = "time step" if is_recurrent(context, trend) else "layer"
         message = (
-            f"the gradient grows by 10^{decades:.1f} on its way back, {ends(case, trend)}"
+            f"the gradient grows by 10^{decades:.1f} on its way back, {ends(context, trend)}"
             f"{pace(trend, 'larger', unit)}"
         )
-        parameters = behind(case, trend.matched[0].node, trend.matched[0].node.depth)
-        return self._finding(case, trend, decades, severity, message, parameters)
+        parameters = behind(context, trend.matched[0].node, trend.matched[0].node.depth)
+        return self._finding(context, trend, decades, severity, message, parameters)
 
-    def _overflowing(self, case: Case) -> Finding | None:
+    def _overflowing(self, context: RuleContext) -> Finding | None:
         """Return the finding where growing values explain that the loss is not finite."""
-        if _is_finite(case):
+        if _is_finite(context):
             return None
-        trend = case.shared(Spines).forward_growth()
+        trend = context.shared(Spines).forward_growth()
         if trend is None or -trend.steady < self.error_decades:
             return None
         decades = -trend.steady
         message = (
             f"the values of the forward grow by 10^{decades:.1f} from "
-            f"{named(case, trend.matched[-1])} to {named(case, trend.matched[0])}, "
+            f"{named(context, trend.matched[-1])} to {named(context, trend.matched[0])}, "
             f"{10**-trend.slope:.3g} times a layer over {len(trend.matched)} layers, until they "
             "overflow, and so would the gradient"
         )
-        everything = tuple(case.parameter_nodes)
-        return self._finding(case, trend, decades, "error", message, everything)
+        everything = tuple(context.parameter_nodes)
+        return self._finding(context, trend, decades, "error", message, everything)
 
-    def _through_time(self, case: Case) -> Finding | None:
-        growing = [m for m in memories(case) if m.growth >= self.jump_decades]
+    def _through_time(self, context: RuleContext) -> Finding | None:
+        growing = [m for m in memories(context) if m.growth >= self.jump_decades]
         if not growing:
             return None
         worst = max(growing, key=lambda memory: memory.growth)
         owner = worst.record.module
         calls = worst.record.call_site
-        made = case.recording.modules[owner].site
-        sites = (initialisation_site(case, [owner]), made, calls)
+        made = context.recording.modules[owner].site
+        sites = (initialisation_site(context, [owner]), made, calls)
         site = next((one for one in sites if one is not None), None)
         return self.finding(
-            case,
+            context,
             message=(
                 f"the gradient through {worst.path or 'the model'} grows by 10^{worst.growth:.1f} "
                 f"over the {worst.record.steps} steps of a sequence, {10**-worst.slope:.3g} times "
@@ -169,12 +169,12 @@ class ExplodingGradient(Rule):
             remedy=_TIME_REMEDY,
             site=site,
             related=[
-                case.related(other, message)
+                context.related(other, message)
                 for other, message in ((made, "made here"), (calls, "called here"))
                 if other != site
             ],
             severity="error" if worst.growth >= self.jump_error_decades else "warning",
-            parameters=_parameters_of(case, growing),
+            parameters=_parameters_of(context, growing),
             evidence={
                 "decades": worst.growth,
                 "decades_limit": self.jump_decades,
@@ -184,13 +184,13 @@ class ExplodingGradient(Rule):
             count=len(growing),
         )
 
-    def _recurring(self, case: Case) -> Finding | None:
+    def _recurring(self, context: RuleContext) -> Finding | None:
         """Return the finding where losses join at every step of a recurrence."""
-        found = max(recurrences(case), key=lambda one: one.decades, default=None)
+        found = max(recurrences(context), key=lambda one: one.decades, default=None)
         if found is None:
             return None
-        spines = case.shared(Spines)
-        later = growth_later(case, spines.later_views, found)
+        spines = context.shared(Spines)
+        later = growth_later(context, spines.later_views, found)
         decades = found.decades if later is None else min(found.decades, later)
         limits: dict[Severity, float] = {
             "error": self.error_decades,
@@ -199,13 +199,13 @@ class ExplodingGradient(Rule):
         severity = _level(decades, limits, lasts=spines.has_later)
         if severity is None:
             return None
-        record = case.recording.parameters[found.parameter]
-        drawn = initialisation_site(case, [record.module])
+        record = context.recording.parameters[found.parameter]
+        drawn = initialisation_site(context, [record.module])
         loop = found.calls[0].site
         site = loop if drawn is None else drawn
         count = len(found.calls)
         return self.finding(
-            case,
+            context,
             message=(
                 f"the gradient grows by 10^{decades:.1f} on its way back through {count} rounds of "
                 f"a loop, beyond what the losses of {count} rounds add up to: `{record.name}` "
@@ -214,7 +214,7 @@ class ExplodingGradient(Rule):
             remedy=_TIME_REMEDY,
             site=site,
             related=[
-                case.related(other, text)
+                context.related(other, text)
                 for other, text in (
                     (record.site, f"{record.name} is made here"),
                     (loop, "the loop that applies it"),
@@ -222,7 +222,7 @@ class ExplodingGradient(Rule):
                 if other != site
             ],
             severity=severity,
-            parameters=[found.parameter, *behind(case, found.calls[0], found.calls[-1].depth)],
+            parameters=[found.parameter, *behind(context, found.calls[0], found.calls[-1].depth)],
             evidence={
                 "decades": decades,
                 "decades_limit": self._limit(severity),
@@ -230,8 +230,8 @@ class ExplodingGradient(Rule):
             },
         )
 
-    def _jumping(self, case: Case) -> Finding | None:
-        spines = case.shared(Spines)
+    def _jumping(self, context: RuleContext) -> Finding | None:
+        spines = context.shared(Spines)
         jump, later = spines.first.jump, spines.later
         if jump is None:
             return None
@@ -244,20 +244,20 @@ class ExplodingGradient(Rule):
         severity = _level(decades, limits, lasts=spines.has_later)
         if severity is None:
             return None
-        place = jump_place(case, jump)
+        place = jump_place(context, jump)
         through = f"{place.count} rounds of a loop" if place.count > 1 else place.what
         before, after = jump.matched
         return self.finding(
-            case,
+            context,
             message=(
                 f"the gradient grows by 10^{decades:.1f} on its way back through {through}, from "
                 f"a norm of about {norm_of(before)} to {norm_of(after)}"
             ),
             remedy=_TIME_REMEDY if place.count > 1 else _JUMP_REMEDY,
             site=place.site,
-            related=related_lines(case, place),
+            related=related_lines(context, place),
             severity=severity,
-            parameters=behind(case, before.node, before.node.depth),
+            parameters=behind(context, before.node, before.node.depth),
             evidence={
                 "decades": decades,
                 "decades_limit": self.jump_decades,
@@ -268,21 +268,21 @@ class ExplodingGradient(Rule):
 
     def _finding(
         self,
-        case: Case,
+        context: RuleContext,
         trend: Trend,
         decades: float,
         severity: Severity,
         message: str,
         parameters: tuple[int, ...],
     ) -> Finding:
-        place = place_of(case, trend)
-        rise = forward_rise(case, trend)
+        place = place_of(context, trend)
+        rise = forward_rise(context, trend)
         return self.finding(
-            case,
+            context,
             message=message,
-            remedy=_remedy(case, trend, place, rise),
+            remedy=_remedy(context, trend, place, rise),
             site=place.site,
-            related=related_lines(case, place),
+            related=related_lines(context, place),
             severity=severity,
             parameters=parameters,
             evidence={
@@ -292,7 +292,7 @@ class ExplodingGradient(Rule):
                 "layers": len(trend.matched),
                 "operation": place.operation,
                 "forward_decades": rise,
-                "lasts": case.shared(Spines).has_later,
+                "lasts": context.shared(Spines).has_later,
             },
             count=len(parameters),
         )
@@ -316,23 +316,23 @@ def _level(decades: float, limits: Mapping[Severity, float], *, lasts: bool) -> 
     return None
 
 
-def _is_finite(case: Case) -> bool:
-    step = case.first.step
+def _is_finite(context: RuleContext) -> bool:
+    step = context.first.step
     if step is not None and step.loss is not None and not math.isfinite(step.loss):
         return False
-    stats = case.first.parameter_stats.values()
+    stats = context.first.parameter_stats.values()
     return all(stat.gradient is None or not stat.gradient.is_broken for stat in stats)
 
 
-def _parameters_of(case: Case, growing: list[Memory]) -> list[int]:
+def _parameters_of(context: RuleContext, growing: list[Memory]) -> list[int]:
     owners = {memory.record.module for memory in growing}
     return [
-        parameter.index for parameter in case.recording.parameters if parameter.module in owners
+        parameter.index for parameter in context.recording.parameters if parameter.module in owners
     ]
 
 
-def _remedy(case: Case, trend: Trend, place: Place, rise: float | None) -> str:
-    if is_recurrent(case, trend):
+def _remedy(context: RuleContext, trend: Trend, place: Place, rise: float | None) -> str:
+    if is_recurrent(context, trend):
         return _TIME_REMEDY
     if "Norm" in place.operation:
         return (

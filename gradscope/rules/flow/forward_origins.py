@@ -3,10 +3,11 @@
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
+from gradscope.analysis.surroundings import StepBefore
 from gradscope.recording.evidence.nonfinite import NonfiniteRecord
 from gradscope.recording.finding import RelatedLocation
 from gradscope.recording.records import Site
-from gradscope.rules.case import Case
+from gradscope.rules.context import RuleContext
 from gradscope.rules.flow.forward_causes import cause_in_forward
 from gradscope.rules.flow.gradient_breaks import (
     GradientBreak,
@@ -17,7 +18,6 @@ from gradscope.rules.flow.gradient_breaks import (
 from gradscope.rules.flow.late_lines import line_near
 from gradscope.rules.flow.nonfinite_causes import Cause, remedy_before_where
 from gradscope.rules.flow.upstream import line_of
-from gradscope.rules.surroundings import StepBefore
 
 _OWNERS = {
     "parameter": "parameter {}",
@@ -77,53 +77,53 @@ class ForwardOrigin:
             **self.cause.evidence,
         }
 
-    def modules(self, case: Case) -> tuple[str, ...]:
+    def modules(self, context: RuleContext) -> tuple[str, ...]:
         """Return the module that made it; empty where it is not part of the graph."""
         if self.root.tensor is None:
             return ()
-        module = case.module_of(case.recording.nodes[self.root.tensor.node])
+        module = context.module_of(context.recording.nodes[self.root.tensor.node])
         return (module,) if module else ()
 
-    def place(self, case: Case) -> int | Site | None:
+    def place(self, context: RuleContext) -> int | Site | None:
         """Return the line to point at: of a parameter that a step has broken, that of the step."""
         before = self.step_before
         if before is not None and before.site is not None:
             return before.site
-        return line_near(case, self.node) if self.site is None else self.site
+        return line_near(context, self.node) if self.site is None else self.site
 
     @property
     def node(self) -> int | None:
         """The operation that made it; None where it was there before."""
         return None if self.root.tensor is None else self.root.tensor.node
 
-    def taken_in(self, case: Case) -> RelatedLocation | None:
+    def taken_in(self, context: RuleContext) -> RelatedLocation | None:
         """Return the line at which NaN was made of it, if that is another."""
         if self.seen.site == self.site:
             return None
         owned = self.seen is self.root and self.root.source in _OWNERS
         what = "takes it in" if owned else "makes NaN of it"
-        return case.related(self.seen.site, f"{self.seen.operation.strip('_')} {what}")
+        return context.related(self.seen.site, f"{self.seen.operation.strip('_')} {what}")
 
 
-def forward_origins(case: Case) -> tuple[ForwardOrigin, ...]:
+def forward_origins(context: RuleContext) -> tuple[ForwardOrigin, ...]:
     """Return what made the loss not finite, one origin a line; else what gradients broke on."""
-    records = {one.index: one for one in case.recording.evidence_of(NonfiniteRecord)}
+    records = {one.index: one for one in context.recording.evidence_of(NonfiniteRecord)}
     lost = any(one.reaches_loss for one in records.values())
     by_line: dict[int | None, ForwardOrigin] = {}
     for seen in records.values():
-        breaks = () if lost else tuple(_broken_on(case, seen))
+        breaks = () if lost else tuple(_broken_on(context, seen))
         if not (seen.reaches_loss or breaks):
             continue
-        origin = _origin(case, records, seen, breaks)
-        earlier = by_line.setdefault(_line(case, origin.root), origin)
+        origin = _origin(context, records, seen, breaks)
+        earlier = by_line.setdefault(_line(context, origin.root), origin)
         if earlier is not origin:
             more = tuple(one for one in breaks if one not in earlier.breaks)
-            by_line[_line(case, origin.root)] = replace(earlier, breaks=(*earlier.breaks, *more))
+            by_line[_line(context, origin.root)] = replace(earlier, breaks=(*earlier.breaks, *more))
     return tuple(by_line.values())
 
 
 def _origin(
-    case: Case,
+    context: RuleContext,
     records: dict[int, NonfiniteRecord],
     seen: NonfiniteRecord,
     breaks: tuple[GradientBreak, ...],
@@ -138,24 +138,24 @@ def _origin(
         )
     else:
         cause = cause_in_forward(root)
-        chosen = root.tensor and remedy_before_where(case, root.tensor.node, cause.function)
+        chosen = root.tensor and remedy_before_where(context, root.tensor.node, cause.function)
         cause = replace(cause, remedy=chosen or cause.remedy)
-    before = _step_before(case, root)
+    before = _step_before(context, root)
     if before is not None:
         cause = replace(cause, remedy=_STEP_REMEDY)
     return ForwardOrigin(
         root=root,
         seen=seen,
         cause=cause,
-        site=_mask(records, root) if root.blocked_rows else _line(case, root),
+        site=_mask(records, root) if root.blocked_rows else _line(context, root),
         breaks=breaks,
         step_before=before,
     )
 
 
-def _step_before(case: Case, root: NonfiniteRecord) -> StepBefore | None:
+def _step_before(context: RuleContext, root: NonfiniteRecord) -> StepBefore | None:
     """Return the step of a run that was the last to write to a parameter."""
-    steps = () if case.run is None or root.source != "parameter" else case.run.steps_before
+    steps = () if context.run is None or root.source != "parameter" else context.run.steps_before
     written = (one for one in steps if root.name in one.parameters)
     return max(written, key=lambda one: one.step, default=None)
 
@@ -176,35 +176,35 @@ def _mask(records: dict[int, NonfiniteRecord], softmax: NonfiniteRecord) -> int 
     return mask.site if mask is not None and writes else softmax.site
 
 
-def _line(case: Case, root: NonfiniteRecord) -> int | None:
+def _line(context: RuleContext, root: NonfiniteRecord) -> int | None:
     """Return the line of an operation, of a parameter the one that made it."""
-    for parameter in case.recording.parameters:
+    for parameter in context.recording.parameters:
         if root.source == "parameter" and parameter.name == root.name:
             return root.site if parameter.site is None else parameter.site
     if root.site is not None or root.tensor is None:
         return root.site
-    return line_of(case, case.recording.nodes[root.tensor.node])
+    return line_of(context, context.recording.nodes[root.tensor.node])
 
 
-def _broken_on(case: Case, record: NonfiniteRecord) -> Iterator[GradientBreak]:
+def _broken_on(context: RuleContext, record: NonfiniteRecord) -> Iterator[GradientBreak]:
     """Yield the gradients that broke on a NaN of the forward."""
     if record.makes != "NaN" or (record.tensor is None and record.source not in _OWNERS):
         return
-    after = None if record.tensor is None else _after(case, record.tensor.node)
-    stats = case.shared(forward_stats)
+    after = None if record.tensor is None else _after(context, record.tensor.node)
+    stats = context.shared(forward_stats)
     broken = {ref.node for ref, stat in stats.items() if stat.nonfinite}
-    for one in case.shared(gradient_breaks):
+    for one in context.shared(gradient_breaks):
         place = one.node.index
-        met = {place, *(ref.node for ref in forward_inputs(case, place))}
+        met = {place, *(ref.node for ref in forward_inputs(context, place))}
         if one.parameters and (after is None or place in after) and not broken.isdisjoint(met):
             yield one
 
 
-def _after(case: Case, node: int) -> set[int]:
+def _after(context: RuleContext, node: int) -> set[int]:
     """Return a node and those that its output led to."""
     waiting, seen = [node], {node}
     while waiting:
-        for user in case.users.get(waiting.pop(), ()):
+        for user in context.users.get(waiting.pop(), ()):
             if user not in seen:
                 seen.add(user)
                 waiting.append(user)

@@ -8,8 +8,8 @@ from typing import ClassVar
 from gradscope.recording.finding import Finding, Severity
 from gradscope.recording.norm_table import norms_of
 from gradscope.recording.records import ModuleRecord
-from gradscope.rules.case import Case
 from gradscope.rules.clipping.unclipped import UnclippedNorms
+from gradscope.rules.context import RuleContext
 from gradscope.rules.measure import Measure
 from gradscope.rules.patterns import matches
 from gradscope.rules.rule import Rule
@@ -55,19 +55,19 @@ class GradientNormLimit(Rule):
         Measure(number="norm", limit="minimum", worse="lower"),
     )
 
-    def is_asked_for(self, case: Case) -> bool:
+    def is_asked_for(self, context: RuleContext) -> bool:
         """Return whether any limit is set."""
-        return bool(case.norm_limits)
+        return bool(context.norm_limits)
 
-    def obstacle(self, case: Case) -> str | None:
+    def obstacle(self, context: RuleContext) -> str | None:
         """Return why norms cannot be compared, None where they can."""
-        return None if _norms(case) else "no parameter has a gradient"
+        return None if _norms(context) else "no parameter has a gradient"
 
-    def check(self, case: Case) -> Iterator[Finding]:
+    def check(self, context: RuleContext) -> Iterator[Finding]:
         """Yield a finding for every limit that a norm lies beyond."""
-        steps = _norms(case)
-        for pattern, limit in case.norm_limits.items():
-            measured = list(_measured(case, steps, pattern))
+        steps = _norms(context)
+        for pattern, limit in context.norm_limits.items():
+            measured = list(_measured(context, steps, pattern))
             above = [
                 one
                 for one in measured
@@ -78,27 +78,27 @@ class GradientNormLimit(Rule):
             ]
             if above:
                 worst = max(above, key=lambda one: _order(one.norm))
-                yield self._finding(case, f"above the limit of {limit.maximum:g}", worst, above)
+                yield self._finding(context, f"above the limit of {limit.maximum:g}", worst, above)
             if below:
                 worst = min(below, key=lambda one: one.norm)
-                yield self._finding(case, f"below the limit of {limit.minimum:g}", worst, below)
+                yield self._finding(context, f"below the limit of {limit.minimum:g}", worst, below)
 
     def _finding(
-        self, case: Case, verdict: str, worst: "_Measured", beyond: "list[_Measured]"
+        self, context: RuleContext, verdict: str, worst: "_Measured", beyond: "list[_Measured]"
     ) -> Finding:
         is_above = verdict.startswith("above")
-        limit = case.norm_limits[worst.pattern]
+        limit = context.norm_limits[worst.pattern]
         extreme, choose = ("largest", max) if is_above else ("smallest", min)
         place = choose(worst.norms, key=lambda index: _order(worst.norms[index]))
-        record = case.recording.parameters[place]
+        record = context.recording.parameters[place]
         share = f"; the {extreme} of one parameter is {worst.norms[place]:.3g} in {record.name}"
         module = worst.module
         what = "the global gradient norm" if module is None else f"the norm of {module.path}"
         modules = {one.module.index for one in beyond if one.module is not None}
         others = _others(len(modules) - 1)
-        norm = f"{worst.norm:.3g}{_when(case, worst.step)}"
+        norm = f"{worst.norm:.3g}{_when(context, worst.step)}"
         return self.finding(
-            case,
+            context,
             message=f"{what} is {norm}, {verdict}{others}{share}",
             remedy="look at what has changed since the limit was set, or set another one",
             site=record.site if module is None or module.site is None else module.site,
@@ -134,36 +134,36 @@ class _Measured:
         return math.nan if any(map(math.isnan, known)) else math.hypot(*known)
 
 
-def _norms(case: Case) -> dict[int, dict[int, float]]:
+def _norms(context: RuleContext) -> dict[int, dict[int, float]]:
     """Return the gradient norms of parameters, by the steps up to the judged one.
 
     Of a run they are those before its clips: these hide what a limit is there to find.
     """
-    kinds = {step.index: step.kind for step in case.recording.steps}
+    kinds = {step.index: step.kind for step in context.recording.steps}
     found: dict[int, dict[int, float]] = {}
-    norms = norms_of(case.recording)
+    norms = norms_of(context.recording)
     for step, parameter, norm in zip(norms.steps, norms.parameters, norms.gradients, strict=True):
         if not norm < 0 and kinds[step] != "probe":
             found.setdefault(step, {})[parameter] = norm
-    if not case.is_run:
+    if not context.is_run:
         return found
-    unclipped = case.shared(UnclippedNorms)
+    unclipped = context.shared(UnclippedNorms)
     return {step: unclipped.before(step, of_step) for step, of_step in found.items()}
 
 
 def _measured(
-    case: Case, steps: Mapping[int, Mapping[int, float]], pattern: str
+    context: RuleContext, steps: Mapping[int, Mapping[int, float]], pattern: str
 ) -> Iterator[_Measured]:
-    for module, parameters in _groups(case, pattern):
+    for module, parameters in _groups(context, pattern):
         for step, norms in steps.items():
             own = {index: norms[index] for index in parameters if index in norms}
             if own:
                 yield _Measured(pattern=pattern, step=step, module=module, norms=own)
 
 
-def _groups(case: Case, pattern: str) -> Iterator[tuple[ModuleRecord | None, list[int]]]:
+def _groups(context: RuleContext, pattern: str) -> Iterator[tuple[ModuleRecord | None, list[int]]]:
     """Yield the modules that a pattern means, each with its parameters and those below it."""
-    recording = case.recording
+    recording = context.recording
     if pattern == WHOLE_MODEL:
         yield None, [record.index for record in recording.parameters]
         return
@@ -179,9 +179,9 @@ def _groups(case: Case, pattern: str) -> Iterator[tuple[ModuleRecord | None, lis
             yield found, parameters
 
 
-def _when(case: Case, step: int) -> str:
+def _when(context: RuleContext, step: int) -> str:
     """Return after how many steps that was; nothing where no other step was made."""
-    way = sum(1 for one in case.recording.steps if one.kind != "probe")
+    way = sum(1 for one in context.recording.steps if one.kind != "probe")
     if way == 1:
         return ""
     return f" after {step} step{'' if step == 1 else 's'}" if step else " at the first step"

@@ -6,10 +6,10 @@ from math import isfinite
 from statistics import median
 from typing import ClassVar
 
+from gradscope.analysis.clips import Clips
+from gradscope.analysis.optimizer_steps import Series, Window, Windows
 from gradscope.recording.finding import Finding, Severity
-from gradscope.rules.accumulation.windows import Series, Window, Windows
-from gradscope.rules.case import Case
-from gradscope.rules.clipping.clips import Clips
+from gradscope.rules.context import RuleContext
 from gradscope.rules.flow.spikes import Limits, Spike, spikes_of, times_seen
 from gradscope.rules.measure import Measure
 from gradscope.rules.rule import Rule
@@ -74,9 +74,9 @@ class GradientSpike(Rule):
     often: float = 0.02
     """Share of the judged steps, 0 to 1, from which on spikes are no exception. Chosen."""
 
-    def check(self, case: Case) -> Iterator[Finding]:
+    def check(self, context: RuleContext) -> Iterator[Finding]:
         """Yield a finding for every optimizer whose steps have spikes."""
-        raw = _raw_norms(case)
+        raw = _raw_norms(context)
         limits = Limits(
             factor=self.factor,
             beyond=self.beyond,
@@ -88,7 +88,7 @@ class GradientSpike(Rule):
         def norm_of(window: Window) -> float:
             return raw.get(window.step.place, 0.0)
 
-        for series in case.shared(Windows).series:
+        for series in context.shared(Windows).series:
             windows = series.windows
             found = spikes_of(windows, norm_of, limits)
             spikes = [one for one in found if one.is_new or self._harms(windows, one)]
@@ -99,7 +99,7 @@ class GradientSpike(Rule):
             times = times_seen(worst, windows, norm_of)
             judged = max(len(windows) - self.least_history, 1)
             is_usual = times >= 3 and times >= self.often * judged
-            yield self._finding(case, series, worst, is_usual=is_usual, count=len(spikes))
+            yield self._finding(context, series, worst, is_usual=is_usual, count=len(spikes))
 
     def _harms(self, windows: Sequence[Window], spike: Spike) -> bool:
         """Return whether the loss is higher after a spike, by a share of what it was at first."""
@@ -110,13 +110,13 @@ class GradientSpike(Rule):
         return after - before > self.loss_rise * abs(start)
 
     def _finding(
-        self, case: Case, series: Series, spike: Spike, *, is_usual: bool, count: int
+        self, context: RuleContext, series: Series, spike: Spike, *, is_usual: bool, count: int
     ) -> Finding:
         window = series.windows[spike.place]
         backward = window.passes[-1] if window.passes else window.step
         before, after = _losses_around(series.windows, spike.place)
         return self.finding(
-            case,
+            context,
             message=(
                 f"the gradient of step {window.step.step} has a norm of {spike.norm:.3g}, "
                 f"{spike.times:.3g} times that of the steps before it"
@@ -129,7 +129,7 @@ class GradientSpike(Rule):
             ),
             site=backward.site,
             severity="note" if spike.is_caught or is_usual else None,
-            parameters=_carriers(case, window),
+            parameters=_carriers(context, window),
             evidence={
                 "norm": spike.norm,
                 "usual_norm": spike.usual,
@@ -143,12 +143,12 @@ class GradientSpike(Rule):
         )
 
 
-def _raw_norms(case: Case) -> dict[int, float]:
+def _raw_norms(context: RuleContext) -> dict[int, float]:
     """Return the norm of a step's gradient before clips, by the step's place in the run.
 
     It is the largest that a clip function found of unscaled gradients.
     """
-    clips = case.shared(Clips)
+    clips = context.shared(Clips)
     found: dict[int, float] = {}
     for clip in clips.all:
         norm = clip.norm_before
@@ -160,9 +160,9 @@ def _raw_norms(case: Case) -> dict[int, float]:
     return found
 
 
-def _carriers(case: Case, window: Window) -> list[int]:
+def _carriers(context: RuleContext, window: Window) -> list[int]:
     """Return the few parameters that hold nine tenths of a step's squared norm."""
-    norms = case.shared(Clips).norms_in(window.step.step)
+    norms = context.shared(Clips).norms_in(window.step.step)
     squares = {index: norm**2 for index, norm in norms.items() if isfinite(norm)}
     left = 0.9 * sum(squares.values())
     found: list[int] = []

@@ -5,12 +5,12 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from gradscope.analysis.forward_levels import ForwardLevels
+from gradscope.analysis.trend import Point, Trend
 from gradscope.recording.evidence.initialisation import InitialisationRecord
 from gradscope.recording.finding import RelatedLocation
 from gradscope.recording.records import NodeRecord
-from gradscope.rules.case import Case
-from gradscope.rules.flow.forward_levels import ForwardLevels
-from gradscope.rules.flow.trend import Point, Trend
+from gradscope.rules.context import RuleContext
 
 MATRICES = ("Addmm", "Bmm", "Convolution", "Mm", "UnsafeView")
 """Operations that multiply by weights."""
@@ -43,41 +43,41 @@ class Place:
     """How many operations do it."""
 
 
-def place_of(case: Case, trend: Trend) -> Place:
+def place_of(context: RuleContext, trend: Trend) -> Place:
     """Return the operations that do most of a trend."""
     sign = math.copysign(1.0, trend.decades)
     totals = defaultdict[tuple[object, ...], float](float)
     members = defaultdict[tuple[object, ...], list[NodeRecord]](list)
     for node, change in trend.changes():
-        group = (node.site, _layer_class(case, node), node.operation)
+        group = (node.site, _layer_class(context, node), node.operation)
         totals[group] += sign * change
         members[group].append(node)
     key = max(totals, key=lambda key: totals[key])
     share = totals[key] / abs(trend.decades or math.inf)
-    return _place(case, members[key], share)
+    return _place(context, members[key], share)
 
 
-def jump_place(case: Case, jump: Trend) -> Place:
+def jump_place(context: RuleContext, jump: Trend) -> Place:
     """Return what lies between the two operations of a jump: most often a loop, or one layer."""
     before, after = (point.node for point in jump.matched)
     inside = defaultdict[tuple[object, ...], list[NodeRecord]](list)
-    for node in case.first.nodes:
+    for node in context.first.nodes:
         if node.kind == "operation" and before.depth < node.depth < after.depth:
-            inside[node.site, _layer_class(case, node), node.operation].append(node)
-    return _place(case, max(inside.values(), key=len, default=[before]), 1.0)
+            inside[node.site, _layer_class(context, node), node.operation].append(node)
+    return _place(context, max(inside.values(), key=len, default=[before]), 1.0)
 
 
-def _place(case: Case, nodes: list[NodeRecord], share: float) -> Place:
-    modules = dict.fromkeys(_layer(case, node) for node in nodes)
+def _place(context: RuleContext, nodes: list[NodeRecord], share: float) -> Place:
+    modules = dict.fromkeys(_layer(context, node) for node in nodes)
     operation = nodes[0].operation.partition("Backward")[0]
     layers = [module for module in modules if module is not None]
-    records = [case.recording.modules[module] for module in layers]
+    records = [context.recording.modules[module] for module in layers]
     definitions = Counter(record.site for record in records if record.site is not None)
     # One layer called again and again is a loop: what matters is what the loop does.
     is_loop = len(nodes) > 2 * max(1, len(layers))
     call_site = nodes[0].site
     made_site = definitions.most_common(1)[0][0] if definitions else None
-    drawn_site = initialisation_site(case, layers) if operation in MATRICES else None
+    drawn_site = initialisation_site(context, layers) if operation in MATRICES else None
     near = [site for site in (drawn_site, made_site) if site is not None and not is_loop]
     site = near[0] if near else call_site
     return Place(
@@ -93,24 +93,24 @@ def _place(case: Case, nodes: list[NodeRecord], share: float) -> Place:
     )
 
 
-def initialisation_site(case: Case, layers: list[int]) -> int | None:
+def initialisation_site(context: RuleContext, layers: list[int]) -> int | None:
     """Return the line of the user's that initialises the weights of most of some layers."""
     sites = Counter(
         record.site
-        for record in case.recording.evidence_of(InitialisationRecord)
-        if case.recording.parameters[record.parameter].module in layers
-        and len(case.recording.parameters[record.parameter].shape.dims) > 1
+        for record in context.recording.evidence_of(InitialisationRecord)
+        if context.recording.parameters[record.parameter].module in layers
+        and len(context.recording.parameters[record.parameter].shape.dims) > 1
     )
     if not sites:
         return None
     site, count = sites.most_common(1)[0]
     # A library initialises its models by lines of its own, which are not to blame.
-    made = {case.site(case.recording.modules[layer].site) for layer in layers}
+    made = {context.site(context.recording.modules[layer].site) for layer in layers}
     files = {place.file for place in made if place is not None}
-    return site if 2 * count > len(layers) and case.recording.sites[site].file in files else None
+    return site if 2 * count > len(layers) and context.recording.sites[site].file in files else None
 
 
-def related_lines(case: Case, place: Place) -> Iterator[RelatedLocation | None]:
+def related_lines(context: RuleContext, place: Place) -> Iterator[RelatedLocation | None]:
     """Yield the other lines of a place: where its layers are initialised, made and called."""
     name = place.modules[0] if len(place.modules) == 1 else f"the {place.what} layers"
     verb = "is" if len(place.modules) == 1 else "are"
@@ -121,29 +121,29 @@ def related_lines(case: Case, place: Place) -> Iterator[RelatedLocation | None]:
     )
     for site, message in others:
         if site is not None and site != place.site:
-            yield case.related(site, message)
+            yield context.related(site, message)
 
 
-def _layer(case: Case, node: NodeRecord) -> int | None:
+def _layer(context: RuleContext, node: NodeRecord) -> int | None:
     """Return the module in whose call torch's own code made a node, None where the user's did."""
     if node.module_call is None:
         return None
-    call = case.recording.calls[node.module_call]
+    call = context.recording.calls[node.module_call]
     # Of code inside torch the line is the one that called the module; it has none where all the
     # callers are torch's too, as nn.Sequential is.
     return call.module if call.site == node.site else None
 
 
-def _layer_class(case: Case, node: NodeRecord) -> str | None:
-    module = _layer(case, node)
-    return None if module is None else case.recording.modules[module].class_name
+def _layer_class(context: RuleContext, node: NodeRecord) -> str | None:
+    module = _layer(context, node)
+    return None if module is None else context.recording.modules[module].class_name
 
 
-def ends(case: Case, trend: Trend) -> str:
+def ends(context: RuleContext, trend: Trend) -> str:
     """Return from where to where a trend goes, with the norms, as a message gives it."""
     first, last = trend.matched[0], trend.matched[-1]
-    names = named(case, first), named(case, last)
-    if is_recurrent(case, trend):
+    names = named(context, first), named(context, last)
+    if is_recurrent(context, trend):
         names = "the last time step", "the first"
     elif names[0] == names[1]:
         names = "the last layer", "the first"
@@ -159,23 +159,25 @@ def pace(trend: Trend, word: str, unit: str) -> str:
     return f": {10 ** abs(trend.slope):.2g} times {word} with each of {units} {unit}s" * (units > 2)
 
 
-def named(case: Case, point: Point) -> str:
+def named(context: RuleContext, point: Point) -> str:
     """Return how a message names an operation: by its layer, the layer before it, or its line."""
     node = point.node
     operation = node.operation.partition("Backward")[0].lower()
     for distance in range(_NEAR):
-        layer = _layer(case, node)
+        layer = _layer(context, node)
         if layer is not None:
-            path = case.recording.modules[layer].path
+            path = context.recording.modules[layer].path
             if path.isdecimal():
-                path = f"{case.recording.modules[layer].class_name} {path}"
+                path = f"{context.recording.modules[layer].class_name} {path}"
             return f"the {operation} after {path}" if distance else path
-        inputs = [case.recording.nodes[ref.node] for ref in case.successors.get(node.index, ())]
+        inputs = [
+            context.recording.nodes[ref.node] for ref in context.successors.get(node.index, ())
+        ]
         operations = [one for one in inputs if one.kind in ("operation", "view")]
         if not operations:
             break
         node = operations[0]
-    site = case.site(point.node.site)
+    site = context.site(point.node.site)
     return operation if site is None else f"the {operation} of line {site.line}"
 
 
@@ -184,33 +186,38 @@ def norm_of(point: Point) -> str:
     return f"{10.0**point.level:.2g}" if -300 < point.level < 300 else f"1e{point.level:.0f}"
 
 
-def is_recurrent(case: Case, trend: Trend) -> bool:
+def is_recurrent(context: RuleContext, trend: Trend) -> bool:
     """Return whether a trend runs over time: the operations take the same weights every time."""
     low, high = trend.matched[0].node.depth, trend.matched[-1].node.depth
     uses = [
-        sum(low <= case.recording.nodes[user].depth <= high for user in case.users.get(node, ()))
-        for node in case.parameter_nodes.values()
+        sum(
+            low <= context.recording.nodes[user].depth <= high
+            for user in context.users.get(node, ())
+        )
+        for node in context.parameter_nodes.values()
     ]
     used = [count for count in uses if count]
     shared = [count for count in used if count >= max(2, (len(trend.matched) - 1) / 2)]
     return bool(shared) and 2 * len(shared) >= len(used)
 
 
-def behind(case: Case, start: NodeRecord, depth: int) -> tuple[int, ...]:
+def behind(context: RuleContext, start: NodeRecord, depth: int) -> tuple[int, ...]:
     """Return the parameters of which no use is nearer to the loss than a depth.
 
     Args:
-        case: What is judged.
+        context: What is judged.
         start: What leads to them: those of another branch of the loss, as of a critic beside an
             actor, are left out.
         depth: Of the graph.
     """
-    connected = case.parameters_behind([start.index])
+    connected = context.parameters_behind([start.index])
     return tuple(
         parameter
-        for parameter, node in case.parameter_nodes.items()
+        for parameter, node in context.parameter_nodes.items()
         if parameter in connected
-        and all(case.recording.nodes[user].depth >= depth for user in case.users.get(node, ()))
+        and all(
+            context.recording.nodes[user].depth >= depth for user in context.users.get(node, ())
+        )
     )
 
 
@@ -220,8 +227,8 @@ def half_way(trend: Trend) -> Point:
     return next(point for point in trend.between if abs(point.level - start) >= half)
 
 
-def forward_rise(case: Case, trend: Trend) -> float | None:
+def forward_rise(context: RuleContext, trend: Trend) -> float | None:
     """Return by how many decades the forward's values rise along a trend; None if not measured."""
-    levels = case.shared(ForwardLevels)
+    levels = context.shared(ForwardLevels)
     known = [level for p in trend.matched if (level := levels.level(p.node)) is not None]
     return known[0] - known[-1] if len(known) > 1 else None

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from gradscope.recording.evidence.horizon import HorizonRecord
-from gradscope.rules.case import Case
+from gradscope.rules.context import RuleContext
 
 FADED = 2.0
 """Decades after which a gradient counts as gone: what is left is 1 %."""
@@ -36,12 +36,12 @@ class Memory:
         return self.slope * self.record.read_from
 
 
-def memories(case: Case) -> Iterator[Memory]:
+def memories(context: RuleContext) -> Iterator[Memory]:
     """Yield what is known of recurrent layers, in the order of the model."""
-    for record in case.recording.evidence_of(HorizonRecord):
+    for record in context.recording.evidence_of(HorizonRecord):
         slope = _slope(record.norms)
         if slope is not None:
-            yield Memory(record, case.recording.modules[record.module].path, slope)
+            yield Memory(record, context.recording.modules[record.module].path, slope)
 
 
 def _slope(norms: tuple[float, ...]) -> float | None:

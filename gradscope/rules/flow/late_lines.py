@@ -5,18 +5,18 @@ from collections.abc import Iterator, Mapping
 
 from gradscope.recording.evidence.late_capture import LateCapture
 from gradscope.recording.finding import RelatedLocation
-from gradscope.rules.case import Case
+from gradscope.rules.context import RuleContext
 from gradscope.rules.flow.upstream import line_of
 
 
-def certainty(case: Case, node: int | None) -> str:
+def certainty(context: RuleContext, node: int | None) -> str:
     """Return the end of a message that says how a line is known; empty where it was seen.
 
     Args:
-        case: What is judged.
+        context: What is judged.
         node: The operation at that line; None for what is none.
     """
-    late, how = _late_capture(case), _line_is(case, node)
+    late, how = _late_capture(context), _line_is(context, node)
     if late is None or how is None or how == "exact":
         return ""
     return {
@@ -27,62 +27,66 @@ def certainty(case: Case, node: int | None) -> str:
     }[how]
 
 
-def line_evidence(case: Case, node: int | None) -> Mapping[str, float | str | bool | None]:
+def line_evidence(
+    context: RuleContext, node: int | None
+) -> Mapping[str, float | str | bool | None]:
     """Return how a line is known, for those who read findings by program."""
-    late = _late_capture(case)
+    late = _late_capture(context)
     if late is None:
         return {}
     return {
-        "line_is": _line_is(case, node),
+        "line_is": _line_is(context, node),
         "matched_step": late.matched_step,
         "operation_is": "one of several" if late.unsure else "exact",
     }
 
 
-def line_near(case: Case, node: int | None) -> int | None:
+def line_near(context: RuleContext, node: int | None) -> int | None:
     """Return the line of an operation, else of the nearest one before it that has one."""
-    near = _node_near(case, node)
-    return None if near is None else line_of(case, case.recording.nodes[near])
+    near = _node_near(context, node)
+    return None if near is None else line_of(context, context.recording.nodes[near])
 
 
-def _node_near(case: Case, node: int | None) -> int | None:
+def _node_near(context: RuleContext, node: int | None) -> int | None:
     waiting, seen = deque(() if node is None else (node,)), set[int]()
     while waiting:
         place = waiting.popleft()
-        if line_of(case, case.recording.nodes[place]) is not None:
+        if line_of(context, context.recording.nodes[place]) is not None:
             return place
         seen.add(place)
-        onward = (ref.node for ref in case.successors.get(place, ()))
+        onward = (ref.node for ref in context.successors.get(place, ()))
         waiting += [one for one in onward if one not in seen]
     return None
 
 
-def other_places(case: Case, site: int | None) -> Iterator[RelatedLocation | None]:
+def other_places(context: RuleContext, site: int | None) -> Iterator[RelatedLocation | None]:
     """Yield the lines of operations that may as well have been the first to break."""
-    late = _late_capture(case)
-    lines = {line_of(case, case.recording.nodes[node]) for node in late.unsure} if late else set()
+    late = _late_capture(context)
+    lines = (
+        {line_of(context, context.recording.nodes[node]) for node in late.unsure} if late else set()
+    )
     for line in sorted(one for one in lines if one is not None and one != site):
-        yield case.related(line, "or here: what this operation returned is saved nowhere")
+        yield context.related(line, "or here: what this operation returned is saved nowhere")
 
 
-def _late_capture(case: Case) -> LateCapture | None:
+def _late_capture(context: RuleContext) -> LateCapture | None:
     """Return how a backward was captured whose forward was not, None for any other."""
-    return next(iter(case.recording.evidence_of(LateCapture)), None)
+    return next(iter(context.recording.evidence_of(LateCapture)), None)
 
 
-def _line_is(case: Case, node: int | None) -> str | None:
+def _line_is(context: RuleContext, node: int | None) -> str | None:
     """Return how the line of an operation is known, None where nothing need be said."""
-    late = _late_capture(case)
+    late = _late_capture(context)
     if late is None:
         return None
     if late.lines == "watched":
         return "exact"
     if node is None:
         return "matched" if late.lines == "matched" else None
-    near = _node_near(case, node)
+    near = _node_near(context, node)
     if near is None:
         return None
-    is_seen = case.recording.nodes[near].site is not None
+    is_seen = context.recording.nodes[near].site is not None
     if near == node:
         return "matched" if is_seen else "module"
     return "after" if is_seen else "after module"

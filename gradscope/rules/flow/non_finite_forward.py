@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from gradscope.recording.finding import Finding, Severity
-from gradscope.rules.case import Case
+from gradscope.rules.context import RuleContext
 from gradscope.rules.flow.broken_steps import broken_steps
 from gradscope.rules.flow.forward_origins import ForwardOrigin, forward_origins
 from gradscope.rules.flow.late_lines import certainty, line_evidence, other_places
@@ -74,24 +74,24 @@ class NonFiniteForward(Rule):
         "GS604",
     )
 
-    def check(self, case: Case) -> Iterator[Finding]:
+    def check(self, context: RuleContext) -> Iterator[Finding]:
         """Yield a finding for every origin of a loss that is not finite."""
-        if case.run is not None and case.run.is_left_out:
+        if context.run is not None and context.run.is_left_out:
             return
-        loss = loss_word(case)
-        lost = [one for one in case.shared(forward_origins) if one.seen.reaches_loss]
+        loss = loss_word(context)
+        lost = [one for one in context.shared(forward_origins) if one.seen.reaches_loss]
         for origin in lost:
-            yield self._finding(case, origin, loss or "not finite")
+            yield self._finding(context, origin, loss or "not finite")
         if loss and not lost:
-            yield self._unlocated(case, loss)
+            yield self._unlocated(context, loss)
 
-    def in_run(self, case: Case) -> Iterator[Finding]:
+    def in_run(self, context: RuleContext) -> Iterator[Finding]:
         """Yield a finding for a loss that is no number from a step on."""
-        for broken in broken_steps(case):
+        for broken in broken_steps(context):
             if math.isfinite(broken.loss):
                 continue
             yield self.finding(
-                case,
+                context,
                 message=f"the loss of step {broken.step} is {_word(broken.loss)}, and its "
                 f"gradients break the weights{broken.followers}",
                 remedy=broken.remedy,
@@ -103,36 +103,36 @@ class NonFiniteForward(Rule):
                 step=broken.step,
             )
 
-    def _finding(self, case: Case, origin: ForwardOrigin, loss: str) -> Finding:
+    def _finding(self, context: RuleContext, origin: ForwardOrigin, loss: str) -> Finding:
         return self.finding(
-            case,
-            message=f"{origin.made}; the loss is {loss}{certainty(case, origin.node)}",
+            context,
+            message=f"{origin.made}; the loss is {loss}{certainty(context, origin.node)}",
             remedy=origin.cause.remedy,
-            site=origin.place(case),
-            related=(origin.taken_in(case), *other_places(case, origin.site)),
-            parameters=_broken_parameters(case),
-            modules=origin.modules(case),
-            evidence={**origin.evidence, **line_evidence(case, origin.node)},
+            site=origin.place(context),
+            related=(origin.taken_in(context), *other_places(context, origin.site)),
+            parameters=_broken_parameters(context),
+            modules=origin.modules(context),
+            evidence={**origin.evidence, **line_evidence(context, origin.node)},
             caused_by=("GS101",) if origin.cause.by_growth else (),
-            explains=("GS104",) if case.run is not None else (),  # of later steps
+            explains=("GS104",) if context.run is not None else (),  # of later steps
         )
 
-    def _unlocated(self, case: Case, loss: str) -> Finding:
-        reason = case.examination_obstacle("non-finite")
+    def _unlocated(self, context: RuleContext, loss: str) -> Finding:
+        reason = context.examination_obstacle("non-finite")
         why = f" ({reason})" if reason else ""
         return self.finding(
-            case,
+            context,
             message=f"the loss is {loss}, and the operation that made it was not seen{why}",
             remedy="check the batch, the weights and what comes before the loss by torch.isfinite",
-            site=line_of(case, case.first.nodes[0]) if case.first.nodes else None,
-            parameters=_broken_parameters(case),
+            site=line_of(context, context.first.nodes[0]) if context.first.nodes else None,
+            parameters=_broken_parameters(context),
             evidence={"loss": loss},
         )
 
 
-def loss_word(case: Case) -> str | None:
+def loss_word(context: RuleContext) -> str | None:
     """Return how a loss that is not finite is written, None for another one."""
-    loss = None if case.first.step is None else case.first.step.loss
+    loss = None if context.first.step is None else context.first.step.loss
     if loss is None or math.isfinite(loss):
         return None
     return _word(loss)
@@ -142,9 +142,9 @@ def _word(loss: float) -> str:
     return "NaN" if math.isnan(loss) else "infinite"
 
 
-def _broken_parameters(case: Case) -> tuple[int, ...]:
+def _broken_parameters(context: RuleContext) -> tuple[int, ...]:
     return tuple(
         stat.parameter
-        for stat in case.first.parameter_stats.values()
+        for stat in context.first.parameter_stats.values()
         if stat.gradient is not None and stat.gradient.is_broken
     )

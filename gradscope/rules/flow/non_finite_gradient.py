@@ -8,7 +8,7 @@ from typing import ClassVar
 from gradscope.recording.evidence.suspected_break import SuspectedBreak
 from gradscope.recording.finding import Finding, RelatedLocation, Severity
 from gradscope.recording.records import NodeRecord
-from gradscope.rules.case import Case
+from gradscope.rules.context import RuleContext
 from gradscope.rules.flow.broken_steps import broken_steps
 from gradscope.rules.flow.forward_origins import ForwardOrigin, forward_origins
 from gradscope.rules.flow.gradient_breaks import (
@@ -87,29 +87,29 @@ class NonFiniteGradient(Rule):
         "GS604",
     )
 
-    def obstacle(self, case: Case) -> str | None:
+    def obstacle(self, context: RuleContext) -> str | None:
         """Without gradients nothing can be judged."""
-        is_suspected = bool(case.recording.evidence_of(SuspectedBreak))
-        return None if case.has_backward or is_suspected else "backward delivered no gradient"
+        is_suspected = bool(context.recording.evidence_of(SuspectedBreak))
+        return None if context.has_backward or is_suspected else "backward delivered no gradient"
 
-    def check(self, case: Case) -> Iterator[Finding]:
+    def check(self, context: RuleContext) -> Iterator[Finding]:
         """Yield a finding for every line whose backward breaks a gradient."""
-        if case.run is not None and case.run.is_left_out:
+        if context.run is not None and context.run.is_left_out:
             return
-        origins = [one for one in case.shared(forward_origins) if one.breaks]
+        origins = [one for one in context.shared(forward_origins) if one.breaks]
         for origin in origins:
-            yield self._of_forward(case, origin)
+            yield self._of_forward(context, origin)
         told = {one.node.index for origin in origins for one in origin.breaks}
         by_line: dict[int | None, list[GradientBreak]] = {}
-        for one in case.shared(gradient_breaks):
-            if one.parameters and one.node.index not in told and not _is_of_scale(case, one):
-                by_line.setdefault(line_of(case, one.node), []).append(one)
+        for one in context.shared(gradient_breaks):
+            if one.parameters and one.node.index not in told and not _is_of_scale(context, one):
+                by_line.setdefault(line_of(context, one.node), []).append(one)
         for site, breaks in by_line.items():
-            yield self._finding(case, site, breaks)
-        for suspected in case.recording.evidence_of(SuspectedBreak):
-            yield self._suspicion(case, suspected)
+            yield self._finding(context, site, breaks)
+        for suspected in context.recording.evidence_of(SuspectedBreak):
+            yield self._suspicion(context, suspected)
 
-    def _suspicion(self, case: Case, suspected: SuspectedBreak) -> Finding:
+    def _suspicion(self, context: RuleContext, suspected: SuspectedBreak) -> Finding:
         """Return the finding of a step that was not captured."""
         singularity = SINGULARITIES.get(plain_name(suspected.operation))
         function = singularity.function if singularity else plain_name(suspected.operation)
@@ -118,13 +118,13 @@ class NonFiniteGradient(Rule):
         broken = suspected.parameters
         are = "1 gradient is" if len(broken) == 1 else f"{len(broken)} gradients are"
         return self.finding(
-            case,
+            context,
             message=f"{are} not finite though the loss is, {chance} the backward of {function}"
             f"{where} (this step was not captured; the operations are those of step "
             f"{suspected.matched_step})",
             remedy=singularity.remedy if singularity else _LOOK.format(function),
             site=suspected.site,
-            related=[case.related(site, "or by this one") for site in suspected.others],
+            related=[context.related(site, "or by this one") for site in suspected.others],
             parameters=broken,
             evidence={
                 "operation": suspected.operation,
@@ -138,13 +138,13 @@ class NonFiniteGradient(Rule):
             explains=("GS104",),
         )
 
-    def in_run(self, case: Case) -> Iterator[Finding]:
+    def in_run(self, context: RuleContext) -> Iterator[Finding]:
         """Yield a finding for gradients that are no numbers from a step on, of a finite loss."""
-        for broken in broken_steps(case):
+        for broken in broken_steps(context):
             if not math.isfinite(broken.loss):
                 continue
             yield self.finding(
-                case,
+                context,
                 message=f"the gradient of step {broken.step} is not finite, though its loss is "
                 f"{broken.loss:.4g}, and breaks the weights{broken.followers}",
                 remedy=broken.remedy,
@@ -158,42 +158,44 @@ class NonFiniteGradient(Rule):
                 explains=("GS104",),
             )
 
-    def _of_forward(self, case: Case, origin: ForwardOrigin) -> Finding:
+    def _of_forward(self, context: RuleContext, origin: ForwardOrigin) -> Finding:
         """Return the finding where gradients break on NaN that the loss does not see."""
         parameters = {parameter for one in origin.breaks for parameter in one.parameters}
         spoilt = "1 gradient is" if len(parameters) == 1 else f"{len(parameters)} gradients are"
-        here = line_of(case, origin.breaks[0].node)
-        broken = case.related(here, "here backward meets it first")
-        taken_in = origin.taken_in(case)
+        here = line_of(context, origin.breaks[0].node)
+        broken = context.related(here, "here backward meets it first")
+        taken_in = origin.taken_in(context)
         return self.finding(
-            case,
+            context,
             message=f"{origin.made}; the loss is finite, but {spoilt} "
-            f"not{certainty(case, origin.node)}",
+            f"not{certainty(context, origin.node)}",
             remedy=origin.cause.remedy,
-            site=origin.place(case),
+            site=origin.place(context),
             related=(taken_in, None if here in (origin.site, origin.seen.site) else broken),
             parameters=sorted(parameters),
-            modules=origin.modules(case),
+            modules=origin.modules(context),
             evidence={
                 **origin.evidence,
                 "parameters": len(parameters),
-                **line_evidence(case, origin.node),
+                **line_evidence(context, origin.node),
             },
             count=len(parameters),
             caused_by=("GS101",) if origin.cause.by_growth else (),
-            explains=_later_losses(case),
+            explains=_later_losses(context),
         )
 
-    def _finding(self, case: Case, site: int | None, breaks: list[GradientBreak]) -> Finding:
+    def _finding(
+        self, context: RuleContext, site: int | None, breaks: list[GradientBreak]
+    ) -> Finding:
         first = breaks[0]
-        cause = cause_of_break(case, first)
+        cause = cause_of_break(context, first)
         parameters = {parameter for one in breaks for parameter in one.parameters}
         return self.finding(
-            case,
-            message=_message(first, cause, len(parameters)) + certainty(case, first.node.index),
+            context,
+            message=_message(first, cause, len(parameters)) + certainty(context, first.node.index),
             remedy=cause.remedy,
-            site=line_near(case, first.node.index) if site is None else site,
-            related=(_still_finite(case, first), *other_places(case, site)),
+            site=line_near(context, first.node.index) if site is None else site,
+            related=(_still_finite(context, first), *other_places(context, site)),
             parameters=sorted(parameters),
             evidence={
                 "operation": first.node.operation,
@@ -202,25 +204,25 @@ class NonFiniteGradient(Rule):
                 "elements": first.returned.numel,
                 "parameters": len(parameters),
                 **cause.evidence,
-                **line_evidence(case, first.node.index),
+                **line_evidence(context, first.node.index),
             },
             count=len(parameters),
             caused_by=("GS101",) if cause.by_growth else (),
-            explains=_later_losses(case),
+            explains=_later_losses(context),
         )
 
 
-def _is_of_scale(case: Case, one: GradientBreak) -> bool:
+def _is_of_scale(context: RuleContext, one: GradientBreak) -> bool:
     """Return whether a gradient is too large for its type only until a scale is found."""
-    is_sought = case.run is not None and case.run.is_scale_sought
-    return is_sought and not is_singular(case.shared(forward_stats), one.node)
+    is_sought = context.run is not None and context.run.is_scale_sought
+    return is_sought and not is_singular(context.shared(forward_stats), one.node)
 
 
-def _later_losses(case: Case) -> tuple[str, ...]:
+def _later_losses(context: RuleContext) -> tuple[str, ...]:
     """Return what a run comes to where gradients break of a finite loss: weights that do."""
-    loss = None if case.first.step is None else case.first.step.loss
+    loss = None if context.first.step is None else context.first.step.loss
     is_finite = loss is None or math.isfinite(loss)
-    return ("GS104",) if case.run is not None and is_finite else ()
+    return ("GS104",) if context.run is not None and is_finite else ()
 
 
 def _message(first: GradientBreak, cause: Cause, parameters: int) -> str:
@@ -231,13 +233,13 @@ def _message(first: GradientBreak, cause: Cause, parameters: int) -> str:
     )
 
 
-def _still_finite(case: Case, first: GradientBreak) -> RelatedLocation | None:
+def _still_finite(context: RuleContext, first: GradientBreak) -> RelatedLocation | None:
     """Return the line that handed over the last gradient that was finite."""
-    users = sorted(case.consumers(first.node.index), key=_created)
+    users = sorted(context.consumers(first.node.index), key=_created)
     lines = [user for user in users if user.site not in (None, first.node.site)]
     if not lines:
         return None
-    return case.related(
+    return context.related(
         lines[0].site, f"up to here the gradient is finite: its norm is {first.given.norm:.3g}"
     )
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from gradscope.recording.evidence.forward_stat import ForwardStat
 from gradscope.recording.records import GradientStat, NodeRecord, TensorRef
-from gradscope.rules.case import Case
+from gradscope.rules.context import RuleContext
 from gradscope.rules.flow.gradient_breaks import (
     GradientBreak,
     forward_inputs,
@@ -43,17 +43,17 @@ def what_it_is(gradient: GradientStat) -> str:
     return "NaN" if gradient.norm != gradient.norm else "infinity"
 
 
-def cause_of_break(case: Case, one: GradientBreak) -> Cause:
+def cause_of_break(context: RuleContext, one: GradientBreak) -> Cause:
     """Return why an operation's backward broke a gradient."""
-    stats = case.shared(forward_stats)
+    stats = context.shared(forward_stats)
     node = one.node
     output = stats.get(TensorRef(node=node.index, slot=0))
-    inputs = [stats[ref] for ref in forward_inputs(case, node.index) if ref in stats]
+    inputs = [stats[ref] for ref in forward_inputs(context, node.index) if ref in stats]
     singularity = SINGULARITIES.get(plain_name(node.operation))
-    overflow = _overflow(case, one, function_name(node))
+    overflow = _overflow(context, one, function_name(node))
     finite = not any(stat.nonfinite for stat in inputs)
     if singularity is not None and finite and (overflow is None or is_singular(stats, node)):
-        return _singular(case, node, singularity, output, inputs)
+        return _singular(context, node, singularity, output, inputs)
     broken = sum(stat.nonfinite for stat in (*inputs, *([output] if output else [])))
     function = function_name(node)
     if finite and inputs and output is not None and output.nonfinite:
@@ -63,7 +63,7 @@ def cause_of_break(case: Case, one: GradientBreak) -> Cause:
                 f": its result is not finite at {output.nonfinite} of {output.numel} elements, and "
                 "backward multiplies by it"
             ),
-            remedy=remedy_before_where(case, node.index, function)
+            remedy=remedy_before_where(context, node.index, function)
             or "keep its argument where the result is finite, as by clamp(max=...)",
             evidence={"nonfinite_in_forward": output.nonfinite, "maximum": inputs[0].maximum},
         )
@@ -92,7 +92,7 @@ def _snake(name: str) -> str:
 
 
 def _singular(
-    case: Case,
+    context: RuleContext,
     node: NodeRecord,
     singularity: Singularity,
     output: ForwardStat | None,
@@ -110,7 +110,7 @@ def _singular(
             )
     if inputs:
         evidence |= {"minimum": inputs[0].minimum, "maximum": inputs[0].maximum}
-    chosen = remedy_before_where(case, node.index, singularity.function)
+    chosen = remedy_before_where(context, node.index, singularity.function)
     return Cause(
         function=singularity.function,
         reason=reason,
@@ -119,18 +119,18 @@ def _singular(
     )
 
 
-def remedy_before_where(case: Case, node: int, function: str) -> str | None:
+def remedy_before_where(context: RuleContext, node: int, function: str) -> str | None:
     """Return the remedy for an operation whose result `torch.where` chooses from, else None."""
-    if not any(user.operation.startswith("WhereBackward") for user in case.consumers(node)):
+    if not any(user.operation.startswith("WhereBackward") for user in context.consumers(node)):
         return None
     return _WHERE_DIVISION if function == "division" else _WHERE.format(function=function)
 
 
-def _overflow(case: Case, one: GradientBreak, function: str) -> Cause | None:
+def _overflow(context: RuleContext, one: GradientBreak, function: str) -> Cause | None:
     """Return the cause of a gradient that has outgrown its type."""
     taken = [
-        case.recording.nodes[ref.node].outputs[ref.slot]
-        for ref in case.successors.get(one.node.index, ())
+        context.recording.nodes[ref.node].outputs[ref.slot]
+        for ref in context.successors.get(one.node.index, ())
     ]
     shapes = [shape for shape in (*one.node.outputs, *taken) if shape and shape.dtype in LARGEST]
     if not shapes:

@@ -12,7 +12,7 @@ from statistics import median
 
 from gradscope.analysis.step_view import StepView
 from gradscope.recording.records import NodeRecord, TensorRef
-from gradscope.rules.case import Case
+from gradscope.rules.context import RuleContext
 
 FEWEST_CALLS = 8
 """Fewer calls make no trend."""
@@ -30,16 +30,16 @@ class Recurrence:
     first, less those that a sum over so many losses makes."""
 
 
-def recurrences(case: Case) -> Iterator[Recurrence]:
+def recurrences(context: RuleContext) -> Iterator[Recurrence]:
     """Yield the recurrences of the first step's graph whose gradient grows on its way back."""
-    for parameter, node in case.parameter_nodes.items():
-        if len(case.recording.parameters[parameter].shape.dims) < 2:
+    for parameter, node in context.parameter_nodes.items():
+        if len(context.recording.parameters[parameter].shape.dims) < 2:
             continue
-        calls = _alike([one for one in case.consumers(node) if one.sequence is not None])
+        calls = _alike([one for one in context.consumers(node) if one.sequence is not None])
         if len(calls) < FEWEST_CALLS:
             continue
-        decades = growth(case.first, calls)
-        if decades is not None and decades > 0 and _is_chain(case, calls):
+        decades = growth(context.first, calls)
+        if decades is not None and decades > 0 and _is_chain(context, calls):
             yield Recurrence(parameter, calls, decades)
 
 
@@ -62,9 +62,11 @@ def growth(view: StepView, calls: tuple[NodeRecord, ...]) -> float | None:
     return min(math.log10(early / late), each) - math.log10(len(norms))
 
 
-def growth_later(case: Case, views: Sequence[StepView], found: Recurrence) -> float | None:
+def growth_later(
+    context: RuleContext, views: Sequence[StepView], found: Recurrence
+) -> float | None:
     """Return the growth in the last step of the same graph; None where there was none."""
-    graph = None if case.first.step is None else case.first.step.graph
+    graph = None if context.first.step is None else context.first.step.graph
     for view in reversed(views):
         if view.step is not None and view.step.graph == graph:
             decades = growth(view, found.calls)
@@ -82,7 +84,7 @@ def _alike(users: list[NodeRecord]) -> tuple[NodeRecord, ...]:
     return tuple(sorted(most, key=lambda node: node.sequence or 0))
 
 
-def _is_chain(case: Case, calls: tuple[NodeRecord, ...]) -> bool:
+def _is_chain(context: RuleContext, calls: tuple[NodeRecord, ...]) -> bool:
     """Return whether each call builds on those before it, and not beside them."""
-    behind = {node.index for node in case.behind([calls[-1].index])}
+    behind = {node.index for node in context.behind([calls[-1].index])}
     return all(call.index in behind for call in calls)

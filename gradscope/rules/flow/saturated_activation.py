@@ -6,7 +6,7 @@ from typing import ClassVar
 
 from gradscope.recording.evidence.saturation import SaturationRecord
 from gradscope.recording.finding import Finding, Severity
-from gradscope.rules.case import Case
+from gradscope.rules.context import RuleContext
 from gradscope.rules.flow.upstream import line_of, parameters_before, weight_follows
 from gradscope.rules.measure import Measure
 from gradscope.rules.rule import Lasting, Rule
@@ -72,30 +72,30 @@ class SaturatedActivation(Rule):
     elements: int = 16
     """Elements or rows below which an activation is not judged, as a single learnt gate."""
 
-    def obstacle(self, case: Case) -> str | None:
+    def obstacle(self, context: RuleContext) -> str | None:
         """The outputs are counted in a second forward."""
-        return case.examination_obstacle("forward")
+        return context.examination_obstacle("forward")
 
-    def check(self, case: Case) -> Iterator[Finding]:
+    def check(self, context: RuleContext) -> Iterator[Finding]:
         """Yield a finding for every line with saturated activations."""
         by_line: dict[int | None, list[_Activation]] = {}
-        for one in _activations(case):
+        for one in _activations(context):
             enough = one.elements >= self.elements and one.share >= self.share
-            if enough and weight_follows(case, one.nodes[0]) and not _is_surrogate(case, one):
-                site = line_of(case, case.recording.nodes[one.nodes[0]])
+            if enough and weight_follows(context, one.nodes[0]) and not _is_surrogate(context, one):
+                site = line_of(context, context.recording.nodes[one.nodes[0]])
                 by_line.setdefault(site, []).append(one)
         for site, found in by_line.items():
-            yield self._finding(case, site, found)
+            yield self._finding(context, site, found)
 
-    def _finding(self, case: Case, site: int | None, found: list[_Activation]) -> Finding:
+    def _finding(self, context: RuleContext, site: int | None, found: list[_Activation]) -> Finding:
         worst = max(found, key=lambda one: one.share)
         nodes = [node for one in found for node in one.nodes]
         return self.finding(
-            case,
+            context,
             message=_message(worst, len(found)),
             remedy=_remedy(worst.operation),
             site=site,
-            parameters=parameters_before(case, nodes),
+            parameters=parameters_before(context, nodes),
             modules=tuple(dict.fromkeys(one.module for one in found if one.module)),
             evidence={
                 "activation": worst.operation,
@@ -108,12 +108,12 @@ class SaturatedActivation(Rule):
         )
 
 
-def _activations(case: Case) -> list[_Activation]:
+def _activations(context: RuleContext) -> list[_Activation]:
     """Return the activations of the first step, the calls of each together."""
     groups: dict[tuple[int | None, str, str], list[SaturationRecord]] = {}
-    for record in case.recording.evidence_of(SaturationRecord):
-        node = case.recording.nodes[record.tensor.node]
-        key = (node.site, record.operation, case.module_of(node) or "")
+    for record in context.recording.evidence_of(SaturationRecord):
+        node = context.recording.nodes[record.tensor.node]
+        key = (node.site, record.operation, context.module_of(node) or "")
         groups.setdefault(key, []).append(record)
     return [
         _Activation(
@@ -127,11 +127,11 @@ def _activations(case: Case) -> list[_Activation]:
     ]
 
 
-def _is_surrogate(case: Case, one: _Activation) -> bool:
+def _is_surrogate(context: RuleContext, one: _Activation) -> bool:
     """Return whether it lends its gradient to hard choices: `hard - soft.detach() + soft`."""
     if one.operation == "tanh":
         return False
-    users = list(case.consumers(one.nodes[0]))
+    users = list(context.consumers(one.nodes[0]))
     return bool(users) and all(user.operation == "AddBackward0" for user in users)
 
 

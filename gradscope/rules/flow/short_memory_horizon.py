@@ -4,11 +4,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import ClassVar
 
+from gradscope.analysis.spine import Spines
 from gradscope.recording.finding import Finding, Severity
-from gradscope.rules.case import Case
+from gradscope.rules.context import RuleContext
 from gradscope.rules.flow.growth_place import is_recurrent, place_of, related_lines
 from gradscope.rules.flow.horizon import FADED, Memory, memories
-from gradscope.rules.flow.spine import Spines
 from gradscope.rules.measure import Measure
 from gradscope.rules.rule import Lasting, Rule
 
@@ -65,25 +65,25 @@ class ShortMemoryHorizon(Rule):
     """Powers of ten by which the gradient fades on its way back to the first input. Measured: no
     run of 28 recalls its first input above 3.9."""
 
-    def obstacle(self, case: Case) -> str | None:
+    def obstacle(self, context: RuleContext) -> str | None:
         """Return why this rule cannot judge the recording."""
-        return case.examination_obstacle("horizons")
+        return context.examination_obstacle("horizons")
 
-    def check(self, case: Case) -> Iterator[Finding]:
+    def check(self, context: RuleContext) -> Iterator[Finding]:
         """Yield a finding for all recurrent layers, and one for a loop over time."""
-        short = [memory for memory in memories(case) if memory.faded >= self.decades]
+        short = [memory for memory in memories(context) if memory.faded >= self.decades]
         if short:
-            yield self._layers(case, short)
-        yield from self._loop(case)
+            yield self._layers(context, short)
+        yield from self._loop(context)
 
-    def _layers(self, case: Case, short: list[Memory]) -> Finding:
+    def _layers(self, context: RuleContext, short: list[Memory]) -> Finding:
         worst = min(short, key=lambda memory: memory.horizon)
-        module = case.recording.modules[worst.record.module]
+        module = context.recording.modules[worst.record.module]
         call = worst.record.call_site
         more = f" (and {len(short) - 1} more)" if len(short) > 1 else ""
         opening = _REMEDIES.get(module.class_name, _PLAIN)
         return self.finding(
-            case,
+            context,
             message=(
                 f"{worst.path or 'the model'}{more} remembers about {worst.horizon:.0f} steps of "
                 f"{worst.record.steps}: of the gradient 1 % is left after these, and "
@@ -91,7 +91,7 @@ class ShortMemoryHorizon(Rule):
             ),
             remedy=f"{opening}, or use all outputs (their mean, or attention), not only the last",
             site=call if module.site is None else module.site,
-            related=[] if module.site is None else [case.related(call, "called here")],
+            related=[] if module.site is None else [context.related(call, "called here")],
             modules=[memory.path for memory in short],
             evidence={
                 "horizon": worst.horizon,
@@ -104,14 +104,14 @@ class ShortMemoryHorizon(Rule):
             count=len(short),
         )
 
-    def _loop(self, case: Case) -> Iterator[Finding]:
-        trend = case.shared(Spines).first.loss
-        if trend is None or -trend.steady < self.decades or not is_recurrent(case, trend):
+    def _loop(self, context: RuleContext) -> Iterator[Finding]:
+        trend = context.shared(Spines).first.loss
+        if trend is None or -trend.steady < self.decades or not is_recurrent(context, trend):
             return
-        place = place_of(case, trend)
+        place = place_of(context, trend)
         horizon = FADED / -trend.slope
         yield self.finding(
-            case,
+            context,
             message=(
                 f"the loop remembers about {horizon:.0f} steps: of the gradient 1 % is left after "
                 f"these, and 10^-{-trend.decades:.1f} after {len(trend.matched)}, should the loss "
@@ -119,7 +119,7 @@ class ShortMemoryHorizon(Rule):
             ),
             remedy=f"{_PLAIN}, or use all states (their mean, or attention), not only the last",
             site=place.call_site,
-            related=related_lines(case, place),
+            related=related_lines(context, place),
             evidence={
                 "horizon": horizon,
                 "steps": len(trend.matched),

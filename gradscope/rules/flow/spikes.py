@@ -7,7 +7,7 @@ from itertools import pairwise
 from math import isfinite, log
 from statistics import median
 
-from gradscope.rules.accumulation.windows import Window
+from gradscope.analysis.optimizer_steps import Window
 
 _NORMAL = 1.4826
 """Standard deviations in a median absolute deviation, of a normal distribution."""

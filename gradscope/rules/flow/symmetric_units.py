@@ -4,12 +4,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import ClassVar
 
+from gradscope.analysis.subtrees import MOST_NAMED
 from gradscope.recording.evidence.symmetry import SymmetryRecord
 from gradscope.recording.finding import Finding, Severity
-from gradscope.rules.case import Case
+from gradscope.rules.context import RuleContext
 from gradscope.rules.measure import Measure
 from gradscope.rules.rule import Lasting, Rule
-from gradscope.rules.subtrees import MOST_NAMED
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,29 +55,29 @@ class SymmetricUnits(Rule):
     share: float = 0.5
     """Share of a weight's rows, 0 to 1. Measured: healthy models have none."""
 
-    def obstacle(self, case: Case) -> str | None:
+    def obstacle(self, context: RuleContext) -> str | None:
         """Return why this rule cannot judge the recording."""
-        if case.recording.target.synthetic_loss:
+        if context.recording.target.synthetic_loss:
             return "the loss was made up, and may treat all outputs alike"
-        return case.examination_obstacle("symmetry")
+        return context.examination_obstacle("symmetry")
 
-    def check(self, case: Case) -> Iterator[Finding]:
+    def check(self, context: RuleContext) -> Iterator[Finding]:
         """Yield one finding for all weights whose rows are alike."""
         records = [
             record
-            for record in case.recording.evidence_of(SymmetryRecord)
+            for record in context.recording.evidence_of(SymmetryRecord)
             if record.alike >= self.share * record.rows
         ]
         if not records:
             return
         worst = max(records, key=lambda record: (record.alike / record.rows, record.rows))
         share = worst.alike / worst.rows
-        names = [case.recording.parameters[record.parameter].name for record in records]
+        names = [context.recording.parameters[record.parameter].name for record in records]
         more = f" and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else ""
         sites = [record.site for record in records]
-        sites += [case.recording.parameters[record.parameter].site for record in records]
+        sites += [context.recording.parameters[record.parameter].site for record in records]
         yield self.finding(
-            case,
+            context,
             message=(
                 f"{_units(worst)} of {', '.join(names[:MOST_NAMED])}{more} have equal weights and "
                 "equal gradients: they learn as one unit"

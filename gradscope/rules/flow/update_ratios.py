@@ -6,7 +6,7 @@ from math import isfinite
 from statistics import median
 
 from gradscope.recording.records import ParameterRecord
-from gradscope.rules.case import Case
+from gradscope.rules.context import RuleContext
 from gradscope.rules.optimizers import Optimizers
 
 
@@ -17,12 +17,12 @@ class UpdateRatios:
     Left out are vectors, weights that are all zero, and embeddings, whose unused rows do not move.
     """
 
-    case: Case
+    context: RuleContext
 
     @cached_property
     def optimizers(self) -> Optimizers:
         """What is known of the optimizers."""
-        return Optimizers(self.case)
+        return Optimizers(self.context)
 
     @cached_property
     def by_parameter(self) -> dict[int, float]:
@@ -30,7 +30,10 @@ class UpdateRatios:
         ratios = {}
         held = self.optimizers.targets.parameters if self.optimizers.targets else frozenset()
         for index in sorted(held):
-            stat, record = self.case.parameter_stat(index), self.case.recording.parameters[index]
+            stat, record = (
+                self.context.parameter_stat(index),
+                self.context.recording.parameters[index],
+            )
             if stat is None or stat.update_norm is None or not self._counts(record):
                 continue
             weight = stat.weight_norm or 0.0
@@ -48,7 +51,7 @@ class UpdateRatios:
         obstacle = self.optimizers.obstacle()
         if obstacle is not None:
             return obstacle
-        stats = self.case.first.parameter_stats.values()
+        stats = self.context.first.parameter_stats.values()
         if all(stat.update_norm is None for stat in stats):
             return self.optimizers.without_update
         if self.learning_rates == {0.0}:
@@ -70,8 +73,8 @@ class UpdateRatios:
     def _counts(self, record: ParameterRecord) -> bool:
         if len(record.shape.dims) < 2 or not record.requires_grad:
             return False
-        if self.case.recording.modules[record.module].class_name.startswith("Embedding"):
+        if self.context.recording.modules[record.module].class_name.startswith("Embedding"):
             return False
-        node = self.case.parameter_nodes.get(record.index)
-        users = () if node is None else self.case.consumers(node)
+        node = self.context.parameter_nodes.get(record.index)
+        users = () if node is None else self.context.consumers(node)
         return not any(user.operation.startswith("Embedding") for user in users)

@@ -7,7 +7,7 @@ from typing import ClassVar
 
 from gradscope.recording.evidence.optimizer import OptimizerRecord
 from gradscope.recording.finding import Finding, Severity
-from gradscope.rules.case import Case
+from gradscope.rules.context import RuleContext
 from gradscope.rules.flow.divergence import Divergence, rises
 from gradscope.rules.flow.update_ratios import UpdateRatios
 from gradscope.rules.measure import Measure
@@ -81,19 +81,19 @@ class UpdateTooLarge(Rule):
     adaptive_error: float = 1.0
     """Ratio: one step changes the weights by their own size. Source: 1 of 275 healthy runs."""
 
-    def obstacle(self, case: Case) -> str | None:
+    def obstacle(self, context: RuleContext) -> str | None:
         """Return why this rule cannot judge the recording."""
-        if Divergence(case).steps:
-            return Optimizers(case).obstacle()
-        return UpdateRatios(case).obstacle()
+        if Divergence(context).steps:
+            return Optimizers(context).obstacle()
+        return UpdateRatios(context).obstacle()
 
-    def check(self, case: Case) -> Iterator[Finding]:
+    def check(self, context: RuleContext) -> Iterator[Finding]:
         """Yield a finding if the typical step is too large, or one on the way to the judged one."""
-        ratios = UpdateRatios(case)
+        ratios = UpdateRatios(context)
         optimizer = ratios.optimizers.targets
         if optimizer is None:
             return
-        diverged = self._diverged(case, ratios, optimizer)
+        diverged = self._diverged(context, ratios, optimizer)
         if diverged is not None or ratios.obstacle() is not None:
             yield from () if diverged is None else (diverged,)
             return
@@ -102,19 +102,19 @@ class UpdateTooLarge(Rule):
         if not reached:
             return
         level, limit = reached[0]
-        if case.run is not None:
-            yield from self._in_run(case, ratios, optimizer, level, limit)
+        if context.run is not None:
+            yield from self._in_run(context, ratios, optimizer, level, limit)
             return
-        falls = _falls(case)
-        severity = self._severity(case, level, falls)
+        falls = _falls(context)
+        severity = self._severity(context, level, falls)
         if severity is None:
             return
         lowest = limits[-1][1]
         yield self.finding(
-            case,
+            context,
             message=(
                 f"a step of {optimizer.class_name}{ratios.rates} changes the weights by "
-                f"{_share(ratios.typical)} their norm" + _loss_words(case, falls)
+                f"{_share(ratios.typical)} their norm" + _loss_words(context, falls)
             ),
             remedy="lower the learning rate: a ratio of 0.001 to 0.01 is healthy",
             site=optimizer.site,
@@ -130,17 +130,17 @@ class UpdateTooLarge(Rule):
         )
 
     def _diverged(
-        self, case: Case, ratios: UpdateRatios, optimizer: OptimizerRecord
+        self, context: RuleContext, ratios: UpdateRatios, optimizer: OptimizerRecord
     ) -> Finding | None:
         """Return the finding for steps on the way that drove the weights off; they come first."""
-        divergence = Divergence(case)
+        divergence = Divergence(context)
         limit = self._limits(is_sgd=optimizer.family == "sgd")[0][1]
         step = divergence.step_beyond(limit)
         if step is None:
             return None
         growth = divergence.growths[step]
         return self.finding(
-            case,
+            context,
             message=(
                 f"step {step + 1} of {optimizer.class_name}{ratios.rates} changes the weights by "
                 f"{_share(growth)} their norm or more; {divergence.loss_words}"
@@ -160,20 +160,20 @@ class UpdateTooLarge(Rule):
 
     def _in_run(
         self,
-        case: Case,
+        context: RuleContext,
         ratios: UpdateRatios,
         optimizer: OptimizerRecord,
         level: Severity,
         limit: float,
     ) -> Iterator[Finding]:
         """Yield the finding for a step of a run after which the loss rose."""
-        losses = () if case.run is None else case.run.losses
+        losses = () if context.run is None else context.run.losses
         # Steps of another kind, as those of L-BFGS, try and come back.
         if level == "note" or optimizer.family == "other" or not rises(losses):
             return
         worst = max(losses[1:], key=lambda loss: loss if isfinite(loss) else float("inf"))
         yield self.finding(
-            case,
+            context,
             message=(
                 f"a step of {optimizer.class_name}{ratios.rates} changes the weights by "
                 f"{_share(ratios.typical)} their norm; the loss goes from {losses[0]:.4g} to "
@@ -193,10 +193,12 @@ class UpdateTooLarge(Rule):
             explains=_CONSEQUENCES,
         )
 
-    def _severity(self, case: Case, level: Severity, falls: bool | None) -> Severity | None:
+    def _severity(
+        self, context: RuleContext, level: Severity, falls: bool | None
+    ) -> Severity | None:
         if falls is None:
             return _IF_NOT_TRIED[level]
-        if not all(map(isfinite, _losses(case))):
+        if not all(map(isfinite, _losses(context))):
             return "warning" if level == "note" else "error"
         return _IF_LOSS_FALLS[level] if falls else level
 
@@ -210,21 +212,21 @@ class UpdateTooLarge(Rule):
         ]
 
 
-def _losses(case: Case) -> list[float]:
-    steps = [case.first.step, *(probe.step for probe in case.probes)]
+def _losses(context: RuleContext) -> list[float]:
+    steps = [context.first.step, *(probe.step for probe in context.probes)]
     return [step.loss for step in steps if step is not None and step.loss is not None]
 
 
-def _falls(case: Case) -> bool | None:
+def _falls(context: RuleContext) -> bool | None:
     """Return whether the loss falls and never rises above its start, None if that is not known."""
-    losses = _losses(case)
+    losses = _losses(context)
     if len(losses) < 2 or not isfinite(losses[0]):
         return None
     return all(isfinite(loss) and loss < losses[0] for loss in losses[1:])
 
 
-def _loss_words(case: Case, falls: bool | None) -> str:
-    losses = _losses(case)
+def _loss_words(context: RuleContext, falls: bool | None) -> str:
+    losses = _losses(context)
     if falls is None:
         return ""
     return (

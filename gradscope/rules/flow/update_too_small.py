@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from gradscope.recording.finding import Finding, Severity
-from gradscope.rules.case import Case
+from gradscope.rules.context import RuleContext
 from gradscope.rules.flow.update_ratios import UpdateRatios
 from gradscope.rules.measure import Measure
 from gradscope.rules.rule import Lasting, Rule
@@ -55,9 +55,9 @@ class UpdateTooSmall(Rule):
     sgd_note: float = 1e-4
     """Ratio of SGD. Measured: 3 % learn in 250 steps."""
 
-    def obstacle(self, case: Case) -> str | None:
+    def obstacle(self, context: RuleContext) -> str | None:
         """Return why this rule cannot judge the recording."""
-        ratios = UpdateRatios(case)
+        ratios = UpdateRatios(context)
         obstacle = ratios.obstacle()
         if obstacle is not None:
             return obstacle
@@ -65,17 +65,17 @@ class UpdateTooSmall(Rule):
         groups = () if optimizer is None else optimizer.groups
         if any((g.learning_rate or 0.0) < (g.initial_learning_rate or 0.0) for g in groups):
             return "a scheduler holds the learning rate below its initial one"
-        highest = None if case.run is None else case.run.highest_rate
+        highest = None if context.run is None else context.run.highest_rate
         if highest and max(ratios.learning_rates, default=highest) < highest / 2:
             return "the learning rate is below half of what it comes to"
         if optimizer is not None and not optimizer.is_torchs and ratios.typical == 0:
             return "the optimizer's first step changed nothing, and it is none of torch's own"
-        types = {case.recording.parameters[index].shape.dtype for index in ratios.by_parameter}
+        types = {context.recording.parameters[index].shape.dtype for index in ratios.by_parameter}
         return "the weights are of half precision" if types <= set(_HALF) else None
 
-    def check(self, case: Case) -> Iterator[Finding]:
+    def check(self, context: RuleContext) -> Iterator[Finding]:
         """Yield a finding if the typical step is too small."""
-        ratios = UpdateRatios(case)
+        ratios = UpdateRatios(context)
         optimizer = ratios.optimizers.targets
         if optimizer is None:
             return
@@ -86,7 +86,7 @@ class UpdateTooSmall(Rule):
             return
         limit = self.lost if is_lost else self.sgd_note
         yield self.finding(
-            case,
+            context,
             message=(
                 f"a step of {optimizer.class_name}{ratios.rates} changes the weights by "
                 f"{typical:.1e} of their norm, below {limit:g}"

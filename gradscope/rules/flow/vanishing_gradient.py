@@ -4,8 +4,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import ClassVar
 
+from gradscope.analysis.spine import Spines
+from gradscope.analysis.trend import Trend
 from gradscope.recording.finding import Finding, Severity
-from gradscope.rules.case import Case
+from gradscope.rules.context import RuleContext
 from gradscope.rules.flow.growth_place import (
     MATRICES,
     Place,
@@ -18,8 +20,6 @@ from gradscope.rules.flow.growth_place import (
     place_of,
     related_lines,
 )
-from gradscope.rules.flow.spine import Spines
-from gradscope.rules.flow.trend import Trend
 from gradscope.rules.measure import Measure
 from gradscope.rules.rule import Lasting, Rule
 
@@ -79,61 +79,61 @@ class VanishingGradient(Rule):
     error_decades: float = 6.0
     """Likewise. Measured: with Adam 9 % learn at 6 to 8, nothing above."""
 
-    def obstacle(self, case: Case) -> str | None:
+    def obstacle(self, context: RuleContext) -> str | None:
         """Return why this rule cannot judge the recording."""
-        return None if case.has_backward else "there was no backward"
+        return None if context.has_backward else "there was no backward"
 
-    def check(self, case: Case) -> Iterator[Finding]:
+    def check(self, context: RuleContext) -> Iterator[Finding]:
         """Yield a finding if the gradient vanishes."""
-        spines = case.shared(Spines)
+        spines = context.shared(Spines)
         trend = spines.first.loss
         if trend is None:
             return
         later = spines.later
         lasting = trend.steady if later is None or later.loss is None else later.loss.steady
         decades = min(-trend.steady, -lasting)
-        severity = self._severity(case, decades)
-        opens = lasting > trend.steady + _SHRINKING and _has_closed_branch(case, trend)
+        severity = self._severity(context, decades)
+        opens = lasting > trend.steady + _SHRINKING and _has_closed_branch(context, trend)
         if severity is None or opens:
             return
-        starved = behind(case, trend.between[0].node, half_way(trend).node.depth)
-        if is_recurrent(case, trend):
+        starved = behind(context, trend.between[0].node, half_way(trend).node.depth)
+        if is_recurrent(context, trend):
             # Weights that are used in every step of time learn from the last ones.
-            starved = behind(case, trend.between[0].node, trend.matched[-1].node.depth + 1)
+            starved = behind(context, trend.between[0].node, trend.matched[-1].node.depth + 1)
             if not starved:
                 return
-        yield self._finding(case, trend, decades, severity, starved)
+        yield self._finding(context, trend, decades, severity, starved)
 
     @property
     def _limits(self) -> tuple[float, float, float]:
         return self.note_decades, self.warning_decades, self.error_decades
 
-    def _severity(self, case: Case, decades: float) -> Severity | None:
+    def _severity(self, context: RuleContext, decades: float) -> Severity | None:
         levels: tuple[Severity, ...] = ("note", "warning", "error", "error")
         reached = sum(decades >= limit for limit in self._limits)
         if not reached:
             return None
-        return levels[reached if is_sgd(case) else reached - 1]
+        return levels[reached if is_sgd(context) else reached - 1]
 
     def _finding(
         self,
-        case: Case,
+        context: RuleContext,
         trend: Trend,
         decades: float,
         severity: Severity,
         starved: tuple[int, ...],
     ) -> Finding:
-        place = place_of(case, trend)
-        rise = forward_rise(case, trend)
+        place = place_of(context, trend)
+        rise = forward_rise(context, trend)
         return self.finding(
-            case,
+            context,
             message=(
-                f"the gradient shrinks by 10^{decades:.1f} on its way back, {ends(case, trend)}"
+                f"the gradient shrinks by 10^{decades:.1f} on its way back, {ends(context, trend)}"
                 f"{pace(trend, 'smaller', 'layer')}, most of it in {place.what}"
             ),
             remedy=_remedy(place, rise, decades),
             site=place.site,
-            related=related_lines(case, place),
+            related=related_lines(context, place),
             severity=severity,
             parameters=starved,
             evidence={
@@ -148,19 +148,19 @@ class VanishingGradient(Rule):
         )
 
 
-def is_sgd(case: Case) -> bool:
+def is_sgd(context: RuleContext) -> bool:
     """Return whether the user's optimizer is plain SGD, whose steps scale with the gradient."""
-    return (case.recording.target.optimizer or "").startswith("SGD(")
+    return (context.recording.target.optimizer or "").startswith("SGD(")
 
 
-def _has_closed_branch(case: Case, trend: Trend) -> bool:
+def _has_closed_branch(context: RuleContext, trend: Trend) -> bool:
     """Return whether weights that are not behind a trend get no gradient, for now."""
-    faded = set(behind(case, trend.between[0].node, trend.matched[-1].node.depth))
+    faded = set(behind(context, trend.between[0].node, trend.matched[-1].node.depth))
     return any(
         stat.reach == "zero"
-        and len(case.recording.parameters[stat.parameter].shape.dims) > 1
+        and len(context.recording.parameters[stat.parameter].shape.dims) > 1
         and stat.parameter not in faded
-        for stat in case.first.parameter_stats.values()
+        for stat in context.first.parameter_stats.values()
     )
 
 

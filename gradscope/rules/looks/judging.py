@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 from gradscope.recording.finding import SEVERITIES, Finding
-from gradscope.rules.case import Case
+from gradscope.rules.context import RuleContext
 from gradscope.rules.looks.series import JudgedLook, Series, series_of
 from gradscope.rules.looks.training import Training
 from gradscope.rules.merging import by_cause
@@ -27,13 +27,13 @@ class _Shown:
 class Looks:
     """The looks of a run, as one-step rules judge them."""
 
-    case: Case
+    context: RuleContext
     """Of the run."""
 
     @cached_property
     def series(self) -> tuple[Series, ...]:
         """The looks, by the line of their backward."""
-        return series_of(Training(self.case))
+        return series_of(Training(self.context))
 
     def _series_for(self, rule: Rule) -> list[Series]:
         return [one for one in self.series if rule.judges_late or not one.is_late]
@@ -41,16 +41,18 @@ class Looks:
     def obstacle(self, rule: Rule) -> str | None:
         """Return why a rule can judge no look, None where it can judge one."""
         reasons = [
-            _obstacle(rule, one.case) for series in self._series_for(rule) for one in series.judged
+            _obstacle(rule, one.context)
+            for series in self._series_for(rule)
+            for one in series.judged
         ]
-        if None in reasons or any(rule.in_run(self.case)):
+        if None in reasons or any(rule.in_run(self.context)):
             return None
         counts = Counter(reason for reason in reasons if reason is not None)
         return counts.most_common(1)[0][0] if counts else NO_LOOK
 
     def check(self, rule: Rule) -> Iterator[Finding]:
         """Yield one finding for each cause that the looks show, or the events of the run."""
-        seen, told = list(self._seen(rule)), list(rule.in_run(self.case))
+        seen, told = list(self._seen(rule)), list(rule.in_run(self.context))
         # What was looked at later shows what came of it, and what was by then the cause.
         yield from (one for one in seen if not any(_is_later(one, other) for other in told))
         yield from (
@@ -68,11 +70,11 @@ class Looks:
             yield replace(_united(findings), count=sum(counts[id(one)] for one in findings))
 
 
-def _obstacle(rule: Rule, case: Case) -> str | None:
+def _obstacle(rule: Rule, context: RuleContext) -> str | None:
     """Return why a rule cannot judge a look, None where it can."""
-    if rule.judges_learning and case.run is not None and case.run.seeks_derivative:
+    if rule.judges_learning and context.run is not None and context.run.seeks_derivative:
         return "nothing is trained: the gradient is for an input or a variable"
-    return rule.obstacle(case)
+    return rule.obstacle(context)
 
 
 def _is_later(finding: Finding, other: Finding) -> bool:
@@ -86,8 +88,8 @@ def _is_about(finding: Finding, other: Finding) -> bool:
 def _shown(rule: Rule, series: Series) -> list[_Shown]:
     """Return the causes that the looks at one backward show."""
     looks = series.judged
-    able = [look for look in looks if _obstacle(rule, look.case) is None]
-    found = [[_of_run(one, look) for one in rule.check(look.case)] for look in able]
+    able = [look for look in looks if _obstacle(rule, look.context) is None]
+    found = [[_of_run(one, look) for one in rule.check(look.context)] for look in able]
     shown = []
     for cause in by_cause(found):
         places = [place for place, _ in cause]

@@ -12,7 +12,7 @@ from gradscope.recording.evidence.nonfinite import NonfiniteRecord
 from gradscope.recording.evidence.optimizer import OptimizerRecord
 from gradscope.recording.evidence.saturation import SaturationRecord
 from gradscope.recording.evidence.unit import UnitRecord
-from gradscope.rules.case import Case
+from gradscope.rules.context import RuleContext
 from gradscope.rules.looks.composition import Sight, composed
 from gradscope.rules.looks.training import Training
 
@@ -26,7 +26,7 @@ _MOST = 12
 class JudgedLook:
     """A look with its surroundings, ready for the rules."""
 
-    case: Case
+    context: RuleContext
     step: int
     """Of the run."""
     stands_for: int
@@ -59,18 +59,18 @@ class Series:
         ends = [*chosen[1:], len(self.sights)]
         return tuple(
             JudgedLook(
-                case=self._case(place),
+                context=self._case(place),
                 step=self.sights[place].look.step,
                 stands_for=end - place,
             )
             for place, end in zip(chosen, ends, strict=True)
         )
 
-    def _case(self, place: int) -> Case:
+    def _case(self, place: int) -> RuleContext:
         sight = self.sights[place]
         # Without a step between them, another backward says nothing about what lasts.
         later = () if self.is_untrained else self.sights[place + 1 :]
-        return Case(
+        return RuleContext(
             composed(sight, later, self.training),
             run=self.training.surroundings(sight.look),
         )

@@ -8,14 +8,14 @@ from functools import cached_property
 from itertools import islice
 from math import isclose, isfinite
 
+from gradscope.analysis.optimizer_steps import RunEvent, Windows
+from gradscope.analysis.surroundings import StepBefore, Surroundings
 from gradscope.recording.evidence.leaf import LeafRecord
 from gradscope.recording.evidence.nonfinite import NonfiniteRecord
 from gradscope.recording.evidence.trained_optimizer import TrainedOptimizer
 from gradscope.recording.norm_table import NOT_MEASURED, REACHES, norms_of
 from gradscope.recording.records import Look, Recording, Site
-from gradscope.rules.accumulation.windows import RunEvent, Windows
-from gradscope.rules.case import Case
-from gradscope.rules.surroundings import StepBefore, Surroundings
+from gradscope.rules.context import RuleContext
 
 _ALIVE = REACHES.index("gradient")
 _PASSES = ("backward", "backward-error")
@@ -69,13 +69,13 @@ class _Uses:
 class Training:
     """What a run did, by the names of its parameters."""
 
-    case: Case
+    context: RuleContext
     """Of the run."""
 
     @property
     def recording(self) -> Recording:
         """What is judged."""
-        return self.case.recording
+        return self.context.recording
 
     @cached_property
     def optimizers(self) -> tuple[TrainedOptimizer, ...]:
@@ -131,7 +131,7 @@ class Training:
             known.add(event.optimizer)
             yield StepBefore(
                 step=event.step,
-                site=self.case.site(event.site),
+                site=self.context.site(event.site),
                 rate=event.number("lr"),
                 parameters=frozenset(
                     self.recording.parameters[place].name
@@ -200,7 +200,7 @@ class Training:
         for record in self.optimizers if self.is_untrained else used:
             yield Stepper(
                 class_name=record.class_name,
-                site=self.case.site(record.site),
+                site=self.context.site(record.site),
                 parameters=frozenset(names[index] for index in record.parameters),
             )
 
@@ -213,7 +213,7 @@ class Training:
     def line(self, look: Look) -> Site | None:
         """Return the line that called the backward."""
         place = self._place(look)
-        return None if place is None else self.case.site(self._events[place].site)
+        return None if place is None else self.context.site(self._events[place].site)
 
     def was_scaled(self, look: Look) -> bool:
         """Return whether a gradient scaler had multiplied the loss."""
@@ -222,7 +222,7 @@ class Training:
 
     @property
     def _events(self) -> tuple[RunEvent, ...]:
-        return self.case.shared(Windows).events
+        return self.context.shared(Windows).events
 
     @cached_property
     def _keys(self) -> list[tuple[int, int]]:

@@ -7,7 +7,7 @@ from typing import ClassVar
 
 from gradscope.recording.evidence.comparison import ComparisonRecord
 from gradscope.recording.finding import Finding, Severity
-from gradscope.rules.case import Case
+from gradscope.rules.context import RuleContext
 from gradscope.rules.loss_flow import is_averaged_into_loss
 from gradscope.rules.rule import Rule
 
@@ -64,26 +64,26 @@ class LossBroadcast(Rule):
     name: ClassVar[str] = "loss-broadcast"
     level: ClassVar[Severity] = "error"
 
-    def obstacle(self, case: Case) -> str | None:
+    def obstacle(self, context: RuleContext) -> str | None:
         """Return why this rule cannot judge the recording."""
-        return case.examination_obstacle("comparisons")
+        return context.examination_obstacle("comparisons")
 
-    def check(self, case: Case) -> Iterator[Finding]:
+    def check(self, context: RuleContext) -> Iterator[Finding]:
         """Yield a finding for every line."""
         by_line: dict[int | None, list[ComparisonRecord]] = {}
-        for record in case.recording.evidence_of(ComparisonRecord):
-            if _is_mistaken(case, record):
+        for record in context.recording.evidence_of(ComparisonRecord):
+            if _is_mistaken(context, record):
                 by_line.setdefault(record.site, []).append(record)
         for records in by_line.values():
-            yield self._finding(case, records)
+            yield self._finding(context, records)
 
-    def _finding(self, case: Case, records: list[ComparisonRecord]) -> Finding:
+    def _finding(self, context: RuleContext, records: list[ComparisonRecord]) -> Finding:
         first = records[0]
         left, right, result = first.left.dims, first.right.dims, _result(first)
         meant = max(math.prod(left), math.prod(right))
         what = _BY_HAND.get(first.operation, first.operation)
         return self.finding(
-            case,
+            context,
             message=f"{what} of {list(left)} and {list(right)} broadcasts to {list(result)}: "
             f"every prediction meets every target, {math.prod(result):,} pairs in place of "
             f"{meant:,}",
@@ -101,7 +101,7 @@ class LossBroadcast(Rule):
         )
 
 
-def _is_mistaken(case: Case, record: ComparisonRecord) -> bool:
+def _is_mistaken(context: RuleContext, record: ComparisonRecord) -> bool:
     left, right, result = record.left.dims, record.right.dims, _result(record)
     elements = math.prod(left), math.prod(right)
     if math.prod(result) <= max(elements):
@@ -115,14 +115,14 @@ def _is_mistaken(case: Case, record: ComparisonRecord) -> bool:
         len(left) != len(right)
         and elements[0] == elements[1]
         and len(in_graph) == 1
-        and case.recording.nodes[in_graph[0].node].operation != "UnsqueezeBackward0"
-        and not _looks_deliberate(case, record)
-        and is_averaged_into_loss(case, record.result.node)
+        and context.recording.nodes[in_graph[0].node].operation != "UnsqueezeBackward0"
+        and not _looks_deliberate(context, record)
+        and is_averaged_into_loss(context, record.result.node)
     )
 
 
-def _looks_deliberate(case: Case, record: ComparisonRecord) -> bool:
-    site = case.site(record.site)
+def _looks_deliberate(context: RuleContext, record: ComparisonRecord) -> bool:
+    site = context.site(record.site)
     return site is not None and any(word in site.source for word in _DELIBERATE)
 
 

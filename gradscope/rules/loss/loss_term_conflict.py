@@ -6,7 +6,7 @@ from typing import ClassVar
 
 from gradscope.recording.evidence.loss_term import LossTermRecord, TermPairRecord
 from gradscope.recording.finding import Finding, Severity
-from gradscope.rules.case import Case
+from gradscope.rules.context import RuleContext
 from gradscope.rules.flushed_gradients import loss_site
 from gradscope.rules.measure import Measure
 from gradscope.rules.rule import Lasting, Rule
@@ -61,25 +61,25 @@ class LossTermConflict(Rule):
     ratio: float = 10_000.0
     """Of two gradient norms: above it the smaller one is drowned (measured)."""
 
-    def obstacle(self, case: Case) -> str | None:
+    def obstacle(self, context: RuleContext) -> str | None:
         """Return why this rule cannot judge the recording."""
-        return case.examination_obstacle("loss terms")
+        return context.examination_obstacle("loss terms")
 
-    def check(self, case: Case) -> Iterator[Finding]:
+    def check(self, context: RuleContext) -> Iterator[Finding]:
         """Yield a finding for every pair of terms."""
-        terms = case.recording.evidence_of(LossTermRecord)
-        for pair in case.recording.evidence_of(TermPairRecord):
+        terms = context.recording.evidence_of(LossTermRecord)
+        for pair in context.recording.evidence_of(TermPairRecord):
             if pair.cosine < self.cosine:
-                yield self._opposed(case, pair, terms)
+                yield self._opposed(context, pair, terms)
             elif _ratio(pair) > self.ratio:
-                yield self._drowned(case, pair, terms)
+                yield self._drowned(context, pair, terms)
 
     def _opposed(
-        self, case: Case, pair: TermPairRecord, terms: tuple[LossTermRecord, ...]
+        self, context: RuleContext, pair: TermPairRecord, terms: tuple[LossTermRecord, ...]
     ) -> Finding:
         first, second = terms[pair.first], terms[pair.second]
         return self._finding(
-            case,
+            context,
             pair,
             terms=(first, second),
             message=f"the gradients of {first.name} and {second.name} oppose each other: their "
@@ -90,13 +90,13 @@ class LossTermConflict(Rule):
         )
 
     def _drowned(
-        self, case: Case, pair: TermPairRecord, terms: tuple[LossTermRecord, ...]
+        self, context: RuleContext, pair: TermPairRecord, terms: tuple[LossTermRecord, ...]
     ) -> Finding:
         large, small = terms[pair.first], terms[pair.second]
         if pair.first_norm < pair.second_norm:
             large, small = small, large
         return self._finding(
-            case,
+            context,
             pair,
             terms=(small, large),
             message=f"{small.name} has no say beside {large.name}, whose gradient is "
@@ -108,7 +108,7 @@ class LossTermConflict(Rule):
 
     def _finding(
         self,
-        case: Case,
+        context: RuleContext,
         pair: TermPairRecord,
         *,
         terms: tuple[LossTermRecord, LossTermRecord],
@@ -117,15 +117,17 @@ class LossTermConflict(Rule):
         limit: tuple[str, float],
     ) -> Finding:
         first, second = terms
-        site = case.site(first.site) or case.site(second.site) or loss_site(case)
-        other = case.site(second.site)
+        site = context.site(first.site) or context.site(second.site) or loss_site(context)
+        other = context.site(second.site)
         return self.finding(
-            case,
+            context,
             message=message,
             remedy=remedy,
             site=site,
             related=(
-                case.related(other, f"{second.name} is computed here") if other != site else None,
+                context.related(other, f"{second.name} is computed here")
+                if other != site
+                else None,
             ),
             parameters=pair.parameters,
             evidence={

@@ -9,7 +9,7 @@ from gradscope.recording.evidence.softmax import SoftmaxRecord
 from gradscope.recording.evidence.source import SourceRecord
 from gradscope.recording.finding import Finding, Severity
 from gradscope.recording.records import NodeRecord, Site
-from gradscope.rules.case import Case
+from gradscope.rules.context import RuleContext
 from gradscope.rules.loss_flow import SAME_NUMBERS, users_up_to_loss
 from gradscope.rules.rule import Rule
 
@@ -115,33 +115,35 @@ class NormalisedTwice(Rule):
     level: ClassVar[Severity] = "error"
     explains: ClassVar[tuple[str, ...]] = ("GS106",)
 
-    def obstacle(self, case: Case) -> str | None:
+    def obstacle(self, context: RuleContext) -> str | None:
         """Return why this rule cannot judge the recording."""
-        return case.examination_obstacle("comparisons")
+        return context.examination_obstacle("comparisons")
 
-    def check(self, case: Case) -> Iterator[Finding]:
+    def check(self, context: RuleContext) -> Iterator[Finding]:
         """Yield a finding for every line that normalises first."""
         by_line: dict[Site | None, list[_Pair]] = {}
-        for pair in _pairs(case):
-            site = _made_at(case, pair.first) or case.site(pair.site)
+        for pair in _pairs(context):
+            site = _made_at(context, pair.first) or context.site(pair.site)
             by_line.setdefault(site, []).append(pair)
         for site, pairs in by_line.items():
-            yield self._finding(case, site, pairs)
+            yield self._finding(context, site, pairs)
 
-    def _finding(self, case: Case, site: Site | None, pairs: list[_Pair]) -> Finding:
+    def _finding(self, context: RuleContext, site: Site | None, pairs: list[_Pair]) -> Finding:
         first, second = _NAMES[pairs[0].first.operation], pairs[0].second
-        module = case.module_of(pairs[0].first)
+        module = context.module_of(pairs[0].first)
         places = (
             (pairs[0].site, f"{second} {_EXPECTS[second]}"),
             (pairs[0].first.site, f"{first} is called here"),
         )
         return self.finding(
-            case,
+            context,
             message=_message(first, second),
             remedy=_remedy(first, second),
             site=site,
             related=(
-                case.related(place, text) for place, text in places if case.site(place) != site
+                context.related(place, text)
+                for place, text in places
+                if context.site(place) != site
             ),
             severity=_SEVERITIES[second, first],
             modules=() if module is None else (module,),
@@ -150,69 +152,69 @@ class NormalisedTwice(Rule):
         )
 
 
-def _pairs(case: Case) -> Iterator[_Pair]:
+def _pairs(context: RuleContext) -> Iterator[_Pair]:
     """Yield what is normalised twice."""
     dimensions = {
-        record.node: record.dimension for record in case.recording.evidence_of(SoftmaxRecord)
+        record.node: record.dimension for record in context.recording.evidence_of(SoftmaxRecord)
     }
     known = set()
-    for record in case.recording.evidence_of(ComparisonRecord):
-        first = _first_of_loss(case, record)
+    for record in context.recording.evidence_of(ComparisonRecord):
+        first = _first_of_loss(context, record)
         if first is not None:
             known.add(first.index)
             dims = record.left.dims
             classes = min(1, len(dims) - 1) if record.operation in _OVER_CLASSES else None
-            if _is_same_dimension(case, first, dimensions.get(first.index), dims, classes):
+            if _is_same_dimension(context, first, dimensions.get(first.index), dims, classes):
                 yield _Pair(first, record.operation, record.site)
     for node, dimension in dimensions.items():
-        second = case.recording.nodes[node]
-        first = _first_by_hand(case, second)
+        second = context.recording.nodes[node]
+        first = _first_by_hand(context, second)
         dims = second.outputs[0].dims if second.outputs[0] else ()
         if (
             first is not None
             and first.index not in known
-            and _is_same_dimension(case, first, dimensions.get(first.index), dims, dimension)
+            and _is_same_dimension(context, first, dimensions.get(first.index), dims, dimension)
         ):
             yield _Pair(first, "log_softmax", second.site)
 
 
-def _first_of_loss(case: Case, record: ComparisonRecord) -> NodeRecord | None:
+def _first_of_loss(context: RuleContext, record: ComparisonRecord) -> NodeRecord | None:
     """Return what normalised the input of a loss function, None where that is as it should be."""
     if record.left_tensor is None:
         return None
-    first = _source(case, record.left_tensor.node)
+    first = _source(context, record.left_tensor.node)
     wrong = first is not None and (record.operation, _NAMES[first.operation]) in _SEVERITIES
     return first if wrong else None
 
 
-def _first_by_hand(case: Case, second: NodeRecord) -> NodeRecord | None:
+def _first_by_hand(context: RuleContext, second: NodeRecord) -> NodeRecord | None:
     """Return the softmax before a log_softmax that belongs to the loss, None where there is none.
 
     Where weights come after it, it is part of the model, which may normalise as it likes.
     """
-    inputs = case.successors.get(second.index, ())
+    inputs = context.successors.get(second.index, ())
     if second.operation != "LogSoftmaxBackward0" or not inputs:
         return None
-    first = _source(case, inputs[0].node)
+    first = _source(context, inputs[0].node)
     if first is None or first.operation != "SoftmaxBackward0":
         return None
-    users = users_up_to_loss(case, second.index)
+    users = users_up_to_loss(context, second.index)
     return None if any(user.operation in _WITH_WEIGHTS for user in users) else first
 
 
-def _source(case: Case, node: int) -> NodeRecord | None:
+def _source(context: RuleContext, node: int) -> NodeRecord | None:
     """Return the normalising operation that made a tensor's numbers, None for any other."""
-    found = case.recording.nodes[node]
+    found = context.recording.nodes[node]
     while found.kind == "view" or found.operation in _PASSING:
-        inputs = case.successors.get(found.index, ())
+        inputs = context.successors.get(found.index, ())
         if not inputs:
             return None
-        found = case.recording.nodes[inputs[0].node]
+        found = context.recording.nodes[inputs[0].node]
     return found if found.operation in _NAMES else None
 
 
 def _is_same_dimension(
-    case: Case,
+    context: RuleContext,
     first: NodeRecord,
     place: int | None,
     dims: tuple[int, ...],
@@ -224,7 +226,7 @@ def _is_same_dimension(
     or the tensor was turned, and in any case it has the same size.
 
     Args:
-        case: What is judged.
+        context: What is judged.
         first: The operation that normalised first.
         place: Its dimension; None where it has none, as a sigmoid.
         dims: The shape of what is normalised again.
@@ -237,28 +239,28 @@ def _is_same_dimension(
         return False
     if place == dimension or place - len(shape.dims) == dimension - len(dims):
         return True
-    return any(user.operation in _TURNING for user in users_up_to_loss(case, first.index))
+    return any(user.operation in _TURNING for user in users_up_to_loss(context, first.index))
 
 
-def _made_at(case: Case, node: NodeRecord) -> Site | None:
+def _made_at(context: RuleContext, node: NodeRecord) -> Site | None:
     """Return the line to change: that of the layer in an `nn.Sequential`, else that of the call."""
-    call = None if node.module_call is None else case.recording.calls[node.module_call]
+    call = None if node.module_call is None else context.recording.calls[node.module_call]
     if call is None:
-        return case.site(node.site)
-    module = case.recording.modules[call.module]
+        return context.site(node.site)
+    module = context.recording.modules[call.module]
     is_layer = module.class_name.lower().replace("2d", "") in ("softmax", "logsoftmax", "sigmoid")
-    parent = None if module.parent is None else case.recording.modules[module.parent]
+    parent = None if module.parent is None else context.recording.modules[module.parent]
     if not is_layer or parent is None or parent.class_name != "Sequential":
-        return case.site(node.site)
-    definition = case.site(module.site)
+        return context.site(node.site)
+    definition = context.site(module.site)
     if definition is None:
-        return case.site(node.site)
-    return _line_that_names(case, definition, module.class_name)
+        return context.site(node.site)
+    return _line_that_names(context, definition, module.class_name)
 
 
-def _line_that_names(case: Case, start: Site, class_name: str) -> Site:
+def _line_that_names(context: RuleContext, start: Site, class_name: str) -> Site:
     """Return the first line from a statement's first on that makes a layer of a class."""
-    for record in case.recording.evidence_of(SourceRecord):
+    for record in context.recording.evidence_of(SourceRecord):
         if record.file != start.file or start.line < record.first:
             continue
         for number, text in enumerate(record.lines, record.first):

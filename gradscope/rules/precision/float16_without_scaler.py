@@ -6,7 +6,7 @@ from typing import ClassVar
 
 from gradscope.recording.evidence.flush import FlushRecord
 from gradscope.recording.finding import Finding, Severity
-from gradscope.rules.case import Case
+from gradscope.rules.context import RuleContext
 from gradscope.rules.flushed_gradients import (
     SMALLEST,
     Limits,
@@ -67,27 +67,27 @@ class Float16WithoutScaler(Rule):
     error: float = 0.75
     """Share of elements, 0 to 1. Measured: at 0.94 the accuracy changes by -0.12."""
 
-    def obstacle(self, case: Case) -> str | None:
+    def obstacle(self, context: RuleContext) -> str | None:
         """Return why this rule cannot judge the recording."""
-        return case.examination_obstacle("half precision")
+        return context.examination_obstacle("half precision")
 
-    def check(self, case: Case) -> Iterator[Finding]:
+    def check(self, context: RuleContext) -> Iterator[Finding]:
         """Yield a finding for the backward."""
         limits = Limits(self.note, self.warning, self.error)
-        for record in case.recording.evidence_of(FlushRecord):
+        for record in context.recording.evidence_of(FlushRecord):
             share = share_flushed(record)
             severity = limits.severity(share)
-            if severity is None or record.dtype != "float16" or is_scaled(case):
+            if severity is None or record.dtype != "float16" or is_scaled(context):
                 continue
-            chosen = case.site(record.site)
-            loss = loss_site(case)
+            chosen = context.site(record.site)
+            loss = loss_site(context)
             yield self.finding(
-                case,
+                context,
                 message=f"{share:.0%} of the gradient's elements are flushed to zero: float16 "
                 f"holds nothing below {SMALLEST['float16']:.0e}, and the loss is not scaled",
                 remedy="use torch.amp.GradScaler, or bfloat16, which needs no scale",
                 site=chosen or loss,
-                related=(case.related(loss, "the loss is computed here") if chosen else None,),
+                related=(context.related(loss, "the loss is computed here") if chosen else None,),
                 severity=severity,
                 parameters=parameters_flushed(record, self.note),
                 evidence={

@@ -6,7 +6,7 @@ from typing import ClassVar
 
 from gradscope.recording.evidence.flush import FlushRecord
 from gradscope.recording.finding import Finding, Severity
-from gradscope.rules.case import Case
+from gradscope.rules.context import RuleContext
 from gradscope.rules.flushed_gradients import (
     SMALLEST,
     Limits,
@@ -65,29 +65,29 @@ class GradientUnderflow(Rule):
     error: float = 0.75
     """Share of elements, 0 to 1. Measured: at 0.94 the accuracy changes by -0.12."""
 
-    def obstacle(self, case: Case) -> str | None:
+    def obstacle(self, context: RuleContext) -> str | None:
         """Return why this rule cannot judge the recording."""
-        return case.examination_obstacle("half precision")
+        return context.examination_obstacle("half precision")
 
-    def check(self, case: Case) -> Iterator[Finding]:
+    def check(self, context: RuleContext) -> Iterator[Finding]:
         """Yield a finding for the backward."""
-        scaled = is_scaled(case)
+        scaled = is_scaled(context)
         limits = Limits(self.note, self.warning, self.error)
-        for record in case.recording.evidence_of(FlushRecord):
+        for record in context.recording.evidence_of(FlushRecord):
             share = share_flushed(record)
             severity = limits.severity(share)
             if severity is None or (record.dtype == "float16" and not scaled):
                 continue
-            scale = loss_scale(case) if scaled else 1.0
+            scale = loss_scale(context) if scaled else 1.0
             why = f", even with the loss scaled by {scale:g}" if scaled else ""
             yield self.finding(
-                case,
+                context,
                 message=f"{share:.0%} of the gradient's elements are flushed to zero: "
                 f"{record.dtype} holds nothing below {SMALLEST[record.dtype]:.0e}{why}",
                 remedy=f"scale the loss by up to {scale * record.factor:,.0f}, with which nothing "
                 "overflows",
-                site=loss_site(case),
-                related=(case.related(record.site, f"{record.dtype} is chosen here"),),
+                site=loss_site(context),
+                related=(context.related(record.site, f"{record.dtype} is chosen here"),),
                 severity=severity,
                 parameters=parameters_flushed(record, self.note),
                 evidence={

@@ -5,10 +5,10 @@ from dataclasses import dataclass
 from statistics import median
 from typing import ClassVar
 
+from gradscope.analysis.optimizer_steps import Windows
 from gradscope.recording.evidence.rounded_update import RoundedUpdate
 from gradscope.recording.finding import Finding, Severity
-from gradscope.rules.accumulation.windows import Windows
-from gradscope.rules.case import Case
+from gradscope.rules.context import RuleContext
 from gradscope.rules.measure import Measure
 from gradscope.rules.rule import Rule
 
@@ -62,19 +62,19 @@ class LostUpdate(Rule):
     error: float = 0.8
     """Share of elements, 0 to 1. Measured: at 0.86 the accuracy falls by 0.21."""
 
-    def check(self, case: Case) -> Iterator[Finding]:
+    def check(self, context: RuleContext) -> Iterator[Finding]:
         """Yield a finding for every optimizer of torch's own."""
         by_optimizer: dict[int, list[RoundedUpdate]] = {}
-        for record in case.recording.evidence_of(RoundedUpdate):
+        for record in context.recording.evidence_of(RoundedUpdate):
             by_optimizer.setdefault(record.optimizer, []).append(record)
         for place, records in by_optimizer.items():
-            if case.shared(Windows).optimizers[place].class_name in _TORCHS:
-                yield from self._judged(case, place, records)
+            if context.shared(Windows).optimizers[place].class_name in _TORCHS:
+                yield from self._judged(context, place, records)
 
     def _judged(
-        self, case: Case, place: int, records: Sequence[RoundedUpdate]
+        self, context: RuleContext, place: int, records: Sequence[RoundedUpdate]
     ) -> Iterator[Finding]:
-        rates = _rates(case, place)
+        rates = _rates(context, place)
         highest = max(rates.values(), default=0.0)
         by_step: dict[int, list[RoundedUpdate]] = {}
         for record in records:
@@ -87,11 +87,11 @@ class LostUpdate(Rule):
         share = median(known)
         last = by_step[max(by_step)]
         lost = [one.parameter for one in last if one.moving and _lost(one) >= self.warning]
-        optimizer = case.shared(Windows).optimizers[place]
-        types = {case.recording.parameters[one.parameter].shape.dtype for one in last}
+        optimizer = context.shared(Windows).optimizers[place]
+        types = {context.recording.parameters[one.parameter].shape.dtype for one in last}
         dtype = min(types)
         yield self.finding(
-            case,
+            context,
             message=(
                 f"{share:.0%} of the elements that have a gradient are the same after a step of "
                 f"{optimizer.class_name}: {dtype} cannot hold changes that small"
@@ -112,11 +112,11 @@ class LostUpdate(Rule):
         )
 
 
-def _rates(case: Case, optimizer: int) -> Mapping[int, float]:
+def _rates(context: RuleContext, optimizer: int) -> Mapping[int, float]:
     """Return the learning rate of an optimizer's steps, by step."""
     return {
         event.step: rate
-        for event in case.shared(Windows).events
+        for event in context.shared(Windows).events
         if event.kind == "step"
         and event.optimizer == optimizer
         and (rate := event.number("lr")) is not None

@@ -4,10 +4,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
+from gradscope.analysis.optimizer_steps import RunEvent, Windows
 from gradscope.recording.finding import Finding, Severity
-from gradscope.rules.accumulation.windows import RunEvent, Windows
-from gradscope.rules.case import Case
 from gradscope.rules.clipping.loss_scale import LossScale
+from gradscope.rules.context import RuleContext
 from gradscope.rules.measure import Measure
 from gradscope.rules.rule import Rule
 
@@ -61,25 +61,25 @@ class SkippedStep(Rule):
     least_skipped: int = 3
     """Skipped steps after the search from which on they are judged. Chosen."""
 
-    def check(self, case: Case) -> Iterator[Finding]:
+    def check(self, context: RuleContext) -> Iterator[Finding]:
         """Yield a finding for every line that skips steps."""
         by_line: dict[tuple[int | None, int | None], list[RunEvent]] = {}
-        for event in case.shared(Windows).events:
+        for event in context.shared(Windows).events:
             if event.kind == "scaler-step":
                 by_line.setdefault((event.site, event.optimizer), []).append(event)
         for calls in by_line.values():
             made = [place for place, call in enumerate(calls) if not call.count("skipped")]
             judged = calls[made[0] :] if made else calls
             skipped = [call for call in judged if call.count("skipped")]
-            if self._is_search(case, judged, skipped, has_ended=bool(made)):
+            if self._is_search(context, judged, skipped, has_ended=bool(made)):
                 continue
             share = len(skipped) / len(judged)
             if share >= self.warning:
-                yield self._finding(case, judged, skipped, share)
+                yield self._finding(context, judged, skipped, share)
 
     def _is_search(
         self,
-        case: Case,
+        context: RuleContext,
         judged: Sequence[RunEvent],
         skipped: Sequence[RunEvent],
         *,
@@ -88,16 +88,20 @@ class SkippedStep(Rule):
         """Return whether there is too little to tell it from the search for a scale."""
         if has_ended:
             return len(judged) < self.least_steps or len(skipped) < self.least_skipped
-        scale = case.shared(LossScale).at(judged[-1])
+        scale = context.shared(LossScale).at(judged[-1])
         return len(judged) < self.least_steps and (scale is None or scale >= 1)
 
     def _finding(
-        self, case: Case, judged: Sequence[RunEvent], skipped: Sequence[RunEvent], share: float
+        self,
+        context: RuleContext,
+        judged: Sequence[RunEvent],
+        skipped: Sequence[RunEvent],
+        share: float,
     ) -> Finding:
-        scale = case.shared(LossScale).at(judged[-1])
+        scale = context.shared(LossScale).at(judged[-1])
         count = "every one" if len(skipped) == len(judged) else f"{len(skipped)}"
         return self.finding(
-            case,
+            context,
             message=(
                 f"the gradient scaler leaves out {count} of {len(judged)} steps ({share:.0%}), as "
                 "their gradients are not finite"

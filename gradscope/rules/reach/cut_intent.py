@@ -2,8 +2,8 @@
 
 from typing import NamedTuple
 
+from gradscope.analysis.reach import Reach, Stop
 from gradscope.recording.finding import Severity
-from gradscope.rules.reach.reach import Reach, Stop
 
 
 class Intent(NamedTuple):
@@ -40,7 +40,7 @@ def _of_whole_modules(reach: Reach, stop: Stop, *, held: bool, without_grad: boo
     is_accident = chooses or stop.is_copy or stop.is_checkpoint
     if reach.learns_only_head(stop) and not is_accident:
         # In a run, no other batch and no other loss brings it a gradient either: it is meant.
-        is_meant = without_grad and reach.case.run is not None
+        is_meant = without_grad and reach.indexed.run is not None
         return Intent("note" if is_meant else "warning", "like a frozen backbone under a head")
     if held:
         return Intent("error", None)

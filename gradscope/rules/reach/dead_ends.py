@@ -6,7 +6,7 @@ from functools import cached_property
 
 from gradscope.recording.evidence.initialisation import InitialisationRecord
 from gradscope.recording.records import NodeRecord, ParameterRecord, Recording, Site
-from gradscope.rules.case import Case
+from gradscope.rules.context import RuleContext
 from gradscope.rules.reach.outputs import is_over_one_element
 
 _MOST_STEPS_DOWN = 8
@@ -52,21 +52,21 @@ class DeadEnd:
 class DeadEnds:
     """The parameters whose gradient is exactly zero in every step, by what makes it so."""
 
-    case: Case
+    context: RuleContext
 
     @property
     def recording(self) -> Recording:
         """What is judged."""
-        return self.case.recording
+        return self.context.recording
 
     @cached_property
     def stuck(self) -> frozenset[int]:
         """Parameters whose gradient is zero in the first step and in every one after."""
-        first = self.case.first.parameter_stats.values()
+        first = self.context.first.parameter_stats.values()
         zero = {stat.parameter for stat in first if stat.reach == "zero"}
-        for probe in self.case.probes:
+        for probe in self.context.probes:
             zero -= {s.parameter for s in probe.parameter_stats.values() if s.reach == "gradient"}
-        return frozenset(zero if self.case.run is None else zero - self.case.run.alive)
+        return frozenset(zero if self.context.run is None else zero - self.context.run.alive)
 
     @cached_property
     def found(self) -> tuple[DeadEnd, ...]:
@@ -85,7 +85,7 @@ class DeadEnds:
             end = self._end(self.recording.nodes[cause], parameters)
             by_site.setdefault(end.site or cause, []).append(end)
         found = (_together(ends) for ends in by_site.values())
-        return tuple(end for end in found if self.case.redrawn.isdisjoint(end.parameters))
+        return tuple(end for end in found if self.context.redrawn.isdisjoint(end.parameters))
 
     def _end(self, node: NodeRecord, parameters: list[int]) -> DeadEnd:
         zeros = self._zero_operands(node)
@@ -103,25 +103,25 @@ class DeadEnds:
                 self.recording.modules[owner].class_name in _RECURRENT for owner in owners
             ),
             underflows=not zeros and self._underflows(node),
-            is_over_one_element=is_over_one_element(self.case, node),
+            is_over_one_element=is_over_one_element(self.context, node),
         )
 
     def _place(self, node: NodeRecord) -> Site | None:
         """Return the line of an operation; that which made it, where a module is to blame."""
         if node.module_call is None:
-            return self.case.site(node.site)
+            return self.context.site(node.site)
         module = self.recording.modules[self.recording.calls[node.module_call].module]
-        made, called = self.case.site(module.site), self.case.site(node.site)
-        is_wrong = module.class_name in _SOFTMAXES and is_over_one_element(self.case, node)
+        made, called = self.context.site(module.site), self.context.site(node.site)
+        is_wrong = module.class_name in _SOFTMAXES and is_over_one_element(self.context, node)
         return made or called if is_wrong else called or made
 
     def _made(self, parameter: int) -> Site | None:
-        return self.case.site(self.recording.parameters[parameter].site)
+        return self.context.site(self.recording.parameters[parameter].site)
 
     def _filled(self, parameter: int) -> Site | None:
         """Return the line of the user's that filled a parameter with zeros by `torch.nn.init`."""
         sites = (
-            self.case.site(record.site)
+            self.context.site(record.site)
             for record in self.recording.evidence_of(InitialisationRecord)
             if record.parameter == parameter and record.function in _FILLING
         )
@@ -131,7 +131,7 @@ class DeadEnds:
         """Return whether an operation multiplies gradients that next to nothing is smaller than."""
         if node.operation.startswith(_ALL_OR_NOTHING):
             return False
-        stats = (self.case.tensor_stat(node.index, slot) for slot in range(len(node.outputs)))
+        stats = (self.context.tensor_stat(node.index, slot) for slot in range(len(node.outputs)))
         return any(
             0 < (stat.gradient.absolute_maximum or 0) < _VANISHING.get(shape.dtype, 0.0)
             for stat, shape in zip(stats, node.outputs, strict=True)
@@ -140,7 +140,7 @@ class DeadEnds:
 
     def _dead_end(self, parameter: int) -> NodeRecord | None:
         """Return the operation nearest to the loss that hands zeros on towards a parameter."""
-        start = self.case.parameter_nodes.get(parameter)
+        start = self.context.parameter_nodes.get(parameter)
         return None if start is None else self._nearest_end(start)
 
     @cached_property
@@ -157,7 +157,7 @@ class DeadEnds:
             place = waiting.pop()
             if place in self._nearest:
                 continue
-            users = self.case.users.get(place, ())
+            users = self.context.users.get(place, ())
             ends = [self.recording.nodes[user] for user in users if self._is_end(user)]
             through = [user for user in users if not self._is_end(user)]
             unknown = [user for user in through if user not in self._nearest]
@@ -174,7 +174,7 @@ class DeadEnds:
         return node.kind != "view" and self._is_given_gradient(node)
 
     def _is_given_gradient(self, node: NodeRecord) -> bool:
-        stats = (self.case.tensor_stat(node.index, slot) for slot in range(len(node.outputs)))
+        stats = (self.context.tensor_stat(node.index, slot) for slot in range(len(node.outputs)))
         gradients = (stat.gradient for stat in stats if stat is not None)
         return any(g is not None and g.norm != 0 for g in gradients)
 
@@ -185,11 +185,11 @@ class DeadEnds:
         bias whose parts cancel, for a weight that met nothing but zeros in the data; and, as far
         as no step was made, for what a factor of zero holds back that is about to leave zero.
         """
-        users = list(self.case.consumers(self.case.parameter_nodes[parameter]))
+        users = list(self.context.consumers(self.context.parameter_nodes[parameter]))
         if any(0 in shape.dims for user in users for shape in user.outputs if shape is not None):
             return True
         # In a run, the rate may be zero for some steps, as in a warm-up.
-        if (not self.case.probes or self.case.run is not None) and self._opens(end):
+        if (not self.context.probes or self.context.run is not None) and self._opens(end):
             return True
         if end not in users:
             return False
@@ -206,7 +206,9 @@ class DeadEnds:
         """Return whether a factor of zero has a gradient of its own."""
         waiting, depth = [end.index], 0
         while waiting and depth < _MOST_STEPS_DOWN:
-            places = {ref.node for place in waiting for ref in self.case.successors.get(place, ())}
+            places = {
+                ref.node for place in waiting for ref in self.context.successors.get(place, ())
+            }
             for place in places:
                 parameter = self.recording.nodes[place].parameter
                 if parameter is not None and self._is_zero(parameter, "gradient"):
@@ -215,15 +217,15 @@ class DeadEnds:
         return False
 
     def _is_zero(self, parameter: int, reach: str) -> bool:
-        stat = self.case.parameter_stat(parameter)
+        stat = self.context.parameter_stat(parameter)
         return stat is not None and stat.weight_norm == 0 and stat.reach == reach
 
     def _operands(self, node: NodeRecord) -> Iterator[NodeRecord]:
         """Yield the nodes of an operation's inputs, looking through views and casts."""
-        for ref in self.case.successors.get(node.index, ()):
+        for ref in self.context.successors.get(node.index, ()):
             operand = self.recording.nodes[ref.node]
             while operand.kind == "view" or operand.operation in _CASTS:
-                following = self.case.successors.get(operand.index, ())
+                following = self.context.successors.get(operand.index, ())
                 if not following:
                     break
                 operand = self.recording.nodes[following[0].node]
@@ -243,8 +245,8 @@ class DeadEnds:
         ]
         if trained or not node.operation.startswith(("Addmm", "Bmm", "Mm", "Mul", "Conv")):
             return tuple(sorted(trained))
-        module = self.case.module_of(node)
-        frozen = (p for p in self.recording.parameters if self.case.owner(p.index) == module)
+        module = self.context.module_of(node)
+        frozen = (p for p in self.recording.parameters if self.context.owner(p.index) == module)
         return tuple(
             p.index
             for p in frozen

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from gradscope.recording.finding import Finding, Severity
-from gradscope.rules.case import Case
+from gradscope.rules.context import RuleContext
 from gradscope.rules.optimizers import EXAMINATION, Optimizers, places
 from gradscope.rules.rule import Rule
 
@@ -42,23 +42,23 @@ class DuplicateInOptimizer(Rule):
     level: ClassVar[Severity] = "error"
     judges_learning: ClassVar[bool] = True
 
-    def obstacle(self, case: Case) -> str | None:
+    def obstacle(self, context: RuleContext) -> str | None:
         """Return why this rule cannot judge the recording."""
-        if case.examination_obstacle(EXAMINATION) is not None:
-            return case.examination_obstacle(EXAMINATION)
-        return None if Optimizers(case).records else Optimizers(case).missing
+        if context.examination_obstacle(EXAMINATION) is not None:
+            return context.examination_obstacle(EXAMINATION)
+        return None if Optimizers(context).records else Optimizers(context).missing
 
-    def check(self, case: Case) -> Iterator[Finding]:
+    def check(self, context: RuleContext) -> Iterator[Finding]:
         """Yield a finding for every optimizer that lists something twice."""
-        for record in Optimizers(case).records:
+        for record in Optimizers(context).records:
             twice = sorted({index for group in record.groups for index in group.duplicates})
             if not twice:
                 continue
-            where = places(case, twice)
+            where = places(context, twice)
             more = f" and {len(where) - 3} more" if len(where) > 3 else ""
             is_one = len(where) == 1
             yield self.finding(
-                case,
+                context,
                 message=(
                     f"{', '.join(where[:3])}{more} {'is' if is_one else 'are'} in "
                     f"{record.class_name} more than once: each step updates "

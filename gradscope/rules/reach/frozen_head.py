@@ -4,12 +4,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import ClassVar
 
+from gradscope.analysis.subtrees import Subtrees
 from gradscope.recording.evidence.freeze import FreezeRecord, ReplacementRecord
 from gradscope.recording.finding import Finding, Severity
 from gradscope.recording.records import ModuleCallRecord, ParameterRecord, Site
-from gradscope.rules.case import Case
+from gradscope.rules.context import RuleContext
 from gradscope.rules.rule import Rule
-from gradscope.rules.subtrees import Subtrees
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,53 +52,53 @@ class FrozenHead(Rule):
     """Share of the other layers, 0 to 1, that may be frozen.
     An early embedding or stem is often frozen for good reason, a whole backbone always."""
 
-    def obstacle(self, case: Case) -> str | None:
+    def obstacle(self, context: RuleContext) -> str | None:
         """Return why this rule cannot judge the recording."""
-        return None if case.has_backward else "there was no backward"
+        return None if context.has_backward else "there was no backward"
 
-    def check(self, case: Case) -> Iterator[Finding]:
+    def check(self, context: RuleContext) -> Iterator[Finding]:
         """Yield a finding if the head is frozen and should not be."""
-        layers = _layers(case)
-        head = next(iter(_calls(case, layers)), None)
+        layers = _layers(context)
+        head = next(iter(_calls(context, layers)), None)
         if head is None or not _is_frozen(layers[head.module]) or _is_tied(layers[head.module]):
             return
-        replaced = _replacement(case, layers, head.module)
-        if replaced is not None and not _learns_around(case, head.module):
+        replaced = _replacement(context, layers, head.module)
+        if replaced is not None and not _learns_around(context, head.module):
             replaced = None
-        is_other = replaced is None and _is_of_frozen_network(case, layers, head)
-        if is_other or _learns_elsewhere(case, layers[head.module]):
+        is_other = replaced is None and _is_of_frozen_network(context, layers, head)
+        if is_other or _learns_elsewhere(context, layers[head.module]):
             return
         others = [owned for module, owned in layers.items() if module != head.module]
         frozen = sum(_is_frozen(owned) for owned in others)
         if replaced is None and frozen == len(others):
             return
         if replaced is not None or frozen <= self.most_frozen * len(others):
-            yield self._finding(case, head, layers, frozen, replaced)
+            yield self._finding(context, head, layers, frozen, replaced)
 
     def _finding(
         self,
-        case: Case,
+        context: RuleContext,
         head: ModuleCallRecord,
         layers: dict[int, list[ParameterRecord]],
         frozen: int,
         replaced: ReplacementRecord | None,
     ) -> Finding:
-        record = case.recording.modules[head.module]
+        record = context.recording.modules[head.module]
         others = len(layers) - 1
-        made = case.site(record.site if replaced is None else replaced.site)
-        freezes = _freeze(case, made)
-        trained = sum(p.requires_grad for p in case.recording.parameters)
+        made = context.site(record.site if replaced is None else replaced.site)
+        freezes = _freeze(context, made)
+        trained = sum(p.requires_grad for p in context.recording.parameters)
         which = f"{record.path}, the layer that feeds the loss,"
         how = "was replaced and then frozen" if replaced is not None else "is frozen"
         return self.finding(
-            case,
+            context,
             message=(
                 f"{which} {how}, while {trained} parameters before it learn "
                 f"({others - frozen} of {others} other layers)"
             ),
             remedy=f"`{record.path}.requires_grad_(True)` after the rest was frozen",
             site=freezes or made,
-            related=(case.related(made, f"{record.path} is made here") if freezes else None,),
+            related=(context.related(made, f"{record.path} is made here") if freezes else None,),
             parameters=[parameter.index for parameter in layers[head.module]],
             evidence={
                 "frozen_other_layers": frozen,
@@ -109,11 +109,11 @@ class FrozenHead(Rule):
         )
 
 
-def _layers(case: Case) -> dict[int, list[ParameterRecord]]:
+def _layers(context: RuleContext) -> dict[int, list[ParameterRecord]]:
     """Return the parameters of every module that was called and owns a weight matrix."""
-    called = {call.module for call in case.recording.calls}
+    called = {call.module for call in context.recording.calls}
     found: dict[int, list[ParameterRecord]] = {}
-    for parameter in case.recording.parameters:
+    for parameter in context.recording.parameters:
         if parameter.module in called:
             found.setdefault(parameter.module, []).append(parameter)
     return {
@@ -123,33 +123,37 @@ def _layers(case: Case) -> dict[int, list[ParameterRecord]]:
     }
 
 
-def _calls(case: Case, layers: dict[int, list[ParameterRecord]]) -> list[ModuleCallRecord]:
+def _calls(
+    context: RuleContext, layers: dict[int, list[ParameterRecord]]
+) -> list[ModuleCallRecord]:
     """Return the calls of layers that hand gradients on, the one nearest to the loss first."""
     calls = (
-        (min(case.recording.nodes[ref.node].depth for ref in call.outputs), call.index)
-        for call in case.recording.calls
+        (min(context.recording.nodes[ref.node].depth for ref in call.outputs), call.index)
+        for call in context.recording.calls
         if call.graph == 0 and call.module in layers and call.outputs
     )
-    return [case.recording.calls[index] for _, index in sorted(calls)]
+    return [context.recording.calls[index] for _, index in sorted(calls)]
 
 
 def _is_of_frozen_network(
-    case: Case, layers: dict[int, list[ParameterRecord]], head: ModuleCallRecord
+    context: RuleContext, layers: dict[int, list[ParameterRecord]], head: ModuleCallRecord
 ) -> bool:
     """Return whether the head belongs to a network that only measures.
 
     The layer before it is frozen too then, as in a discriminator, or it is called on what carries
     no gradient, as a perceptual loss is on its target.
     """
-    following = [call for call in _calls(case, layers) if call.module != head.module]
+    following = [call for call in _calls(context, layers) if call.module != head.module]
     before = bool(following) and _is_frozen(layers[following[0].module])
-    on_data = any(call.module == head.module and not call.inputs for call in case.recording.calls)
+    on_data = any(
+        call.module == head.module and not call.inputs for call in context.recording.calls
+    )
     return before or on_data
 
 
-def _learns_elsewhere(case: Case, owned: list[ParameterRecord]) -> bool:
+def _learns_elsewhere(context: RuleContext, owned: list[ParameterRecord]) -> bool:
     """Return whether a layer is trained by other passes of a run, as a discriminator is."""
-    learning = frozenset[int]() if case.run is None else case.run.learning
+    learning = frozenset[int]() if context.run is None else context.run.learning
     return any(parameter.index in learning for parameter in owned)
 
 
@@ -157,10 +161,10 @@ def _is_frozen(owned: list[ParameterRecord]) -> bool:
     return not any(parameter.requires_grad for parameter in owned)
 
 
-def _learns_around(case: Case, head: int) -> bool:
+def _learns_around(context: RuleContext, head: int) -> bool:
     """Return whether something learns in the module that a layer is part of."""
-    around = case.recording.modules[head].parent
-    return around is not None and around in Subtrees(case.recording).trainable
+    around = context.recording.modules[head].parent
+    return around is not None and around in Subtrees(context.recording).trainable
 
 
 def _is_tied(owned: list[ParameterRecord]) -> bool:
@@ -168,20 +172,20 @@ def _is_tied(owned: list[ParameterRecord]) -> bool:
 
 
 def _replacement(
-    case: Case, layers: dict[int, list[ParameterRecord]], head: int
+    context: RuleContext, layers: dict[int, list[ParameterRecord]], head: int
 ) -> ReplacementRecord | None:
     """Return the head's, if no other layer that replaced another one is frozen."""
     frozen = [
         record
-        for record in case.recording.evidence_of(ReplacementRecord)
+        for record in context.recording.evidence_of(ReplacementRecord)
         if record.module in layers and _is_frozen(layers[record.module])
     ]
     return frozen[0] if len(frozen) == 1 and frozen[0].module == head else None
 
 
-def _freeze(case: Case, made: Site | None) -> Site | None:
+def _freeze(context: RuleContext, made: Site | None) -> Site | None:
     """Return the line that froze the head, as far as its file tells: the last one."""
-    lines = [case.site(record.site) for record in case.recording.evidence_of(FreezeRecord)]
+    lines = [context.site(record.site) for record in context.recording.evidence_of(FreezeRecord)]
     here = [site for site in lines if site is not None and made is not None]
     return max(
         (site for site in here if made is not None and site.file == made.file),

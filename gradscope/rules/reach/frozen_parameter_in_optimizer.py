@@ -4,11 +4,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import ClassVar
 
+from gradscope.analysis.subtrees import counted
 from gradscope.recording.finding import Finding, Severity
-from gradscope.rules.case import Case
+from gradscope.rules.context import RuleContext
 from gradscope.rules.optimizers import Optimizers, places
 from gradscope.rules.rule import Rule
-from gradscope.rules.subtrees import counted
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,28 +43,28 @@ class FrozenParameterInOptimizer(Rule):
     level: ClassVar[Severity] = "note"
     judges_learning: ClassVar[bool] = True
 
-    def obstacle(self, case: Case) -> str | None:
+    def obstacle(self, context: RuleContext) -> str | None:
         """Return why this rule cannot judge the recording."""
-        return Optimizers(case).obstacle()
+        return Optimizers(context).obstacle()
 
-    def check(self, case: Case) -> Iterator[Finding]:
+    def check(self, context: RuleContext) -> Iterator[Finding]:
         """Yield one finding for all that is frozen."""
-        optimizer = Optimizers(case).targets
-        if optimizer is None or (case.run is not None and optimizer.is_torchs):
+        optimizer = Optimizers(context).targets
+        if optimizer is None or (context.run is not None and optimizer.is_torchs):
             return  # in a run they may learn later on, and torch's own pass them over till then
-        parameters = case.recording.parameters
+        parameters = context.recording.parameters
         frozen = sorted(
             index
             for index in optimizer.parameters
-            if not parameters[index].requires_grad and not _is_table(case, index)
+            if not parameters[index].requires_grad and not _is_table(context, index)
         )
         if not frozen or len(frozen) == len(optimizer.parameters):
             return
-        where = places(case, frozen)
+        where = places(context, frozen)
         more = f" and {len(where) - 3} more" if len(where) > 3 else ""
         number = f"{len(frozen)} of {counted(len(optimizer.parameters), 'parameter')}"
         yield self.finding(
-            case,
+            context,
             message=(
                 f"{number} in {optimizer.class_name} {'is' if len(frozen) == 1 else 'are'} "
                 f"frozen: {', '.join(where[:3])}{more}"
@@ -80,7 +80,7 @@ class FrozenParameterInOptimizer(Rule):
         )
 
 
-def _is_table(case: Case, parameter: int) -> bool:
-    record = case.recording.parameters[parameter]
-    kind = case.recording.modules[record.module].class_name
+def _is_table(context: RuleContext, parameter: int) -> bool:
+    record = context.recording.parameters[parameter]
+    kind = context.recording.modules[record.module].class_name
     return "Embedding" in kind or "pos" in record.name.rpartition(".")[2]

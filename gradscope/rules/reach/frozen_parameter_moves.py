@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from gradscope.recording.finding import Finding, Severity
-from gradscope.rules.case import Case
+from gradscope.rules.context import RuleContext
 from gradscope.rules.measure import Measure
 from gradscope.rules.optimizers import Optimizers, places
 from gradscope.rules.rule import Rule
@@ -47,34 +47,34 @@ class FrozenParameterMoves(Rule):
     explains: ClassVar[tuple[str, ...]] = ("GS208",)
     measures: ClassVar[tuple[Measure, ...]] = (Measure(number="update_ratio"),)
 
-    def obstacle(self, case: Case) -> str | None:
+    def obstacle(self, context: RuleContext) -> str | None:
         """Return why this rule cannot judge the recording."""
-        stats = case.first.parameter_stats.values()
-        optimizers = Optimizers(case)
+        stats = context.first.parameter_stats.values()
+        optimizers = Optimizers(context)
         obstacle = optimizers.obstacle()
         if obstacle is None and all(stat.update_norm is None for stat in stats):
             return optimizers.without_update
         return obstacle
 
-    def check(self, case: Case) -> Iterator[Finding]:
+    def check(self, context: RuleContext) -> Iterator[Finding]:
         """Yield one finding for all that moves."""
-        optimizer = Optimizers(case).targets
+        optimizer = Optimizers(context).targets
         if optimizer is None:
             return
-        stats = case.first.parameter_stats
+        stats = context.first.parameter_stats
         moved = {
             index: (stats[index].update_norm or 0.0, stats[index].weight_norm)
             for index in sorted(optimizer.parameters & stats.keys())
-            if not case.recording.parameters[index].requires_grad
+            if not context.recording.parameters[index].requires_grad
         }
         moved = {index: norms for index, norms in moved.items() if norms[0] > 0}
         if not moved:
             return
         ratio = max(update / weight if weight else 1.0 for update, weight in moved.values())
-        where = places(case, moved)
+        where = places(context, moved)
         more = f" and {len(where) - 3} more" if len(where) > 3 else ""
         yield self.finding(
-            case,
+            context,
             message=(
                 f"{', '.join(where[:3])}{more} {'is' if len(where) == 1 else 'are'} frozen, and a "
                 f"step of {optimizer.class_name} changes {'it' if len(where) == 1 else 'them'} "

@@ -4,13 +4,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import ClassVar
 
+from gradscope.analysis.reach import Reach, Stop
+from gradscope.analysis.subtrees import counted, named
 from gradscope.recording.finding import Finding, RelatedLocation, Severity
-from gradscope.rules.case import Case
 from gradscope.rules.checkpoints import NO_INPUT, remedy_of_reentrant
+from gradscope.rules.context import RuleContext
 from gradscope.rules.reach.cut_intent import intent
-from gradscope.rules.reach.reach import Reach, Stop
 from gradscope.rules.rule import Rule
-from gradscope.rules.subtrees import counted, named
 
 _COPIES = {
     "Parameter": "nn.Parameter(…)",
@@ -66,25 +66,25 @@ class GradientCut(Rule):
     judges_learning: ClassVar[bool] = True
     explains: ClassVar[tuple[str, ...]] = ("GS203", "GS204", "GS205", "GS306")
 
-    def obstacle(self, case: Case) -> str | None:
+    def obstacle(self, context: RuleContext) -> str | None:
         """Return why this rule cannot judge the recording."""
-        return None if case.has_backward else "there was no backward"
+        return None if context.has_backward else "there was no backward"
 
-    def check(self, case: Case) -> Iterator[Finding]:
+    def check(self, context: RuleContext) -> Iterator[Finding]:
         """Yield a finding for every line that cuts parameters off."""
-        reach = case.shared(Reach)
+        reach = context.shared(Reach)
         for stop in reach.stops:
             if stop.cut.kind != "non-differentiable" and not reach.draws(stop):
-                yield self._finding(case, reach, stop)
+                yield self._finding(context, reach, stop)
 
-    def _finding(self, case: Case, reach: Reach, stop: Stop) -> Finding:
+    def _finding(self, context: RuleContext, reach: Reach, stop: Stop) -> Finding:
         judged = intent(reach, stop)
         return self.finding(
-            case,
+            context,
             message=_message(reach, stop, judged.looks_like),
-            remedy=_remedy(case, stop, judged.severity),
+            remedy=_remedy(context, stop, judged.severity),
             site=stop.cut.site,
-            related=stop_related(case, stop),
+            related=stop_related(context, stop),
             severity=judged.severity,
             parameters=stop.parameters,
             evidence={
@@ -95,16 +95,16 @@ class GradientCut(Rule):
             },
             count=len(stop.parameters),
             # In a run, a pass that is not meant for them may use the same parameters.
-            caused_by=("GS201", "GS202") if case.run and stop.runs_without_grad else (),
+            caused_by=("GS201", "GS202") if context.run and stop.runs_without_grad else (),
         )
 
 
-def stop_related(case: Case, stop: Stop) -> Iterator[RelatedLocation | None]:
+def stop_related(context: RuleContext, stop: Stop) -> Iterator[RelatedLocation | None]:
     """Yield the lines that take part: where the gradient still was, and what was cut off."""
     if stop.cut.last != stop.cut.site:
-        yield case.related(stop.cut.last, "the last operation that still carried their gradient")
+        yield context.related(stop.cut.last, "the last operation that still carried their gradient")
     for part in stop.parts:
-        yield case.related(part.site, f"{part.name or 'the model'} is made here")
+        yield context.related(part.site, f"{part.name or 'the model'} is made here")
 
 
 def _message(reach: Reach, stop: Stop, looks_like: str | None) -> str:
@@ -132,9 +132,9 @@ def _call(stop: Stop) -> str:
     return f"{stop.cut.operation}()"
 
 
-def _remedy(case: Case, stop: Stop, severity: Severity) -> str:
+def _remedy(context: RuleContext, stop: Stop, severity: Severity) -> str:
     if stop.is_checkpoint:
-        return remedy_of_reentrant(case.site(stop.cut.site))
+        return remedy_of_reentrant(context.site(stop.cut.site))
     if severity == "note":
         return "requires_grad_(False) would say that it is not meant to learn, and save memory"
     if stop.cut.kind == "no-grad":

@@ -6,7 +6,7 @@ from typing import ClassVar
 
 from gradscope.recording.evidence.leaf import LeafRecord
 from gradscope.recording.finding import Finding, Severity
-from gradscope.rules.case import Case
+from gradscope.rules.context import RuleContext
 from gradscope.rules.rule import Rule
 
 
@@ -42,22 +42,24 @@ class InputRequiresGrad(Rule):
     level: ClassVar[Severity] = "note"
     judges_learning: ClassVar[bool] = True
 
-    def obstacle(self, case: Case) -> str | None:
+    def obstacle(self, context: RuleContext) -> str | None:
         """Return why this rule cannot judge the recording."""
-        return case.examination_obstacle("leaves")
+        return context.examination_obstacle("leaves")
 
-    def check(self, case: Case) -> Iterator[Finding]:
+    def check(self, context: RuleContext) -> Iterator[Finding]:
         """Yield one finding for all such inputs."""
-        leaves = [leaf for leaf in case.recording.evidence_of(LeafRecord) if leaf.origin == "input"]
+        leaves = [
+            leaf for leaf in context.recording.evidence_of(LeafRecord) if leaf.origin == "input"
+        ]
         if not leaves:
             return
         names = [leaf.name for leaf in leaves]
         elements = sum(leaf.numel for leaf in leaves)
-        users = sorted(case.consumers(leaves[0].node), key=lambda node: -node.index)
+        users = sorted(context.consumers(leaves[0].node), key=lambda node: -node.index)
         site = next((user.site for user in users if user.site is not None), None)
         verb, its = ("requires", "its") if len(names) == 1 else ("require", "their")
         yield self.finding(
-            case,
+            context,
             message=(
                 f"{', '.join(names)} {verb} grad, and nothing reads {its} gradient of "
                 f"{elements:,} elements"

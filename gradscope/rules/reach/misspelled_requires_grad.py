@@ -4,11 +4,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import ClassVar
 
+from gradscope.analysis.subtrees import counted
 from gradscope.recording.evidence.attribute import AttributeRecord
 from gradscope.recording.finding import Finding, Severity
-from gradscope.rules.case import Case
+from gradscope.rules.context import RuleContext
 from gradscope.rules.rule import Rule
-from gradscope.rules.subtrees import counted
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,27 +45,27 @@ class MisspelledRequiresGrad(Rule):
     level: ClassVar[Severity] = "warning"
     explains: ClassVar[tuple[str, ...]] = ("GS205",)
 
-    def obstacle(self, case: Case) -> str | None:
+    def obstacle(self, context: RuleContext) -> str | None:
         """Return why this rule cannot judge the recording."""
-        return case.examination_obstacle("attributes")
+        return context.examination_obstacle("attributes")
 
-    def check(self, case: Case) -> Iterator[Finding]:
+    def check(self, context: RuleContext) -> Iterator[Finding]:
         """Yield a finding for every name."""
-        for record in case.recording.evidence_of(AttributeRecord):
+        for record in context.recording.evidence_of(AttributeRecord):
             if record.sites or not record.modules:
-                yield self._finding(case, record)
+                yield self._finding(context, record)
 
-    def _finding(self, case: Case, record: AttributeRecord) -> Finding:
-        made = case.recording.parameters[record.parameters[0]].site
+    def _finding(self, context: RuleContext, record: AttributeRecord) -> Finding:
+        made = context.recording.parameters[record.parameters[0]].site
         does = "unfreezes" if record.value else "freezes"
         state = "frozen" if record.value else "trained"
         what, verb = counted(len(record.parameters), "parameter"), "is"
         if len(record.parameters) > 1:
             verb = "are"
         return self.finding(
-            case,
+            context,
             message=(
-                f"`{record.name} = {record.value}` on {_where(case, record)} {does} nothing: "
+                f"`{record.name} = {record.value}` on {_where(context, record)} {does} nothing: "
                 f"{what} {verb} still {state}"
             ),
             remedy=(
@@ -74,16 +74,16 @@ class MisspelledRequiresGrad(Rule):
                 else f"write `requires_grad = {record.value}`"
             ),
             site=record.sites[0] if record.sites else made,
-            related=[case.related(site, "and here") for site in record.sites[1:]],
+            related=[context.related(site, "and here") for site in record.sites[1:]],
             parameters=record.parameters,
             evidence={"attribute": record.name, "parameters_contradicted": len(record.parameters)},
             count=len(record.parameters),
         )
 
 
-def _where(case: Case, record: AttributeRecord) -> str:
+def _where(context: RuleContext, record: AttributeRecord) -> str:
     if not record.modules:
-        names = [case.recording.parameters[index].name for index in record.parameters]
+        names = [context.recording.parameters[index].name for index in record.parameters]
     else:
         names = [path or "the model" for path in record.modules]
     return names[0] if len(names) == 1 else f"{names[0]} and {len(names) - 1} more"

@@ -4,13 +4,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import ClassVar
 
+from gradscope.analysis.reach import Reach, Stop
+from gradscope.analysis.subtrees import counted, named
 from gradscope.recording.finding import Finding, Severity
-from gradscope.rules.case import Case
+from gradscope.rules.context import RuleContext
 from gradscope.rules.reach.cut_intent import intent
 from gradscope.rules.reach.gradient_cut import stop_related
-from gradscope.rules.reach.reach import Reach, Stop
 from gradscope.rules.rule import Rule
-from gradscope.rules.subtrees import counted, named
 
 _CASTS = frozenset(
     {"bool", "byte", "char", "int", "long", "short", "to", "type", "type_as", "view"}
@@ -63,30 +63,30 @@ class NonDifferentiableOperation(Rule):
     judges_learning: ClassVar[bool] = True
     explains: ClassVar[tuple[str, ...]] = ("GS203", "GS204", "GS205", "GS306")
 
-    def obstacle(self, case: Case) -> str | None:
+    def obstacle(self, context: RuleContext) -> str | None:
         """Return why this rule cannot judge the recording."""
-        return None if case.has_backward else "there was no backward"
+        return None if context.has_backward else "there was no backward"
 
-    def check(self, case: Case) -> Iterator[Finding]:
+    def check(self, context: RuleContext) -> Iterator[Finding]:
         """Yield a finding for every line that has no derivative."""
-        reach = case.shared(Reach)
+        reach = context.shared(Reach)
         for stop in reach.stops:
             draws = reach.draws(stop)
             if draws or stop.cut.kind == "non-differentiable":
-                yield self._finding(case, reach, stop, draws=draws)
+                yield self._finding(context, reach, stop, draws=draws)
 
-    def _finding(self, case: Case, reach: Reach, stop: Stop, *, draws: bool) -> Finding:
+    def _finding(self, context: RuleContext, reach: Reach, stop: Stop, *, draws: bool) -> Finding:
         judged = intent(reach, stop)
         what = f"{named(stop.parts)} ({counted(len(stop.parameters), 'parameter')})"
         why = "a draw from a distribution" if draws else _described(stop.cut.operation)
         them = "it" if len(stop.parts) == 1 else "them"
         text = f"no gradient comes to {what}: the loss uses {them} only through {why}"
         return self.finding(
-            case,
+            context,
             message=f"{text} (it looks {judged.looks_like})" if judged.looks_like else text,
             remedy=_remedy(stop, judged.severity, draws=draws),
             site=stop.cut.site,
-            related=stop_related(case, stop),
+            related=stop_related(context, stop),
             severity=judged.severity,
             parameters=stop.parameters,
             evidence={

@@ -2,7 +2,7 @@
 
 from gradscope.recording.evidence.softmax import SoftmaxRecord
 from gradscope.recording.records import NodeRecord
-from gradscope.rules.case import Case
+from gradscope.rules.context import RuleContext
 
 _REDUCING = ("Add", "Div", "Mean", "Mul", "Neg", "Rsub", "Sub", "Sum")
 """Beginnings of operations that make a loss of terms, and scale it."""
@@ -13,35 +13,37 @@ _SAME_FEATURES = frozenset(
 """Casts, and views that a linear layer makes of its output, for the dimensions of a batch."""
 
 
-def is_over_one_element(case: Case, node: NodeRecord) -> bool:
+def is_over_one_element(context: RuleContext, node: NodeRecord) -> bool:
     """Return whether an operation is a softmax that has nothing to choose from."""
-    dimension, shape = _dimension(case, node), node.outputs[0]
+    dimension, shape = _dimension(context, node), node.outputs[0]
     return dimension is not None and shape is not None and shape.dims[dimension:][:1] == (1,)
 
 
-def normalises_one_feature(case: Case, node: NodeRecord) -> bool:
+def normalises_one_feature(context: RuleContext, node: NodeRecord) -> bool:
     """Return whether a softmax is over the outputs of a layer that has one alone.
 
     A sequence of one element, or a batch of one, is another matter: the next may be longer.
     """
-    dimension, rank, below = _dimension(case, node), _rank(node), _input(case, node)
+    dimension, rank, below = _dimension(context, node), _rank(node), _input(context, node)
     # Where a dimension was taken out on the way, another than the layer's may be the last.
     while below is not None and below.operation in _SAME_FEATURES and _rank(below) <= rank:
-        rank, below = _rank(below), _input(case, below)
-    if below is None or _rank(below) > rank or not _takes_parameter(case, below):
+        rank, below = _rank(below), _input(context, below)
+    if below is None or _rank(below) > rank or not _takes_parameter(context, below):
         return False
     if below.operation.startswith("Convolution"):
         return dimension == 1
     return below.operation.startswith(_LAYERS) and dimension == _rank(node) - 1
 
 
-def _takes_parameter(case: Case, node: NodeRecord) -> bool:
-    inputs = [case.recording.nodes[ref.node] for ref in case.successors.get(node.index, ())]
+def _takes_parameter(context: RuleContext, node: NodeRecord) -> bool:
+    inputs = [context.recording.nodes[ref.node] for ref in context.successors.get(node.index, ())]
     while inputs:
         one = inputs.pop()
         if one.parameter is not None:
             return True
-        below = _input(case, one) if one.kind == "view" or one.operation in _SAME_FEATURES else None
+        below = (
+            _input(context, one) if one.kind == "view" or one.operation in _SAME_FEATURES else None
+        )
         inputs += [] if below is None else [below]
     return False
 
@@ -51,44 +53,44 @@ def _rank(node: NodeRecord) -> int:
     return 0 if shape is None else len(shape.dims)
 
 
-def _dimension(case: Case, node: NodeRecord) -> int | None:
-    records = case.recording.evidence_of(SoftmaxRecord)
+def _dimension(context: RuleContext, node: NodeRecord) -> int | None:
+    records = context.recording.evidence_of(SoftmaxRecord)
     return next((record.dimension for record in records if record.node == node.index), None)
 
 
-def _input(case: Case, node: NodeRecord) -> NodeRecord | None:
+def _input(context: RuleContext, node: NodeRecord) -> NodeRecord | None:
     """Return what made an operation's one input, None where there are several."""
-    places = {ref.node for ref in case.successors.get(node.index, ())}
-    return case.recording.nodes[places.pop()] if len(places) == 1 else None
+    places = {ref.node for ref in context.successors.get(node.index, ())}
+    return context.recording.nodes[places.pop()] if len(places) == 1 else None
 
 
-def feeds_loss(case: Case, node: NodeRecord) -> bool:
+def feeds_loss(context: RuleContext, node: NodeRecord) -> bool:
     """Return whether an operation's result meets nothing else that is computed, up to the loss.
 
     Terms of the loss, which are numbers, may join it there.
     """
-    nodes, above = case.recording.nodes, _above(case, node)
-    inputs = {ref.node for place in above for ref in case.successors.get(place, ())}
+    nodes, above = context.recording.nodes, _above(context, node)
+    inputs = {ref.node for place in above for ref in context.successors.get(place, ())}
     return all(
         nodes[place].kind == "operation" and _is_number(nodes[place])
         for place in inputs - above - {node.index}
     )
 
 
-def is_margin(case: Case, node: NodeRecord) -> bool:
+def is_margin(context: RuleContext, node: NodeRecord) -> bool:
     """Return whether an operation's result is a term of the loss itself, as of a hinge."""
     return all(
-        case.recording.nodes[place].kind == "view"
-        or case.recording.nodes[place].operation.startswith(_REDUCING)
-        for place in _above(case, node)
+        context.recording.nodes[place].kind == "view"
+        or context.recording.nodes[place].operation.startswith(_REDUCING)
+        for place in _above(context, node)
     )
 
 
-def _above(case: Case, node: NodeRecord) -> frozenset[int]:
+def _above(context: RuleContext, node: NodeRecord) -> frozenset[int]:
     """Return the operations between one and the loss, the loss included."""
     waiting, seen = [node.index], set[int]()
     while waiting:
-        fresh = set(case.users.get(waiting.pop(), ())) - seen
+        fresh = set(context.users.get(waiting.pop(), ())) - seen
         seen |= fresh
         waiting += fresh
     return frozenset(seen)

@@ -5,12 +5,12 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import ClassVar
 
+from gradscope.analysis.subtrees import Part, Subtrees, counted, named
 from gradscope.recording.finding import Finding, Severity
-from gradscope.rules.case import Case
+from gradscope.rules.context import RuleContext
 from gradscope.rules.measure import Measure
 from gradscope.rules.optimizers import EXAMINATION, Optimizers
 from gradscope.rules.rule import Rule
-from gradscope.rules.subtrees import Part, Subtrees, counted, named
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,17 +66,17 @@ class ParameterNotInOptimizer(Rule):
     """Share of the trained tensors, 0 to 1: what is left out counts as small up to here. Source: a
     head or a projection is a few tensors, a second network as many as the first."""
 
-    def obstacle(self, case: Case) -> str | None:
+    def obstacle(self, context: RuleContext) -> str | None:
         """Return why this rule cannot judge the recording."""
-        if case.examination_obstacle(EXAMINATION) is not None:
-            return case.examination_obstacle(EXAMINATION)
-        if not case.has_backward:
+        if context.examination_obstacle(EXAMINATION) is not None:
+            return context.examination_obstacle(EXAMINATION)
+        if not context.has_backward:
             return "there was no backward"
-        return None if Optimizers(case).holders else Optimizers(case).missing
+        return None if Optimizers(context).holders else Optimizers(context).missing
 
-    def check(self, case: Case) -> Iterator[Finding]:
+    def check(self, context: RuleContext) -> Iterator[Finding]:
         """Yield a finding for what is left out, by how sure it is that it is a mistake."""
-        left_out = _LeftOut(case)
+        left_out = _LeftOut(context)
         groups: dict[tuple[Severity, bool], list[Part]] = {}
         for part in left_out.parts:
             late = left_out.is_late(part) and not left_out.is_of_another_network(part)
@@ -104,7 +104,7 @@ class ParameterNotInOptimizer(Rule):
     def _finding(
         self, left_out: "_LeftOut", parts: list[Part], *, severity: Severity, late: bool
     ) -> Finding:
-        case, optimizer = left_out.case, left_out.optimizers.holders[0]
+        context, optimizer = left_out.context, left_out.optimizers.holders[0]
         parameters = [index for part in parts for index in sorted(part.parameters)]
         several = len(parts) > 1 or (len(parameters) > 1 and parts[0].module is None)
         it, gets = ("them", "get") if several else ("it", "gets")
@@ -113,7 +113,7 @@ class ParameterNotInOptimizer(Rule):
             what += f" ({counted(len(parameters), 'parameter')})"
         made = next((part.site for part in parts if part.site is not None), None)
         return self.finding(
-            case,
+            context,
             message=(
                 f"{what} {gets} a gradient, but {optimizer.class_name} was made before {it}: "
                 f"no step changes {it}"
@@ -123,7 +123,7 @@ class ParameterNotInOptimizer(Rule):
             ),
             remedy=_remedy(severity, late=late),
             site=made if optimizer.site is None else optimizer.site,
-            related=[] if optimizer.site is None else [case.related(made, "made here")],
+            related=[] if optimizer.site is None else [context.related(made, "made here")],
             severity=severity,
             parameters=parameters,
             evidence={
@@ -151,24 +151,24 @@ def _remedy(severity: Severity, *, late: bool) -> str:
 class _LeftOut:
     """What gets a gradient and is in no optimizer."""
 
-    case: Case
+    context: RuleContext
 
     @cached_property
     def optimizers(self) -> Optimizers:
-        return Optimizers(self.case)
+        return Optimizers(self.context)
 
     @cached_property
     def trained(self) -> frozenset[int]:
-        stats = self.case.first.parameter_stats.values()
+        stats = self.context.first.parameter_stats.values()
         return frozenset(s.parameter for s in stats if s.reach in ("gradient", "zero"))
 
     @cached_property
     def _subtrees(self) -> Subtrees:
-        return Subtrees(self.case.recording)
+        return Subtrees(self.context.recording)
 
     @cached_property
     def _parts_held(self) -> tuple[Part, ...]:
-        trainable = {p.index for p in self.case.recording.parameters if p.requires_grad}
+        trainable = {p.index for p in self.context.recording.parameters if p.requires_grad}
         return self._subtrees.parts(trainable & self.optimizers.held)
 
     @property
@@ -183,7 +183,7 @@ class _LeftOut:
 
     def is_network(self, part: Part) -> bool:
         """Return whether a part is more than a layer, as a critic is and a head mostly is not."""
-        records = (self.case.recording.parameters[index] for index in part.parameters)
+        records = (self.context.recording.parameters[index] for index in part.parameters)
         return part.module is not None and sum(len(r.shape.dims) > 1 for r in records) > 1
 
     @cached_property
@@ -194,15 +194,15 @@ class _LeftOut:
     @cached_property
     def held_elements(self) -> float:
         held, trained = self.optimizers.held, self.trained | self.optimizers.held
-        sizes = {p.index: p.numel for p in self.case.recording.parameters}
+        sizes = {p.index: p.numel for p in self.context.recording.parameters}
         return sum(sizes[p] for p in held) / max(1, sum(sizes[p] for p in trained))
 
     @cached_property
     def parts(self) -> tuple[Part, ...]:
-        records = self.case.recording.parameters
+        records = self.context.recording.parameters
         trainable = {record.index for record in records if record.requires_grad}
         parts = self._subtrees.parts(trainable - self.optimizers.held)
-        run = self.case.run
+        run = self.context.run
         moved = frozenset[int]() if run is None else run.moved
         return tuple(
             part
@@ -215,18 +215,18 @@ class _LeftOut:
 
         Where optimizers hold nothing that learns, it is the network that they were meant for.
         """
-        run = self.case.run
+        run = self.context.run
         if run is None or part.module is None or not self.is_network(part):
             return False
         if run.held.isdisjoint(run.learning):
             return False
-        modules = self.case.recording.modules
+        modules = self.context.recording.modules
         models = [one for one in self._subtrees.lineage(part.module) if modules[one].path]
         return all(self._subtrees.trainable[one].isdisjoint(self.optimizers.held) for one in models)
 
     def is_before_all_trained(self, part: Part) -> bool:
         """Return whether a run trains nothing that a part builds on, as a probed backbone."""
-        run = self.case.run
+        run = self.context.run
         is_other_trained = run is not None and not run.held.isdisjoint(run.learning)
         return is_other_trained and not self.builds_on_held(part)
 
@@ -234,22 +234,22 @@ class _LeftOut:
         return all(part.parameters <= set(record.later) for record in self.optimizers.holders)
 
     def is_in_eval_mode(self, part: Part) -> bool:
-        owners = {self.case.recording.parameters[index].module for index in part.parameters}
-        is_training = any(self.case.recording.modules[owner].training for owner in owners)
-        return self.case.recording.target.mode == "train" and not is_training
+        owners = {self.context.recording.parameters[index].module for index in part.parameters}
+        is_training = any(self.context.recording.modules[owner].training for owner in owners)
+        return self.context.recording.target.mode == "train" and not is_training
 
     def share(self, part: Part) -> float:
         return len(part.parameters) / max(1, len(self.trained))
 
     def builds_on_held(self, part: Part) -> bool:
         """Return whether what the optimizer holds has a part in this one's input."""
-        nodes = self.case.parameter_nodes
+        nodes = self.context.parameter_nodes
         held = {nodes[index] for index in self.optimizers.held if index in nodes}
         starts = [nodes[index] for index in part.parameters if index in nodes]
-        waiting = [user.index for start in starts for user in self.case.consumers(start)]
+        waiting = [user.index for start in starts for user in self.context.consumers(start)]
         seen = set(waiting)
         while waiting:
-            for ref in self.case.successors.get(waiting.pop(), ()):
+            for ref in self.context.successors.get(waiting.pop(), ()):
                 if ref.node in held:
                     return True
                 if ref.node not in seen:

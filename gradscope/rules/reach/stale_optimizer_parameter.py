@@ -4,12 +4,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import ClassVar
 
+from gradscope.analysis.subtrees import counted
 from gradscope.recording.evidence.optimizer import OptimizerRecord, StaleTensor
 from gradscope.recording.finding import Finding, Severity
-from gradscope.rules.case import Case
+from gradscope.rules.context import RuleContext
 from gradscope.rules.optimizers import EXAMINATION, Optimizers
 from gradscope.rules.rule import Rule
-from gradscope.rules.subtrees import counted
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,15 +47,15 @@ class StaleOptimizerParameter(Rule):
     judges_learning: ClassVar[bool] = True
     explains: ClassVar[tuple[str, ...]] = ("GS205",)
 
-    def obstacle(self, case: Case) -> str | None:
+    def obstacle(self, context: RuleContext) -> str | None:
         """Return why this rule cannot judge the recording."""
-        if case.examination_obstacle(EXAMINATION) is not None:
-            return case.examination_obstacle(EXAMINATION)
-        return None if Optimizers(case).records else Optimizers(case).missing
+        if context.examination_obstacle(EXAMINATION) is not None:
+            return context.examination_obstacle(EXAMINATION)
+        return None if Optimizers(context).records else Optimizers(context).missing
 
-    def check(self, case: Case) -> Iterator[Finding]:
+    def check(self, context: RuleContext) -> Iterator[Finding]:
         """Yield a finding for every line that replaced what an optimizer holds."""
-        optimizers = Optimizers(case)
+        optimizers = Optimizers(context)
         for record in optimizers.records:
             groups: dict[int | None, list[StaleTensor]] = {}
             for tensor in record.stale:
@@ -70,18 +70,18 @@ class StaleOptimizerParameter(Rule):
         line: int | None,
         tensors: list[StaleTensor],
     ) -> Finding:
-        case = optimizers.case
+        context = optimizers.context
         successors = [t.successor for t in tensors if t.successor is not None]
-        stats = (case.parameter_stat(index) for index in successors)
+        stats = (context.parameter_stat(index) for index in successors)
         reached = {s.parameter for s in stats if s and s.reach in ("gradient", "zero")}
         lost = reached - optimizers.held
-        made = None if not successors else case.recording.parameters[successors[0]].site
+        made = None if not successors else context.recording.parameters[successors[0]].site
         place = next((site for site in (line, record.site, made) if site is not None), None)
-        related = [case.related(record.site, f"{record.class_name} is made here")]
+        related = [context.related(record.site, f"{record.class_name} is made here")]
         if line is None and made != place:
-            related = [case.related(made, "the model's own are made here")]
+            related = [context.related(made, "the model's own are made here")]
         return self.finding(
-            case,
+            context,
             message=_message(record, tensors, stepped=not lost),
             remedy="make the optimizer after the last change to the model",
             site=place,

@@ -7,7 +7,7 @@ from typing import ClassVar
 from gradscope.recording.evidence.comparison import ComparisonRecord
 from gradscope.recording.finding import Finding, Severity
 from gradscope.recording.records import NodeRecord
-from gradscope.rules.case import Case
+from gradscope.rules.context import RuleContext
 from gradscope.rules.loss_flow import (
     SAME_NUMBERS,
     is_averaged_into_loss,
@@ -93,27 +93,27 @@ class TargetDifferentiated(Rule):
     judges_learning: ClassVar[bool] = True
     measures: ClassVar[tuple[Measure, ...]] = (Measure(number="parameters_shared"),)
 
-    def obstacle(self, case: Case) -> str | None:
+    def obstacle(self, context: RuleContext) -> str | None:
         """Return why this rule cannot judge the recording."""
-        return case.examination_obstacle("comparisons")
+        return context.examination_obstacle("comparisons")
 
-    def check(self, case: Case) -> Iterator[Finding]:
+    def check(self, context: RuleContext) -> Iterator[Finding]:
         """Yield a finding for every line that makes a target."""
         by_line: dict[int | None, list[_Target]] = {}
-        for target in _targets(case):
+        for target in _targets(context):
             line = target.site if target.total.site is None else target.total.site
             by_line.setdefault(line, []).append(target)
         for line, targets in by_line.items():
             shared = sorted(frozenset[int]().union(*(target.shared for target in targets)))
             loss = targets[0].site
             yield self.finding(
-                case,
+                context,
                 message="the target is trained too: it holds what the network itself predicts, "
                 f"and {len(shared)} parameters get gradients from both sides of the loss",
                 remedy="detach the network's part of the target, or compute it under no_grad",
                 site=line,
                 related=(
-                    case.related(loss, "the loss compares it here") if loss != line else None,
+                    context.related(loss, "the loss compares it here") if loss != line else None,
                 ),
                 parameters=shared,
                 evidence={"parameters_shared": len(shared)},
@@ -121,75 +121,75 @@ class TargetDifferentiated(Rule):
             )
 
 
-def _targets(case: Case) -> Iterator[_Target]:
-    for left, right, site in _regressions(case):
-        totals = _bootstrap(case, left), _bootstrap(case, right)
+def _targets(context: RuleContext) -> Iterator[_Target]:
+    for left, right, site in _regressions(context):
+        totals = _bootstrap(context, left), _bootstrap(context, right)
         total = totals[0] or totals[1]
         if total is None or None not in totals:
             continue
-        shared = parameters_behind(case, left) & parameters_behind(case, right)
+        shared = parameters_behind(context, left) & parameters_behind(context, right)
         if shared:
             yield _Target(total, site, shared)
 
 
-def _regressions(case: Case) -> Iterator[tuple[int, int, int | None]]:
+def _regressions(context: RuleContext) -> Iterator[tuple[int, int, int | None]]:
     """Yield pairs of nodes that the loss draws to each other, and the line that compares them."""
-    for record in case.recording.evidence_of(ComparisonRecord):
+    for record in context.recording.evidence_of(ComparisonRecord):
         left, right = record.left_tensor, record.right_tensor
         if record.operation in _REGRESSIONS and left is not None and right is not None:
             yield left.node, right.node, record.site
-    for node in case.first.nodes:
-        if node.operation in _SUMS and _is_squared(case, node.index):
-            inputs = case.successors.get(node.index, ())
-            if len(inputs) == 2 and is_averaged_into_loss(case, node.index):
+    for node in context.first.nodes:
+        if node.operation in _SUMS and _is_squared(context, node.index):
+            inputs = context.successors.get(node.index, ())
+            if len(inputs) == 2 and is_averaged_into_loss(context, node.index):
                 yield inputs[0].node, inputs[1].node, node.site
 
 
-def _is_squared(case: Case, node: int) -> bool:
+def _is_squared(context: RuleContext, node: int) -> bool:
     """Return whether a difference is squared, or its absolute value is taken."""
     squares = ("AbsBackward0", "HuberLossBackward0", "MseLossBackward0", "PowBackward0")
-    inputs = [ref.node for user in case.users.get(node, ()) for ref in case.successors[user]]
-    return any(user.operation in squares for user in case.consumers(node)) or any(
-        inputs.count(node) == 2 and case.recording.nodes[user].operation == "MulBackward0"
-        for user in case.users.get(node, ())
+    inputs = [ref.node for user in context.users.get(node, ()) for ref in context.successors[user]]
+    return any(user.operation in squares for user in context.consumers(node)) or any(
+        inputs.count(node) == 2 and context.recording.nodes[user].operation == "MulBackward0"
+        for user in context.users.get(node, ())
     )
 
 
-def _bootstrap(case: Case, node: int) -> NodeRecord | None:
+def _bootstrap(context: RuleContext, node: int) -> NodeRecord | None:
     """Return the sum of data and a discounted estimate of which a target is made, if it is one."""
-    for total in _parts(case, node):
+    for total in _parts(context, node):
         if total.operation not in _SUMS:
             continue
-        terms = case.successors.get(total.index, ())
+        terms = context.successors.get(total.index, ())
         if len(terms) != 1:
             continue
-        for product in _parts(case, terms[0].node):
-            factors = case.successors.get(product.index, ())
+        for product in _parts(context, terms[0].node):
+            factors = context.successors.get(product.index, ())
             if product.operation in _PRODUCTS and len(factors) == 1:
-                return total if _is_value(case, factors[0].node) else None
+                return total if _is_value(context, factors[0].node) else None
     return None
 
 
-def _parts(case: Case, node: int) -> Iterator[NodeRecord]:
+def _parts(context: RuleContext, node: int) -> Iterator[NodeRecord]:
     """Yield the operations that made the numbers of a tensor, through views and selections."""
     waiting, seen = [node], {node}
     while waiting:
-        record = case.recording.nodes[waiting.pop(0)]
+        record = context.recording.nodes[waiting.pop(0)]
         if record.kind != "view" and record.operation not in _ASSEMBLING:
             yield record
             continue
-        for ref in case.successors.get(record.index, ()):
+        for ref in context.successors.get(record.index, ()):
             if ref.node not in seen:
                 seen.add(ref.node)
                 waiting.append(ref.node)
 
 
-def _is_value(case: Case, node: int) -> bool:
+def _is_value(context: RuleContext, node: int) -> bool:
     """Return whether a tensor holds a number for each sample, or a selection among several.
 
     What is compared element by element, as images are, holds more.
     """
-    for record in nodes_behind(case, node):
+    for record in nodes_behind(context, node):
         shape = record.outputs[0]
         if record.operation in _SELECTIONS or (shape is not None and _is_column(shape.dims)):
             return True

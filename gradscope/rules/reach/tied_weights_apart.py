@@ -6,7 +6,7 @@ from typing import ClassVar
 
 from gradscope.recording.evidence.twin import TwinRecord
 from gradscope.recording.finding import Finding, Severity
-from gradscope.rules.case import Case
+from gradscope.rules.context import RuleContext
 from gradscope.rules.rule import Rule
 
 
@@ -46,18 +46,18 @@ class TiedWeightsApart(Rule):
     level: ClassVar[Severity] = "warning"
     judges_learning: ClassVar[bool] = True
 
-    def obstacle(self, case: Case) -> str | None:
+    def obstacle(self, context: RuleContext) -> str | None:
         """Return why this rule cannot judge the recording."""
-        return case.examination_obstacle("twins")
+        return context.examination_obstacle("twins")
 
-    def check(self, case: Case) -> Iterator[Finding]:
+    def check(self, context: RuleContext) -> Iterator[Finding]:
         """Yield a finding for every pair."""
-        for twin in case.recording.evidence_of(TwinRecord):
-            first, second = (case.recording.parameters[i] for i in (twin.first, twin.second))
+        for twin in context.recording.evidence_of(TwinRecord):
+            first, second = (context.recording.parameters[i] for i in (twin.first, twin.second))
             shares = twin.alike == "storage"
             place = second.site if twin.site is None else twin.site
             yield self.finding(
-                case,
+                context,
                 message=(
                     f"{first.name} and {second.name} share their memory but are two parameters: "
                     "each gets only a part of the gradient"
@@ -68,15 +68,15 @@ class TiedWeightsApart(Rule):
                 remedy="tie the parameters themselves: " + _tie(first.name, second.name),
                 site=place,
                 related=[
-                    case.related(record.site, f"{record.name} is made here")
+                    context.related(record.site, f"{record.name} is made here")
                     for record in (first, second)
                     if record.site != place
                 ],
                 parameters=(twin.first, twin.second),
                 evidence={
                     "alike": twin.alike,
-                    "first_gradient_norm": _norm(case, twin.first),
-                    "second_gradient_norm": _norm(case, twin.second),
+                    "first_gradient_norm": _norm(context, twin.first),
+                    "second_gradient_norm": _norm(context, twin.second),
                 },
                 count=2,
             )
@@ -86,6 +86,6 @@ def _tie(first: str, second: str) -> str:
     return f"`model.{second} = model.{first}`"
 
 
-def _norm(case: Case, parameter: int) -> float | None:
-    stat = case.parameter_stat(parameter)
+def _norm(context: RuleContext, parameter: int) -> float | None:
+    stat = context.parameter_stat(parameter)
     return None if stat is None or stat.gradient is None else stat.gradient.norm

@@ -4,14 +4,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import ClassVar
 
+from gradscope.analysis.reach import Reach
+from gradscope.analysis.subtrees import MOST_NAMED, counted
 from gradscope.recording.evidence.leaf import LeafRecord
 from gradscope.recording.finding import Finding, Severity
 from gradscope.recording.records import Site
-from gradscope.rules.case import Case
+from gradscope.rules.context import RuleContext
 from gradscope.rules.measure import Measure
-from gradscope.rules.reach.reach import Reach
 from gradscope.rules.rule import Rule
-from gradscope.rules.subtrees import MOST_NAMED, counted
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,34 +56,34 @@ class UnregisteredParameter(Rule):
     explains: ClassVar[tuple[str, ...]] = ("GS502",)
     measures: ClassVar[tuple[Measure, ...]] = (Measure(number="elements"),)
 
-    def obstacle(self, case: Case) -> str | None:
+    def obstacle(self, context: RuleContext) -> str | None:
         """Return why this rule cannot judge the recording."""
-        return case.examination_obstacle("leaves")
+        return context.examination_obstacle("leaves")
 
-    def check(self, case: Case) -> Iterator[Finding]:
+    def check(self, context: RuleContext) -> Iterator[Finding]:
         """Yield a finding for every attribute, and every line that makes parameters."""
         groups: dict[object, list[LeafRecord]] = {}
-        for leaf in case.recording.evidence_of(LeafRecord):
-            if leaf.origin != "input" and not _is_cut_off(case, leaf):
-                site = _site(case, leaf)
+        for leaf in context.recording.evidence_of(LeafRecord):
+            if leaf.origin != "input" and not _is_cut_off(context, leaf):
+                site = _site(context, leaf)
                 key = (leaf.owner, leaf.attribute) if leaf.attribute else site
                 groups.setdefault(leaf.site or key, []).append(leaf)
         for leaves in groups.values():
-            yield self._finding(case, leaves)
+            yield self._finding(context, leaves)
 
-    def _finding(self, case: Case, leaves: list[LeafRecord]) -> Finding:
+    def _finding(self, context: RuleContext, leaves: list[LeafRecord]) -> Finding:
         first = leaves[0]
         elements = sum(leaf.numel for leaf in leaves)
-        trainable = sum(p.numel for p in case.recording.parameters if p.requires_grad)
-        owner = None if first.owner is None else case.recording.modules[first.owner].path
-        use, site = _first_use(case, first.node), _site(case, first)
+        trainable = sum(p.numel for p in context.recording.parameters if p.requires_grad)
+        owner = None if first.owner is None else context.recording.modules[first.owner].path
+        use, site = _first_use(context, first.node), _site(context, first)
         return self.finding(
-            case,
+            context,
             message=_message(leaves),
             remedy=_remedy(first),
             site=site,
-            related=(case.related(use, "used here") if use != site else None,),
-            severity=_severity(case, first),
+            related=(context.related(use, "used here") if use != site else None,),
+            severity=_severity(context, first),
             names=[leaf.name for leaf in leaves if leaf.name],
             modules=() if owner is None else (owner,),
             evidence={
@@ -96,39 +96,41 @@ class UnregisteredParameter(Rule):
         )
 
 
-def _is_cut_off(case: Case, leaf: LeafRecord) -> bool:
+def _is_cut_off(context: RuleContext, leaf: LeafRecord) -> bool:
     """Return whether the forward made a parameter of what it had computed from others.
 
     What those others lose by it is told as a cut.
     """
-    users = {user.index for user in case.consumers(leaf.node)}
-    stops = case.shared(Reach).stops
+    users = {user.index for user in context.consumers(leaf.node)}
+    stops = context.shared(Reach).stops
     return leaf.origin == "forward" and any(users <= stop.joins for stop in stops)
 
 
-def _site(case: Case, leaf: LeafRecord) -> Site | None:
+def _site(context: RuleContext, leaf: LeafRecord) -> Site | None:
     """Return the line that keeps a leaf, else that of its first use."""
-    return case.site(leaf.site) if leaf.site is not None else _first_use(case, leaf.node)
+    return context.site(leaf.site) if leaf.site is not None else _first_use(context, leaf.node)
 
 
-def _first_use(case: Case, node: int) -> Site | None:
+def _first_use(context: RuleContext, node: int) -> Site | None:
     """Return the first line of the forward that uses a leaf, or what was computed of it before."""
     waiting, seen = [node], {node}
     while waiting:
-        users = {user.index: user for place in waiting for user in case.consumers(place)}
+        users = {user.index: user for place in waiting for user in context.consumers(place)}
         fresh = [users[index] for index in sorted(users.keys() - seen)]
         known = next((user.site for user in fresh if user.site is not None), None)
         if known is not None:
-            return case.site(known)
+            return context.site(known)
         seen.update(user.index for user in fresh)
         waiting = [user.index for user in fresh]
     return None
 
 
-def _severity(case: Case, leaf: LeafRecord) -> Severity:
+def _severity(context: RuleContext, leaf: LeafRecord) -> Severity:
     if leaf.set_aside:
         return "note"
-    return "warning" if leaf.origin == "late" and not case.recording.target.optimizer else "error"
+    return (
+        "warning" if leaf.origin == "late" and not context.recording.target.optimizer else "error"
+    )
 
 
 def _message(leaves: list[LeafRecord]) -> str:

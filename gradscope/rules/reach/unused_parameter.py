@@ -4,13 +4,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import ClassVar
 
+from gradscope.analysis.reach import Reach
+from gradscope.analysis.recording_index import RecordingIndex
+from gradscope.analysis.subtrees import Part, counted, named
 from gradscope.recording.evidence.dropped import DroppedRecord
 from gradscope.recording.finding import Finding, RelatedLocation, Severity
 from gradscope.recording.records import ModuleCallRecord, Site
-from gradscope.rules.case import Case
-from gradscope.rules.reach.reach import Reach
+from gradscope.rules.context import RuleContext
 from gradscope.rules.rule import Rule
-from gradscope.rules.subtrees import Part, counted, named
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,46 +62,46 @@ class UnusedParameter(Rule):
     level: ClassVar[Severity] = "warning"
     judges_learning: ClassVar[bool] = True
 
-    def obstacle(self, case: Case) -> str | None:
+    def obstacle(self, context: RuleContext) -> str | None:
         """Return why this rule cannot judge the recording."""
-        return None if case.has_backward else "there was no backward"
+        return None if context.has_backward else "there was no backward"
 
-    def check(self, case: Case) -> Iterator[Finding]:
+    def check(self, context: RuleContext) -> Iterator[Finding]:
         """Yield a finding for the unused parts of every module, those that run and the others."""
-        reach = case.shared(Reach)
+        reach = context.shared(Reach)
         stopped = {parameter for stop in reach.stops for parameter in stop.parameters}
-        unused = reach.lost - stopped - case.parameter_nodes.keys() - _without_model(case)
+        unused = reach.lost - stopped - context.parameter_nodes.keys() - _without_model(context)
         groups: dict[tuple[int | None, bool], list[Part]] = {}
         for part in reach.subtrees.parts(unused):
-            key = (_parent(case, part), bool(_calls(reach, part)))
+            key = (_parent(context, part), bool(_calls(reach, part)))
             groups.setdefault(key, []).append(part)
         alike: dict[tuple[object, ...], list[Part]] = {}  # of layers that are built alike
         for (parent, runs), parts in groups.items():
-            kind = None if parent is None else case.recording.modules[parent].class_name
+            kind = None if parent is None else context.recording.modules[parent].class_name
             names = tuple(part.name.rpartition(".")[2] for part in parts)
             alike.setdefault((runs, kind, names), []).extend(parts)
         for key_alike, parts in alike.items():
             yield self._finding(reach, parts, runs=bool(key_alike[0]))
 
     def _finding(self, reach: Reach, parts: list[Part], *, runs: bool) -> Finding:
-        case = reach.case
+        context = reach.indexed
         parameters = [parameter for part in parts for parameter in sorted(part.parameters)]
         made = next((part.site for part in parts if part.site is not None), None)
-        loss = case.first.nodes[0].site if case.first.nodes else None
-        dropped = runs and _is_dropped(case, parameters)
+        loss = context.first.nodes[0].site if context.first.nodes else None
+        dropped = runs and _is_dropped(context, parameters)
         order = (_dropping(reach, parts), loss, made) if dropped else (loss, made)
         places = [place for place in (order if runs else (made, loss)) if place is not None]
-        users = [place for place in places if not case.recording.sites[place].is_installed]
+        users = [place for place in places if not context.recording.sites[place].is_installed]
         site = next(iter(users or places), None)
         return self.finding(
-            case,
+            context,
             message=_message(parts, runs=runs),
             remedy=_remedy(runs=runs, dropped=dropped),
             site=site,
             related=(
                 place
                 for place in _related(reach, parts, runs=runs)
-                if place is not None and not _is_at(place, case.site(site))
+                if place is not None and not _is_at(place, context.site(site))
             ),
             severity=_severity(reach, parts, runs=runs),
             parameters=parameters,
@@ -113,11 +114,11 @@ class UnusedParameter(Rule):
         )
 
 
-def _without_model(case: Case) -> frozenset[int]:
+def _without_model(context: RuleContext) -> frozenset[int]:
     """Return what the optimizers of a run hold beside the models: replaced parameters, mostly."""
-    if case.run is None:
+    if context.run is None:
         return frozenset()
-    return frozenset(p.index for p in case.recording.parameters if not case.owner(p.index))
+    return frozenset(p.index for p in context.recording.parameters if not context.owner(p.index))
 
 
 def _remedy(*, runs: bool, dropped: bool) -> str:
@@ -128,13 +129,13 @@ def _remedy(*, runs: bool, dropped: bool) -> str:
     return "remove what is not needed, or freeze it by `requires_grad_(False)`"
 
 
-def _is_dropped(case: Case, parameters: list[int]) -> bool:
+def _is_dropped(context: RecordingIndex, parameters: list[int]) -> bool:
     """Return whether the model itself makes nothing that it returns of some parameters.
 
     Behind a cut it may return what no gradient comes to, as a prediction by `argmax`.
     """
-    dropped = {p for one in case.recording.evidence_of(DroppedRecord) for p in one.parameters}
-    cut = {parameter for cut in case.recording.cuts for parameter in cut.parameters}
+    dropped = {p for one in context.recording.evidence_of(DroppedRecord) for p in one.parameters}
+    cut = {parameter for cut in context.recording.cuts for parameter in cut.parameters}
     return dropped - cut >= set(parameters)
 
 
@@ -167,11 +168,11 @@ def _message(parts: list[Part], *, runs: bool) -> str:
     return f"{what} {are} no loss"
 
 
-def _parent(case: Case, part: Part) -> int | None:
+def _parent(context: RecordingIndex, part: Part) -> int | None:
     if part.module is None:
         (parameter,) = part.parameters
-        return case.recording.parameters[parameter].module
-    return case.recording.modules[part.module].parent
+        return context.recording.parameters[parameter].module
+    return context.recording.modules[part.module].parent
 
 
 def _calls(reach: Reach, part: Part) -> list[ModuleCallRecord]:
@@ -184,8 +185,8 @@ def _calls(reach: Reach, part: Part) -> list[ModuleCallRecord]:
 
 def _related(reach: Reach, parts: list[Part], *, runs: bool) -> Iterator[RelatedLocation | None]:
     for part in parts if runs else ():
-        yield reach.case.related(_calls(reach, part)[0].site, f"{part.name} runs here")
-        yield reach.case.related(part.site, f"{part.name} is made here")
+        yield reach.indexed.related(_calls(reach, part)[0].site, f"{part.name} runs here")
+        yield reach.indexed.related(part.site, f"{part.name} is made here")
 
 
 def _severity(reach: Reach, parts: list[Part], *, runs: bool) -> Severity:
@@ -211,10 +212,10 @@ def _is_constant(reach: Reach, part: Part) -> bool:
 
 def _is_library(reach: Reach, part: Part) -> bool:
     """Return whether an installed library wrote a part: it may make more than this loss uses."""
-    site = reach.case.site(part.site)
+    site = reach.indexed.site(part.site)
     if site is None:
-        owner = _parent(reach.case, part) if part.module is None else part.module
+        owner = _parent(reach.indexed, part) if part.module is None else part.module
         inside = (c for c in reach.recording.calls if c.parent is not None)
         below = (c for c in inside if reach.recording.calls[c.parent or 0].module == owner)
-        site = next((reach.case.site(c.site) for c in below if c.site is not None), None)
+        site = next((reach.indexed.site(c.site) for c in below if c.site is not None), None)
     return site is not None and site.is_installed

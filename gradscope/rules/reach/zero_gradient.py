@@ -4,13 +4,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import ClassVar
 
+from gradscope.analysis.reach import Reach
+from gradscope.analysis.subtrees import Subtrees, counted, named
 from gradscope.recording.evidence.dropped import DroppedRecord
 from gradscope.recording.finding import Finding, Severity
-from gradscope.rules.case import Case
+from gradscope.rules.context import RuleContext
 from gradscope.rules.measure import Measure
 from gradscope.rules.reach.dead_ends import DeadEnd, DeadEnds
 from gradscope.rules.reach.outputs import feeds_loss, is_margin, normalises_one_feature
-from gradscope.rules.reach.reach import Reach
 from gradscope.rules.reach.zero_operations import (
     CUTTING,
     FLOORS,
@@ -19,7 +20,6 @@ from gradscope.rules.reach.zero_operations import (
 )
 from gradscope.rules.reach.zero_words import is_of_one_row, remedy, twice_differentiated, why
 from gradscope.rules.rule import Evidence, Rule
-from gradscope.rules.subtrees import Subtrees, counted, named
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,81 +93,81 @@ class ZeroGradient(Rule):
     error_above: float = 0.25
     """Share of the trainable elements, 0 to 1, above which a finding is an error; as above."""
 
-    def obstacle(self, case: Case) -> str | None:
+    def obstacle(self, context: RuleContext) -> str | None:
         """Return why this rule cannot judge the recording."""
-        return None if case.has_backward else "there was no backward"
+        return None if context.has_backward else "there was no backward"
 
-    def check(self, case: Case) -> Iterator[Finding]:
+    def check(self, context: RuleContext) -> Iterator[Finding]:
         """Yield a finding for every line at which gradients become zero."""
-        total = sum(p.numel for p in case.recording.parameters if p.requires_grad)
-        for end in DeadEnds(case).found:
-            elements = sum(case.recording.parameters[p].numel for p in end.parameters)
-            yield self._finding(case, end, elements / total if total else 0.0)
+        total = sum(p.numel for p in context.recording.parameters if p.requires_grad)
+        for end in DeadEnds(context).found:
+            elements = sum(context.recording.parameters[p].numel for p in end.parameters)
+            yield self._finding(context, end, elements / total if total else 0.0)
 
-    def _finding(self, case: Case, end: DeadEnd, share: float) -> Finding:
-        probes = len(case.probes)
-        parts = Subtrees(case.recording).parts(end.parameters)
+    def _finding(self, context: RuleContext, end: DeadEnd, share: float) -> Finding:
+        probes = len(context.probes)
+        parts = Subtrees(context.recording).parts(end.parameters)
         what = f"{named(parts)} ({counted(len(end.parameters), 'parameter')})"
         lasting = f", and still after {counted(probes, 'optimizer step')}" if probes else ""
-        if case.run is not None and probes:
+        if context.run is not None and probes:
             lasting = ", and stays so"
-        lies_elsewhere = end.site != case.site(end.node.site)
-        lost = _lost_to_derivative(case) if twice_differentiated(end) else ()
+        lies_elsewhere = end.site != context.site(end.node.site)
+        lost = _lost_to_derivative(context) if twice_differentiated(end) else ()
         return self.finding(
-            case,
-            message=f"the gradient of {what} is exactly zero{lasting}: {why(case, end)}",
-            remedy=remedy(case, end),
+            context,
+            message=f"the gradient of {what} is exactly zero{lasting}: {why(context, end)}",
+            remedy=remedy(context, end),
             site=end.site,
             related=(
-                case.related(end.made, "the layer is made here"),
-                case.related(end.node.site, "here the gradient becomes zero")
+                context.related(end.made, "the layer is made here"),
+                context.related(end.node.site, "here the gradient becomes zero")
                 if lies_elsewhere
                 else None,
             ),
-            severity=self._severity(case, end, share),
+            severity=self._severity(context, end, share),
             parameters=(*end.parameters, *lost),
             evidence={
                 "operation": end.node.operation,
                 "share_of_trainable_elements": share,
-                **self._grounds(case, end),
+                **self._grounds(context, end),
                 "steps": 1 + probes,
             },
             count=len(end.parameters),
             caused_by=("GS102",) if end.underflows else (),
         )
 
-    def _grounds(self, case: Case, end: DeadEnd) -> Evidence:
+    def _grounds(self, context: RuleContext, end: DeadEnd) -> Evidence:
         """Return by what the severity goes, other than the share."""
-        if _is_always_one(case, end) or _is_flat_output(case, end):
+        if _is_always_one(context, end) or _is_flat_output(context, end):
             return {"is_the_prediction": True, "error_above": self.error_above}
         return {"note_below": self.note_below, "error_above": self.error_above}
 
-    def _severity(self, case: Case, end: DeadEnd, share: float) -> Severity:
-        if _is_left_out(case, end) or _is_satisfied(case, end):
+    def _severity(self, context: RuleContext, end: DeadEnd, share: float) -> Severity:
+        if _is_left_out(context, end) or _is_satisfied(context, end):
             return "note"
-        if _is_always_one(case, end):
+        if _is_always_one(context, end):
             return "error"
-        flat = _is_flat_output(case, end)
+        flat = _is_flat_output(context, end)
         if share < self.note_below and not flat:
             return "note"
-        mild = not case.probes or end.in_recurrent_layer or is_of_one_row(case, end)
+        mild = not context.probes or end.in_recurrent_layer or is_of_one_row(context, end)
         if mild:
             return "warning"
         is_certain = flat and end.node.operation.startswith(WHATEVER_VALUES)
-        is_certain |= twice_differentiated(end) is not None and not _learns(case)
+        is_certain |= twice_differentiated(end) is not None and not _learns(context)
         return "error" if is_certain or share > self.error_above else "warning"
 
 
-def _is_always_one(case: Case, end: DeadEnd) -> bool:
+def _is_always_one(context: RuleContext, end: DeadEnd) -> bool:
     """Return whether a softmax over a layer's only output is the prediction."""
     return (
         end.is_over_one_element
-        and normalises_one_feature(case, end.node)
-        and feeds_loss(case, end.node)
+        and normalises_one_feature(context, end.node)
+        and feeds_loss(context, end.node)
     )
 
 
-def _is_flat_output(case: Case, end: DeadEnd) -> bool:
+def _is_flat_output(context: RuleContext, end: DeadEnd) -> bool:
     """Return whether an operation makes a prediction that no value of its input changes."""
     return (
         not end.zeros
@@ -175,19 +175,19 @@ def _is_flat_output(case: Case, end: DeadEnd) -> bool:
         and not end.is_over_one_element
         and not twice_differentiated(end)
         and end.node.operation.startswith((*CUTTING, *WHATEVER_VALUES))
-        and feeds_loss(case, end.node)
-        and not is_margin(case, end.node)
+        and feeds_loss(context, end.node)
+        and not is_margin(context, end.node)
     )
 
 
-def _learns(case: Case) -> bool:
+def _learns(context: RuleContext) -> bool:
     """Return whether any parameter gets more than zeros in any step."""
-    return any(stat.reach == "gradient" for stat in case.recording.parameter_stats)
+    return any(stat.reach == "gradient" for stat in context.recording.parameter_stats)
 
 
-def _is_left_out(case: Case, end: DeadEnd) -> bool:
+def _is_left_out(context: RuleContext, end: DeadEnd) -> bool:
     """Return whether modules built alike learn, as experts that were chosen do."""
-    reach = case.shared(Reach)
+    reach = context.shared(Reach)
     learning = reach.learning - set(end.parameters)
     return (
         not end.zeros
@@ -198,21 +198,21 @@ def _is_left_out(case: Case, end: DeadEnd) -> bool:
     )
 
 
-def _is_satisfied(case: Case, end: DeadEnd) -> bool:
+def _is_satisfied(context: RuleContext, end: DeadEnd) -> bool:
     """Return whether the loss is zero as a margin is kept, or as training has come to it."""
-    step = case.first.step
+    step = context.first.step
     if step is None or step.loss != 0:
         return False
-    has_learned = case.run is not None and case.run.learning.issuperset(end.parameters)
+    has_learned = context.run is not None and context.run.learning.issuperset(end.parameters)
     return has_learned or end.node.operation.startswith(FLOORS)
 
 
-def _lost_to_derivative(case: Case) -> tuple[int, ...]:
+def _lost_to_derivative(context: RuleContext) -> tuple[int, ...]:
     """Return the parameters that the model's output depends on, and its derivative does not."""
-    reach = case.shared(Reach)
-    called = {call.module for call in case.recording.calls}
+    reach = context.shared(Reach)
+    called = {call.module for call in context.recording.calls}
     known = {parameter for stop in reach.stops for parameter in stop.parameters}
-    for record in case.recording.evidence_of(DroppedRecord):
+    for record in context.recording.evidence_of(DroppedRecord):
         known.update(record.parameters)
-    owners = {index: case.recording.parameters[index].module for index in reach.lost - known}
+    owners = {index: context.recording.parameters[index].module for index in reach.lost - known}
     return tuple(sorted(index for index, owner in owners.items() if owner in called))

@@ -4,7 +4,7 @@ import math
 import re
 
 from gradscope.recording.evidence.batch import BatchRecord
-from gradscope.rules.case import Case
+from gradscope.rules.context import RuleContext
 from gradscope.rules.reach.dead_ends import DeadEnd
 from gradscope.rules.reach.outputs import normalises_one_feature
 from gradscope.rules.reach.zero_operations import (
@@ -17,34 +17,34 @@ from gradscope.rules.reach.zero_operations import (
 _LARGER_BATCH = "give a batch of several examples: for a single one this may be by chance"
 
 
-def why(case: Case, end: DeadEnd) -> str:
+def why(context: RuleContext, end: DeadEnd) -> str:
     """Return what makes the gradient zero."""
     operation = _function(end.node.operation)
     if end.zeros:
-        return _why_of_zeros(case, end, operation)
+        return _why_of_zeros(context, end, operation)
     if end.underflows:
         return f"what comes to {operation} is so small that rounding makes zero of its products"
     if end.in_recurrent_layer:
         return "the only step that enters the loss starts from a hidden state of zeros"
-    return _why_of_values(case, end, operation)
+    return _why_of_values(context, end, operation)
 
 
-def _why_of_values(case: Case, end: DeadEnd, operation: str) -> str:
+def _why_of_values(context: RuleContext, end: DeadEnd, operation: str) -> str:
     if activation := twice_differentiated(end):
         return f"the loss takes a second derivative, and that of {activation} is zero everywhere"
-    if is_of_one_row(case, end):
-        return f"{operation}{_after(case, end)} passes nothing on for the batch's only example"
+    if is_of_one_row(context, end):
+        return f"{operation}{_after(context, end)} passes nothing on for the batch's only example"
     if end.is_over_one_element:
         always = 0 if operation.startswith("log") else 1
         return f"{operation} over a dimension of one element is always {always}"
     for beginnings, text in CAUSES:
         if end.node.operation.startswith(beginnings):
-            return text.format(f"{operation}{_after(case, end)}")
+            return text.format(f"{operation}{_after(context, end)}")
     return f"{operation} passes nothing on"
 
 
-def _why_of_zeros(case: Case, end: DeadEnd, operation: str) -> str:
-    records = [case.recording.parameters[zero] for zero in end.zeros]
+def _why_of_zeros(context: RuleContext, end: DeadEnd, operation: str) -> str:
+    records = [context.recording.parameters[zero] for zero in end.zeros]
     names = [record.name for record in records]
     listed = f"{names[0]} and {len(names) - 1} more" if len(names) > 2 else " and ".join(names)
     if not records[0].requires_grad:
@@ -53,10 +53,12 @@ def _why_of_zeros(case: Case, end: DeadEnd, operation: str) -> str:
     return f"{listed} {starts} at zero, and so does what would move {them}"
 
 
-def _after(case: Case, end: DeadEnd) -> str:
+def _after(context: RuleContext, end: DeadEnd) -> str:
     """Return which module the operation is given its input by, where that is another one."""
-    givers = (case.recording.nodes[ref.node] for ref in case.successors.get(end.node.index, ()))
-    modules = {case.module_of(node) for node in givers} - {case.module_of(end.node), None, ""}
+    givers = (
+        context.recording.nodes[ref.node] for ref in context.successors.get(end.node.index, ())
+    )
+    modules = {context.module_of(node) for node in givers} - {context.module_of(end.node), None, ""}
     return f" after {modules.pop()}" if len(modules) == 1 else ""
 
 
@@ -66,9 +68,9 @@ def _function(operation: str) -> str:
     return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).lower()
 
 
-def remedy(case: Case, end: DeadEnd) -> str:
+def remedy(context: RuleContext, end: DeadEnd) -> str:
     """Return one thing to try."""
-    if is_of_one_row(case, end):
+    if is_of_one_row(context, end):
         return _LARGER_BATCH
     if end.zeros:
         return "start at random all but one of the factors of a product"
@@ -80,7 +82,7 @@ def remedy(case: Case, end: DeadEnd) -> str:
     if end.in_recurrent_layer:
         return "use every step's output or the final hidden state, not the output at one position"
     if end.is_over_one_element:
-        return _remedy_of_softmax(case, end)
+        return _remedy_of_softmax(context, end)
     return _remedy_of_operation(end)
 
 
@@ -94,26 +96,26 @@ def _remedy_of_operation(end: DeadEnd) -> str:
     return "look at the values that it is given, and at what it masks"
 
 
-def _remedy_of_softmax(case: Case, end: DeadEnd) -> str:
-    if normalises_one_feature(case, end.node):
+def _remedy_of_softmax(context: RuleContext, end: DeadEnd) -> str:
+    if normalises_one_feature(context, end.node):
         return "use sigmoid for one output, or binary_cross_entropy_with_logits on what comes here"
     return "take the softmax over the dimension of what it is to choose from"
 
 
-def is_of_one_row(case: Case, end: DeadEnd) -> bool:
+def is_of_one_row(context: RuleContext, end: DeadEnd) -> bool:
     """Return whether the zeros come of the values of a batch of a single example.
 
     A layer may be shut for one example and open for the next, and a softmax over the batch has
     nothing to choose from.
     """
-    batches = case.recording.evidence_of(BatchRecord)
+    batches = context.recording.evidence_of(BatchRecord)
     shape = end.node.outputs[0] if end.node.outputs else None
     return (
         any(batch.is_one_example for batch in batches)
         and shape is not None
         and math.prod(shape.dims[:-1]) == 1
         and not end.zeros
-        and not (end.is_over_one_element and normalises_one_feature(case, end.node))
+        and not (end.is_over_one_element and normalises_one_feature(context, end.node))
         and not end.node.operation.startswith(WHATEVER_VALUES)
     )
 

@@ -7,10 +7,10 @@ import torch
 from lxml import html
 from torch import nn
 
-from gradscope.analysis.report import Report
 from gradscope.errors import GradscopeError
 from gradscope.report.html.clip_sheet import clip_sheets, render_clip_html
 from gradscope.rules.engine import judge
+from gradscope.session.report import Report
 from gradscope.target.options import ClipOptions
 from tests.report.conftest import build
 from tests.report.html.figures import assert_valid

@@ -2,10 +2,10 @@ from dataclasses import replace
 
 from hypothesis import given
 
-from gradscope.analysis.report import Report
 from gradscope.recording.finding import Finding
 from gradscope.recording.verdict import Verdict
 from gradscope.report.html.tables import parameter_table, tensor_table
+from gradscope.session.report import Report
 from tests.report.conftest import build
 from tests.report.html.figures import plain
 from tests.report.html.pictures.conftest import REPORTS

@@ -8,10 +8,10 @@ import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
 
 import gradscope
+from gradscope.analysis.view import ViewOptions
 from gradscope.errors import UserCodeError
 from gradscope.recording.evidence.autograd_error import AutogradErrorRecord
 from gradscope.report.concise import render_concise
-from gradscope.report.view import ViewOptions
 
 
 class Broken(nn.Module):

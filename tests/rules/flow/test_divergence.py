@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import nn
 
-from gradscope.rules.case import Case
+from gradscope.rules.context import RuleContext
 from gradscope.rules.engine import judge
 from gradscope.rules.flow.divergence import Divergence
 from gradscope.rules.settings import Settings
@@ -60,7 +60,7 @@ def test_growths_are_those_of_a_plain_loop():
         sorted((b - a) / a for a, b in zip(before, after, strict=True))[1]
         for before, after in pairwise(norms)
     ]
-    assert Divergence(Case(trained(0.5, 3))).growths == pytest.approx(expected, rel=1e-4)
+    assert Divergence(RuleContext(trained(0.5, 3))).growths == pytest.approx(expected, rel=1e-4)
 
 
 @pytest.mark.parametrize(("optimizer", "lr"), [("sgd", 3.0), ("sgd", 1e4), ("adam", 1e4)])
@@ -101,18 +101,18 @@ def with_losses(recording, losses):
 )
 def test_a_loss_rises_tenfold_or_is_no_number_any_more(losses, rose):
     recording = with_losses(trained(0.01, 2), losses)
-    assert Divergence(Case(recording)).loss_rose is rose
+    assert Divergence(RuleContext(recording)).loss_rose is rose
 
 
 def test_weights_that_grow_while_the_loss_falls_are_no_divergence():
     recording = trained(3.0, 20, scale=3.0)
     count = len(recording.steps)
     falling = with_losses(recording, [1.0 / (1 + step) for step in range(count)])
-    assert Divergence(Case(falling)).step_beyond(0.3) is None
-    assert Divergence(Case(recording)).step_beyond(0.3) is not None
+    assert Divergence(RuleContext(falling)).step_beyond(0.3) is None
+    assert Divergence(RuleContext(recording)).step_beyond(0.3) is not None
 
 
 def test_data_that_is_no_number_at_a_later_step_is_not_the_optimizers_fault():
     recording = trained(0.01, 3)
     broken = with_losses(recording, [1.0, 0.9, 0.8, math.nan])
-    assert Divergence(Case(broken)).step_beyond(0.3) is None
+    assert Divergence(RuleContext(broken)).step_beyond(0.3) is None

@@ -8,9 +8,9 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from gradscope.rules.case import Case
+from gradscope.analysis.spine import Spines
+from gradscope.rules.context import RuleContext
 from gradscope.rules.flow.exploding_gradient import ExplodingGradient
-from gradscope.rules.flow.spine import Spines
 from gradscope.session.inspection import record
 from gradscope.target.objects import target_from_objects
 from gradscope.target.options import Trial
@@ -26,8 +26,8 @@ def recording_of(model, batch, loss=functional.cross_entropy, *, optimizer=None,
 
 def found_in(recording):
     rule = ExplodingGradient()
-    case = Case(recording)
-    return [] if rule.obstacle(case) else list(rule.check(case))
+    context = RuleContext(recording)
+    return [] if rule.obstacle(context) else list(rule.check(context))
 
 
 def stack(gain, *, depth=10, width=24, residual=False, norm=False):
@@ -243,4 +243,4 @@ def test_the_profile_ignores_the_scale_of_the_loss():
             model, batch, lambda o, t, s=scale: s * functional.cross_entropy(o, t)
         )
         assert found_in(recording) == []
-        assert abs(Spines(Case(recording)).first.growth.decades) < 0.01
+        assert abs(Spines(RuleContext(recording)).first.growth.decades) < 0.01

@@ -8,7 +8,7 @@ from torch import nn
 from torch.nn import functional
 
 import gradscope
-from gradscope.rules.case import Case
+from gradscope.rules.context import RuleContext
 from gradscope.rules.flow.recurrence import recurrences
 from tests.rules.inspecting import only
 
@@ -73,7 +73,7 @@ def test_layers_that_only_stand_beside_each_other_are_no_recurrence():
             return torch.stack([self.tower(x[:, t]) * self.scale[t] for t in range(STEPS)], 1)
 
     report = inspected(Shared(), probe_steps=0)
-    assert not list(recurrences(Case(report.recording)))
+    assert not list(recurrences(RuleContext(report.recording)))
 
 
 def test_without_a_later_step_it_is_a_warning():

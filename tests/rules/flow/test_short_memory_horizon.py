@@ -7,13 +7,13 @@ import torch
 from torch import nn
 
 from gradscope.recording.evidence.horizon import HorizonRecord
-from gradscope.rules.case import Case
+from gradscope.rules.context import RuleContext
 from gradscope.rules.flow.short_memory_horizon import ShortMemoryHorizon
 from tests.rules.flow.test_exploding_gradient import CLASSES, recording_of
 
 
 def found_in(recording):
-    return list(ShortMemoryHorizon().check(Case(recording)))
+    return list(ShortMemoryHorizon().check(RuleContext(recording)))
 
 
 class Reader(nn.Module):
@@ -106,7 +106,7 @@ def test_steps_that_are_zero_or_nan_are_left_out_of_the_line(value):
 
 def test_it_is_not_judged_where_the_forward_was_not_rerun():
     recording = recording_of(Reader(last), (torch.randn(16, 12, 4), CLASSES), steps=0)
-    obstacle = ShortMemoryHorizon().obstacle(Case(recording))
+    obstacle = ShortMemoryHorizon().obstacle(RuleContext(recording))
     assert obstacle == "the forward may be run only once"
 
 

@@ -10,11 +10,11 @@ import torch
 from torch import nn
 from torch.nn import functional
 
+from gradscope.analysis.dominators import Dominators
+from gradscope.analysis.spine import Spines
+from gradscope.analysis.trend import Point, Trend, jump, running_medians
 from gradscope.recording.records import NodeRecord, TensorRef
-from gradscope.rules.case import Case
-from gradscope.rules.flow.dominators import Dominators
-from gradscope.rules.flow.spine import Spines
-from gradscope.rules.flow.trend import Point, Trend, jump, running_medians
+from gradscope.rules.context import RuleContext
 from gradscope.session.inspection import record
 from gradscope.target.objects import target_from_objects
 from gradscope.target.options import Trial
@@ -96,7 +96,7 @@ class Scaled(nn.Module):
 @pytest.mark.parametrize("factor", [10.0, 2.0, 0.1])
 def test_orthogonal_layers_change_the_gradient_by_their_gain(factor):
     batch = (torch.randn(4, 6), torch.randn(4, 6))
-    spines = Spines(Case(recording_of(Scaled(factor), batch, functional.mse_loss)))
+    spines = Spines(RuleContext(recording_of(Scaled(factor), batch, functional.mse_loss)))
     trend = spines.first.growth if factor > 1 else spines.first.loss
     assert trend.decades == pytest.approx(7 * math.log10(factor), rel=1e-5)
     assert trend.steady == pytest.approx(trend.decades, rel=1e-5)
@@ -139,9 +139,9 @@ class Residual(nn.Module):
 def test_branches_are_not_on_the_spine(scale):
     model = nn.Sequential(nn.Linear(8, 8), *(Residual(scale) for _ in range(20)), nn.Linear(8, 3))
     batch = (torch.randn(6, 8), torch.arange(6) % 3)
-    case = Case(recording_of(model, batch, functional.cross_entropy))
-    spines = Spines(case)
-    kinds = {case.recording.nodes[n].operation for n in spines.chains(case.first)[0]}
+    context = RuleContext(recording_of(model, batch, functional.cross_entropy))
+    spines = Spines(context)
+    kinds = {context.recording.nodes[n].operation for n in spines.chains(context.first)[0]}
     assert "NativeLayerNormBackward0" not in kinds
     assert "AddBackward0" in kinds
     assert abs(spines.first.loss.steady) < 1
@@ -155,8 +155,8 @@ def test_the_loss_is_cut_off_even_beside_a_penalty_on_the_weights():
         penalty = sum(layer.weight.pow(2).sum() for layer in model.layers)
         return functional.mse_loss(output * 1e-8, target) * 1e-6 + penalty
 
-    case = Case(recording_of(model, (torch.randn(4, 6), torch.randn(4, 6)), loss))
-    first = case.recording.nodes[Spines(case).chains(case.first)[0][0]]
+    context = RuleContext(recording_of(model, (torch.randn(4, 6), torch.randn(4, 6)), loss))
+    first = context.recording.nodes[Spines(context).chains(context.first)[0][0]]
     assert first.operation == "MmBackward0"
 
 
@@ -165,7 +165,7 @@ def test_a_spine_ends_where_a_norm_is_zero_or_not_finite(value):
     recording = recording_of(
         Scaled(10.0), (torch.randn(4, 6), torch.randn(4, 6)), functional.mse_loss
     )
-    chain = Spines(Case(recording)).chains(Case(recording).first)[0]
+    chain = Spines(RuleContext(recording)).chains(RuleContext(recording).first)[0]
     matrices = [n for n in chain if recording.nodes[n].operation == "MmBackward0"]
     broken = TensorRef(node=matrices[5], slot=0)
     stats = tuple(
@@ -174,6 +174,6 @@ def test_a_spine_ends_where_a_norm_is_zero_or_not_finite(value):
         else stat
         for stat in recording.tensor_stats
     )
-    growth = Spines(Case(dataclasses.replace(recording, tensor_stats=stats))).first.growth
+    growth = Spines(RuleContext(dataclasses.replace(recording, tensor_stats=stats))).first.growth
     assert len(growth.matched) == 5
     assert growth.decades == pytest.approx(4, rel=1e-5)

@@ -7,10 +7,10 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from gradscope.rules.case import Case
+from gradscope.analysis.trend import Point, Trend
+from gradscope.rules.context import RuleContext
 from gradscope.rules.flow.growth_place import pace
 from gradscope.rules.flow.short_memory_horizon import ShortMemoryHorizon
-from gradscope.rules.flow.trend import Point, Trend
 from gradscope.rules.flow.vanishing_gradient import VanishingGradient
 from tests.rules.flow.test_exploding_gradient import CLASSES, Loop, recording_of, stack
 from tests.rules.flow.test_spine import Scaled
@@ -18,8 +18,8 @@ from tests.rules.flow.test_spine import Scaled
 
 def found_in(recording, rule=None):
     rule = rule or VanishingGradient()
-    case = Case(recording)
-    return [] if rule.obstacle(case) else list(rule.check(case))
+    context = RuleContext(recording)
+    return [] if rule.obstacle(context) else list(rule.check(context))
 
 
 @pytest.mark.parametrize(
@@ -207,5 +207,5 @@ def test_attention_to_an_encoder_is_no_trend():
 
 def test_a_recording_without_backward_is_not_judged():
     recording = recording_of(*stack(0.1), steps=0)
-    case = Case(dataclasses.replace(recording, tensor_stats=()))
-    assert VanishingGradient().obstacle(case) == "there was no backward"
+    context = RuleContext(dataclasses.replace(recording, tensor_stats=()))
+    assert VanishingGradient().obstacle(context) == "there was no backward"

@@ -7,7 +7,7 @@ from typing import ClassVar
 import pytest
 
 from gradscope.recording.finding import Finding
-from gradscope.rules.case import Case
+from gradscope.rules.context import RuleContext
 from gradscope.rules.engine import judge
 from gradscope.rules.looks.judging import NO_LOOK
 from gradscope.rules.rule import Lasting, Rule
@@ -24,20 +24,20 @@ class ByLoss(Rule):
 
     level: ClassVar[str] = "warning"
 
-    def obstacle(self, case: Case) -> str | None:
-        step = case.first.step
+    def obstacle(self, context: RuleContext) -> str | None:
+        step = context.first.step
         return "there is nothing to see" if step is None or step.loss == UNKNOWN else None
 
-    def check(self, case: Case) -> Iterator[Finding]:
-        loss = case.first.step.loss
+    def check(self, context: RuleContext) -> Iterator[Finding]:
+        loss = context.first.step.loss
         if loss in (BAD, WORSE):
             yield self.finding(
-                case,
+                context,
                 message=f"{len(case.probes)} looks follow",
                 remedy="mend it",
                 site=0,
                 severity="error" if loss == WORSE else "warning",
-                parameters=case.run.stepped,
+                parameters=context.run.stepped,
             )
 
 

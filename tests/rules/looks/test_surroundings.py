@@ -2,7 +2,7 @@
 
 import pytest
 
-from gradscope.rules.case import Case
+from gradscope.rules.context import RuleContext
 from gradscope.rules.looks.training import Training
 from tests.rules.looks.looked_run import LookedRun
 
@@ -20,7 +20,7 @@ def run():
 
 def surroundings(run, place=0):
     recording = run.recording()
-    return Training(Case(recording)).surroundings(recording.looks[place])
+    return Training(RuleContext(recording)).surroundings(recording.looks[place])
 
 
 def reaches(*parameters):

@@ -5,7 +5,7 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from gradscope.rules.case import Case
+from gradscope.rules.context import RuleContext
 from gradscope.rules.reach.unused_parameter import UnusedParameter
 from gradscope.session.inspection import record
 from gradscope.target.objects import target_from_objects
@@ -98,7 +98,7 @@ def test_layer_that_is_only_sometimes_left_out_is_no_finding():
     seen = record(target, trial=Trial(probe_steps=2), eager=False, command="inspect")
     first = {stat.reach for stat in seen.parameter_stats if stat.step == 0}
     assert first == {"gradient", "none"}
-    assert list(UnusedParameter().check(Case(seen))) == []
+    assert list(UnusedParameter().check(RuleContext(seen))) == []
 
 
 def test_parts_of_layers_built_alike_are_one_finding(findings_of):

@@ -7,7 +7,7 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from gradscope.rules.case import Case
+from gradscope.rules.context import RuleContext
 from gradscope.rules.reach.zero_gradient import ZeroGradient
 from gradscope.session.inspection import record
 from gradscope.target.objects import target_from_objects
@@ -300,7 +300,7 @@ def with_share(recording, share):
     ],
 )
 def test_severity_goes_by_the_share_that_is_stuck(half_stuck, share, severity):
-    (found,) = ZeroGradient().check(Case(with_share(half_stuck, share)))
+    (found,) = ZeroGradient().check(RuleContext(with_share(half_stuck, share)))
     assert dict(found.evidence)["share_of_trainable_elements"] == pytest.approx(share)
     assert found.severity == severity
 
@@ -309,7 +309,7 @@ def test_without_probing_steps_it_is_a_warning_at_most(half_stuck):
     recording = dataclasses.replace(
         half_stuck, steps=tuple(step for step in half_stuck.steps if step.kind == "step")
     )
-    (found,) = ZeroGradient().check(Case(recording))
+    (found,) = ZeroGradient().check(RuleContext(recording))
     assert found.severity == "warning"
 
 
@@ -319,7 +319,11 @@ def test_missing_and_broken_gradients_are_not_zero(half_stuck):
         for stat in half_stuck.parameter_stats
     )
     assert (
-        list(ZeroGradient().check(Case(dataclasses.replace(half_stuck, parameter_stats=stats))))
+        list(
+            ZeroGradient().check(
+                RuleContext(dataclasses.replace(half_stuck, parameter_stats=stats))
+            )
+        )
         == []
     )
     stats = tuple(
@@ -327,7 +331,11 @@ def test_missing_and_broken_gradients_are_not_zero(half_stuck):
         for stat in half_stuck.parameter_stats
     )
     assert (
-        list(ZeroGradient().check(Case(dataclasses.replace(half_stuck, parameter_stats=stats))))
+        list(
+            ZeroGradient().check(
+                RuleContext(dataclasses.replace(half_stuck, parameter_stats=stats))
+            )
+        )
         == []
     )
 

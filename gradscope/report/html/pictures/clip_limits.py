@@ -3,18 +3,18 @@
 import math
 from collections.abc import Iterator, Sequence
 
+from gradscope.analysis.clip_arithmetic import EPSILON
+from gradscope.analysis.clip_sections import Section
+from gradscope.analysis.clip_series import ClipPoint
 from gradscope.analysis.clip_threshold import SweepRow
 from gradscope.analysis.distribution import Bin
 from gradscope.analysis.limit_curve import LimitCurve, spaced
-from gradscope.report.clipping.section import Section
 from gradscope.report.clipping.words import advice_text, exchange_text, norm_name
 from gradscope.report.html.columns import Json, numbers
 from gradscope.report.html.picture import Picture
 from gradscope.report.html.pictures.axes import log_axis, share_axis
 from gradscope.report.html.pictures.bin_bars import bin_bars
 from gradscope.report.page import UNICODE
-from gradscope.rules.clipping.arithmetic import EPSILON
-from gradscope.rules.clipping.series import ClipPoint
 
 _CURVE = 160
 """Limits along a curve."""

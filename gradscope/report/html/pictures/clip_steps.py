@@ -5,13 +5,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from statistics import median
 
-from gradscope.report.clipping.section import Section
+from gradscope.analysis.clip_sections import Section
+from gradscope.analysis.clip_series import ClipPoint
 from gradscope.report.clipping.words import norm_name
 from gradscope.report.html.columns import Json, numbers, places
 from gradscope.report.html.picture import Picture
 from gradscope.report.html.pictures.axes import log_axis, share_axis, strip_axis
 from gradscope.report.html.pictures.panels import Panel, stacked
-from gradscope.rules.clipping.series import ClipPoint
 
 _MOST = 3000
 """Points that are drawn one by one."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from gradscope.analysis.curves import CurveKind, measured_curves
 from gradscope.analysis.report import Report
 from gradscope.analysis.training_run import RunStep, TrainingRun
-from gradscope.phrasing import counted
+from gradscope.phrasing import counted, printable
 from gradscope.report.html.columns import Json, numbers, places
 from gradscope.report.html.picture import Picture
 from gradscope.report.html.pictures.curve_switches import (
@@ -26,7 +26,6 @@ from gradscope.report.html.pictures.step_marks import (
     mark_rows,
 )
 from gradscope.report.html.pictures.thinning import thinned
-from gradscope.report.names import printable
 from gradscope.report.run.words import CURVE_NAMES, curves_note, optimizer_text
 
 Trace = Mapping[str, Json]

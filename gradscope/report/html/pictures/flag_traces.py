@@ -4,12 +4,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from textwrap import wrap
 
 from gradscope.analysis.report import Report
+from gradscope.phrasing import printable
 from gradscope.recording.finding import SEVERITIES
 from gradscope.report.html.columns import Json
 from gradscope.report.html.pictures.flags import Flag
 from gradscope.report.html.pictures.lettering import lettered
 from gradscope.report.html.words import module_of_finding
-from gradscope.report.names import printable
 
 _WIDTH = 76
 _LONGEST = 400

@@ -6,13 +6,13 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Literal
 
+from gradscope.analysis.columns import Columns
 from gradscope.analysis.norms import total_norm
 from gradscope.analysis.peaks import column_peaks, larger
 from gradscope.analysis.report import Report
 from gradscope.analysis.training_run import TrainingRun
 from gradscope.recording.norm_table import NOT_MEASURED, NormTable, norms_of
 from gradscope.report.html.module_places import ModulePlaces
-from gradscope.report.run.columns import Columns
 
 ROWS = 300
 """Parameters, or modules, up to which each has a row of its own."""

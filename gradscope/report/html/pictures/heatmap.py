@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from gradscope.analysis.report import Report
+from gradscope.phrasing import printable
 from gradscope.report.html.columns import Json, numbers, places, single_numbers
 from gradscope.report.html.picture import Picture
 from gradscope.report.html.pictures.colour_scale import SEQUENTIAL
@@ -28,7 +29,6 @@ from gradscope.report.html.pictures.step_marks import (
     finding_marks,
     mark_panel,
 )
-from gradscope.report.names import printable
 
 Trace = Mapping[str, Json]
 

@@ -3,8 +3,8 @@
 from collections.abc import Iterable
 from html import escape
 
+from gradscope.phrasing import printable
 from gradscope.report.figures import figure
-from gradscope.report.names import printable
 from gradscope.report.page import UNICODE
 
 LONGEST = 90

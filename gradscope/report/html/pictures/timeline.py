@@ -5,9 +5,11 @@ from dataclasses import dataclass
 
 from gradscope.analysis.report import Report
 from gradscope.analysis.run_optimizers import Optimizers
+from gradscope.analysis.timeline import Picture as Lane
+from gradscope.analysis.timeline import Spelling
 from gradscope.analysis.training_run import TrainingRun
 from gradscope.analysis.windows import Window, windows
-from gradscope.phrasing import counted
+from gradscope.phrasing import counted, printable
 from gradscope.recording.records import EventRecord, Recording
 from gradscope.report.html.columns import Json, numbers, places, single_numbers, texts
 from gradscope.report.html.picture import Picture
@@ -16,11 +18,8 @@ from gradscope.report.html.pictures.event_words import (
     event_numbers,
     event_word,
 )
-from gradscope.report.names import printable
 from gradscope.report.page import UNICODE
 from gradscope.report.paths import shown_site
-from gradscope.report.run.timeline import Picture as Lane
-from gradscope.report.run.timeline import Spelling
 from gradscope.report.run.words import heading, picture_parts
 
 _EVENTS = 10_000

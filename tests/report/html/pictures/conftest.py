@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 from hypothesis import strategies as st
 
-from gradscope.analysis.report import Report
+from gradscope.session.report import Report
 from tests.report.conftest import build, gradient
 
 NORMS = st.one_of(

@@ -5,10 +5,10 @@ from dataclasses import replace
 
 from hypothesis import strategies as st
 
-from gradscope.analysis.report import Report
 from gradscope.recording.finding import Finding
 from gradscope.recording.records import ParameterStat
 from gradscope.recording.verdict import Verdict
+from gradscope.session.report import Report
 from tests.report_run.conftest import gradient
 from tests.rules.accumulation.runs import Run
 

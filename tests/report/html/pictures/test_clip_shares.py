@@ -3,8 +3,8 @@
 import pytest
 
 from gradscope.analysis.clipping import Clipping
-from gradscope.analysis.report import Report
 from gradscope.report.html.pictures.clip_shares import module_of, share_picture, share_table
+from gradscope.session.report import Report
 from tests.report.html.figures import assert_valid, plain, shown
 from tests.rules.clipping.clipped_run import ClippedRun
 

@@ -4,10 +4,10 @@ from random import Random
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gradscope.analysis.report import Report
 from gradscope.report.html.pictures.depth import depth
 from gradscope.report.html.pictures.forward_order import ForwardOrder
 from gradscope.report.html.pictures.thinning import MOST_MARKS, thinned
+from gradscope.session.report import Report
 from tests.report.conftest import build_hostile
 from tests.report.html.figures import assert_valid, labels, shown, trace
 from tests.report.html.pictures.conftest import REPORTS

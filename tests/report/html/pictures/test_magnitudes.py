@@ -3,8 +3,8 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gradscope.analysis.report import Report
 from gradscope.report.html.pictures.magnitudes import MOST_ROWS, magnitudes
+from gradscope.session.report import Report
 from tests.report.conftest import build, gradient, parameter, stat
 from tests.report.html.figures import assert_valid, shown
 

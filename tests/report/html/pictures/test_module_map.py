@@ -4,10 +4,10 @@ from dataclasses import replace
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gradscope.analysis.report import Report
 from gradscope.report.html.module_columns import module_columns
 from gradscope.report.html.pictures.colour_scale import SEQUENTIAL, ColourScale
 from gradscope.report.html.pictures.module_map import module_map
+from gradscope.session.report import Report
 from tests.report.conftest import build, build_hostile, module
 from tests.report.html.figures import assert_valid, labels, shown
 from tests.report.html.pictures.conftest import REPORTS

@@ -4,9 +4,9 @@ from dataclasses import replace
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gradscope.analysis.report import Report
 from gradscope.recording.records import StepRecord
 from gradscope.report.html.pictures.other_steps import other_steps
+from gradscope.session.report import Report
 from tests.report.conftest import build
 from tests.report.html.figures import assert_valid, shown
 

@@ -6,10 +6,10 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from operator import attrgetter
 
+from gradscope.analysis.recording_index import RecordingIndex
 from gradscope.recording.evidence.optimizer import OptimizerFamily
 from gradscope.recording.evidence.trained_optimizer import TrainedOptimizer
 from gradscope.recording.records import EventRecord
-from gradscope.rules.case import Case
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -166,18 +166,18 @@ def most_common(sites: Iterable[int | None]) -> int | None:
 class Windows:
     """The steps of a run."""
 
-    case: Case
+    indexed: RecordingIndex
 
     @cached_property
     def events(self) -> tuple[RunEvent, ...]:
         """All that the script did, in order."""
-        records = sorted(self.case.recording.events, key=attrgetter("step", "order"))
+        records = sorted(self.indexed.recording.events, key=attrgetter("step", "order"))
         return tuple(_event(place, record) for place, record in enumerate(records))
 
     @cached_property
     def optimizers(self) -> tuple[TrainedOptimizer, ...]:
         """Those of the run."""
-        return self.case.recording.evidence_of(TrainedOptimizer)
+        return self.indexed.recording.evidence_of(TrainedOptimizer)
 
     @cached_property
     def series(self) -> tuple[Series, ...]:
@@ -200,7 +200,7 @@ class Windows:
 
     def requires_grad(self, series: Series) -> bool:
         """Return whether something that an optimizer holds is to be trained at all."""
-        records = self.case.recording.parameters
+        records = self.indexed.recording.parameters
         return not series.parameters or any(records[i].requires_grad for i in series.parameters)
 
     @cached_property

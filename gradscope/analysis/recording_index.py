@@ -1,12 +1,13 @@
-"""A recording with the indexes that rules share, and the limits that the user has set."""
+"""A recording with the indexes that derived facts and rules share."""
 
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TypeVar, cast
+from typing import Self, TypeVar, cast
 
 from gradscope.analysis.step_view import StepView, first_step, step_view
+from gradscope.analysis.surroundings import Surroundings
 from gradscope.recording.evidence.examination import ExaminationRecord
 from gradscope.recording.evidence.redraw import RedrawRecord
 from gradscope.recording.finding import RelatedLocation
@@ -18,24 +19,20 @@ from gradscope.recording.records import (
     TensorRef,
     TensorStat,
 )
-from gradscope.rules.settings import NormLimit
-from gradscope.rules.surroundings import Surroundings
 
 Index = TypeVar("Index")
 
 
 @dataclass(frozen=True)
-class Case:
+class RecordingIndex:
     """A recording with the indexes that rules share; each is built when it is first asked for."""
 
     recording: Recording
-    norm_limits: Mapping[str, NormLimit] = field(default_factory=dict)
-    """The user's own, by pattern of module paths, as in `Settings.norm_limits`."""
     run: Surroundings | None = None
     """What the rest of the run tells, where one backward of a training run is judged."""
     _shared: dict[object, object] = field(default_factory=dict, compare=False, repr=False)
 
-    def shared(self, kind: Callable[["Case"], Index]) -> Index:
+    def shared(self, kind: Callable[[Self], Index]) -> Index:
         """Return an index that several rules use, made of the case when it is first asked for."""
         if kind not in self._shared:
             self._shared[kind] = kind(self)

@@ -5,12 +5,12 @@ from dataclasses import dataclass
 from typing import Self
 
 from gradscope.analysis.clip_contributions import Contributions
+from gradscope.analysis.clip_series import ClipPoint
 from gradscope.analysis.clip_threshold import Advice, SweepRow, advise, sweep
 from gradscope.analysis.distribution import Bin, Distribution, histogram
 from gradscope.recording.evidence.clip_trial import ClipMethod
 from gradscope.recording.evidence.optimizer import OptimizerFamily
 from gradscope.recording.records import Site
-from gradscope.rules.clipping.series import ClipPoint
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,10 +6,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from statistics import median
 
+from gradscope.analysis.repeats import Folds, folded, merged, shape_of
 from gradscope.analysis.run_optimizers import Optimizers
 from gradscope.analysis.windows import Window
 from gradscope.recording.records import EventRecord, Site
-from gradscope.report.run.repeats import Folds, folded, merged, shape_of
 
 _WORDS = {
     "grad": "autograd.grad",

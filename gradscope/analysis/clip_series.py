@@ -4,12 +4,12 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from gradscope.analysis.clip_arithmetic import coefficient, product_cosine, total_norm
+from gradscope.analysis.clip_outcomes import norm_of, outcome
+from gradscope.analysis.clips import Clip, Clips
+from gradscope.analysis.recording_index import RecordingIndex
 from gradscope.recording.evidence.clip_trial import ClipMethod, ClipPass, ClipTrial
 from gradscope.recording.evidence.optimizer import OptimizerFamily, OptimizerRecord
-from gradscope.rules.case import Case
-from gradscope.rules.clipping.arithmetic import coefficient, product_cosine, total_norm
-from gradscope.rules.clipping.clips import Clip, Clips
-from gradscope.rules.clipping.outcomes import norm_of, outcome
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,14 +56,14 @@ class ClipSeries:
         return tuple(point for point in self.finite if point.coefficient < 1)
 
 
-def clip_series(case: Case) -> tuple[ClipSeries, ...]:
+def clip_series(indexed: RecordingIndex) -> tuple[ClipSeries, ...]:
     """Return the lines that clip in a run, or the methods that were asked for of a target."""
-    return tuple(_of_run(case) if case.is_run else _of_trial(case))
+    return tuple(_of_run(indexed) if indexed.is_run else _of_trial(indexed))
 
 
-def trial_of(case: Case) -> ClipTrial | None:
+def trial_of(indexed: RecordingIndex) -> ClipTrial | None:
     """Return how a target's gradients were measured; None where they were not."""
-    return next(iter(case.recording.evidence_of(ClipTrial)), None)
+    return next(iter(indexed.recording.evidence_of(ClipTrial)), None)
 
 
 def call_words(method: ClipMethod, limit: float, norm_type: float) -> str:
@@ -80,11 +80,11 @@ def call_words(method: ClipMethod, limit: float, norm_type: float) -> str:
             return f"adaptive clipping to {limit:g} of the weights"
 
 
-def _of_trial(case: Case) -> Iterator[ClipSeries]:
-    trial = trial_of(case)
+def _of_trial(indexed: RecordingIndex) -> Iterator[ClipSeries]:
+    trial = trial_of(indexed)
     if trial is None:
         return
-    passes = case.recording.evidence_of(ClipPass)
+    passes = indexed.recording.evidence_of(ClipPass)
     limits: dict[ClipMethod, float | None] = {
         "norm": trial.max_norm,
         "per-tensor": trial.max_norm,
@@ -104,7 +104,7 @@ def _of_trial(case: Case) -> Iterator[ClipSeries]:
             points=tuple(
                 _trial_point(place, one, trial, method) for place, one in enumerate(passes)
             ),
-            family=family_of_target(case),
+            family=family_of_target(indexed),
         )
 
 
@@ -115,14 +115,14 @@ def _trial_point(place: int, one: ClipPass, trial: ClipTrial, method: ClipMethod
     )
 
 
-def family_of_target(case: Case) -> OptimizerFamily:
+def family_of_target(indexed: RecordingIndex) -> OptimizerFamily:
     """Return the family of the optimizer that makes a target's steps; Adam's where it has none."""
-    records = case.recording.evidence_of(OptimizerRecord)
+    records = indexed.recording.evidence_of(OptimizerRecord)
     return next((record.family for record in records if record.is_targets), "adaptive")
 
 
-def _of_run(case: Case) -> Iterator[ClipSeries]:
-    clips = case.shared(Clips)
+def _of_run(indexed: RecordingIndex) -> Iterator[ClipSeries]:
+    clips = indexed.shared(Clips)
     found: dict[tuple[int | None, str, int | None], list[Clip]] = {}
     for clip in clips.all:
         if clip.event.count("fresh"):  # else there was nothing that it could cut

@@ -3,17 +3,17 @@
 import math
 from dataclasses import dataclass
 
+from gradscope.analysis.clip_arithmetic import (
+    coefficient,
+    product_cosine,
+    scaled_cosine,
+    total_norm,
+)
 from gradscope.recording.evidence.clip_trial import (
     ClipMethod,
     ClipPass,
     ClippedGradient,
     ClipTrial,
-)
-from gradscope.rules.clipping.arithmetic import (
-    coefficient,
-    product_cosine,
-    scaled_cosine,
-    total_norm,
 )
 
 

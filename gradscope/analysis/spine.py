@@ -11,12 +11,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
+from gradscope.analysis.dominators import Dominators
+from gradscope.analysis.forward_levels import ForwardLevels
+from gradscope.analysis.recording_index import RecordingIndex
 from gradscope.analysis.step_view import StepView, step_view
+from gradscope.analysis.trend import Point, Trend, jump, mildest, strongest
 from gradscope.recording.records import NodeRecord, TensorRef
-from gradscope.rules.case import Case
-from gradscope.rules.flow.dominators import Dominators
-from gradscope.rules.flow.forward_levels import ForwardLevels
-from gradscope.rules.flow.trend import Point, Trend, jump, mildest, strongest
 
 LATER = 3
 """Where there are no probes, so many of the user's own steps tell what lasts."""
@@ -41,8 +41,8 @@ class Reading:
 class Spines:
     """The spines of the steps of a recording."""
 
-    def __init__(self, case: Case) -> None:
-        self._case = case
+    def __init__(self, indexed: RecordingIndex) -> None:
+        self._case = indexed
         self._chains: dict[int | None, tuple[tuple[int, ...], ...]] = {}
 
     @cached_property

@@ -4,10 +4,10 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
+from gradscope.analysis.recording_index import RecordingIndex
+from gradscope.analysis.subtrees import Part, Subtrees
 from gradscope.recording.evidence.influence import InfluenceRecord
 from gradscope.recording.records import CutRecord, NodeRecord, Recording, Site
-from gradscope.rules.case import Case
-from gradscope.rules.subtrees import Part, Subtrees
 
 HEAD_SHARE = 0.1
 """What learns is only a head if it holds less than this share of the trainable elements."""
@@ -76,12 +76,12 @@ class Stop:
 class Reach:
     """To which parameters gradients come."""
 
-    case: Case
+    indexed: RecordingIndex
 
     @property
     def recording(self) -> Recording:
         """What is judged."""
-        return self.case.recording
+        return self.indexed.recording
 
     @cached_property
     def subtrees(self) -> Subtrees:
@@ -93,8 +93,8 @@ class Reach:
         """The parameters that got a gradient in some step, be it zero, or under another draw."""
         stats = self.recording.parameter_stats
         got = {stat.parameter for stat in stats if stat.reach in ("gradient", "zero")}
-        elsewhere = frozenset[int]() if self.case.run is None else self.case.run.learning
-        return self.case.redrawn | got | elsewhere
+        elsewhere = frozenset[int]() if self.indexed.run is None else self.indexed.run.learning
+        return self.indexed.redrawn | got | elsewhere
 
     @cached_property
     def lost(self) -> frozenset[int]:
@@ -104,8 +104,8 @@ class Reach:
         """
         trainable = {p.index for p in self.recording.parameters if p.requires_grad}
         seen = {stat.parameter for stat in self.recording.parameter_stats}
-        if self.case.run is not None:
-            trainable &= self.case.run.stepped
+        if self.indexed.run is not None:
+            trainable &= self.indexed.run.stepped
         return frozenset((trainable & seen) - self.learning)
 
     @cached_property
@@ -133,7 +133,7 @@ class Reach:
         """Return the stops, as one where lines without gradients make up a whole module."""
         functions: dict[object, list[Stop]] = {}
         for stop in stops:
-            site = self.case.site(stop.cut.site)
+            site = self.indexed.site(stop.cut.site)
             without_grad = site is not None and stop.cut.kind == "no-grad"
             key = (site.file, site.function) if site and without_grad else id(stop)
             functions.setdefault(key, []).append(stop)
@@ -194,7 +194,7 @@ class Reach:
         return not any(
             self._is_parameter(ref.node)
             for user in self._towards_loss(node)
-            for ref in self.case.successors.get(user.index, ())
+            for ref in self.indexed.successors.get(user.index, ())
         )
 
     def _towards_loss(self, node: NodeRecord) -> Iterator[NodeRecord]:
@@ -203,15 +203,15 @@ class Reach:
         while waiting:
             place = waiting.pop()
             yield self.recording.nodes[place]
-            fresh = [user for user in self.case.users.get(place, ()) if user not in seen]
+            fresh = [user for user in self.indexed.users.get(place, ()) if user not in seen]
             seen.update(fresh)
             waiting += fresh
 
     def _is_parameter(self, place: int) -> bool:
         """Return whether a node is a parameter or a view of one."""
         node = self.recording.nodes[place]
-        while node.kind == "view" and self.case.successors.get(node.index):
-            node = self.recording.nodes[self.case.successors[node.index][0].node]
+        while node.kind == "view" and self.indexed.successors.get(node.index):
+            node = self.recording.nodes[self.indexed.successors[node.index][0].node]
         return node.kind == "parameter"
 
     def _is_summed_up(self, node: NodeRecord) -> bool:
@@ -236,8 +236,8 @@ class Reach:
 
     def is_held(self, parameters: Iterable[int]) -> bool | None:
         """Return whether the user's optimizer holds any of these, None without an optimizer."""
-        if self.case.run is not None:
-            return not self.case.run.held.isdisjoint(parameters)
+        if self.indexed.run is not None:
+            return not self.indexed.run.held.isdisjoint(parameters)
         if self.recording.target.optimizer is None:
             return None
         groups = (self.recording.parameters[index].optimizer_group for index in parameters)
@@ -252,7 +252,7 @@ class Reach:
     def draws(self, stop: Stop) -> bool:
         """Return whether the gradient ends at a draw from a distribution."""
         here = (cut for cut in stop.cuts if cut.site == stop.cut.site)
-        return any(is_sampling(cut, self.case.site(cut.site)) for cut in here)
+        return any(is_sampling(cut, self.indexed.site(cut.site)) for cut in here)
 
     def is_twin(self, stop: Stop) -> bool:
         """Return whether modules built alike learn in its place."""

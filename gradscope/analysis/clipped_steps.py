@@ -3,9 +3,9 @@
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from gradscope.rules.accumulation.windows import RunEvent
-from gradscope.rules.case import Case
-from gradscope.rules.clipping.clips import Clip, Clips
+from gradscope.analysis.clips import Clip, Clips
+from gradscope.analysis.optimizer_steps import RunEvent
+from gradscope.analysis.recording_index import RecordingIndex
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -21,9 +21,9 @@ class ClippedStep:
     """Those with a gradient that none was given."""
 
 
-def clipped_steps(case: Case) -> tuple[ClippedStep, ...]:
+def clipped_steps(indexed: RecordingIndex) -> tuple[ClippedStep, ...]:
     """Return every step with a clip before it, where the parameters of all clips are known."""
-    clips = case.shared(Clips)
+    clips = indexed.shared(Clips)
     before: dict[int, list[Clip]] = {}
     for clip in clips.all:
         for step in clip.steps:

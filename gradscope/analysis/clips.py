@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from functools import cached_property
 from math import isinf
 
+from gradscope.analysis.optimizer_steps import RunEvent, Windows
+from gradscope.analysis.recording_index import RecordingIndex
 from gradscope.recording.evidence.clip_scope import ClipScope
 from gradscope.recording.norm_table import NormTable, norms_of
-from gradscope.rules.accumulation.windows import RunEvent, Windows
-from gradscope.rules.case import Case
 
 _FUNCTIONS = {
     "clip-norm": ("clip_grad_norm_", "max_norm"),
@@ -81,12 +81,12 @@ class Clip:
 class Clips:
     """Every call of a clip function in a run."""
 
-    case: Case
+    indexed: RecordingIndex
 
     @cached_property
     def windows(self) -> Windows:
         """The steps of the run."""
-        return self.case.shared(Windows)
+        return self.indexed.shared(Windows)
 
     @cached_property
     def all(self) -> tuple[Clip, ...]:
@@ -105,7 +105,7 @@ class Clips:
     @cached_property
     def norms(self) -> NormTable:
         """The norms of parameters as the optimizers found them."""
-        return norms_of(self.case.recording)
+        return norms_of(self.indexed.recording)
 
     def norms_in(self, step: int) -> Mapping[int, float]:
         """Return the norm of each gradient that the optimizer found in a step, by parameter."""
@@ -134,7 +134,7 @@ class Clips:
     @cached_property
     def _scopes(self) -> tuple[frozenset[int], ...]:
         """The sets of parameters that are clipped together."""
-        scopes = self.case.recording.evidence_of(ClipScope)
+        scopes = self.indexed.recording.evidence_of(ClipScope)
         return tuple(frozenset(scope.parameters) for scope in scopes)
 
     @cached_property
