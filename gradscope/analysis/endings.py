@@ -2,8 +2,8 @@
 
 from dataclasses import dataclass
 
+from gradscope.analysis.paths import shown_path
 from gradscope.recording.run_ending import RunEnding
-from gradscope.report.paths import shown_path
 
 _INCOMPLETE = "run incomplete"
 

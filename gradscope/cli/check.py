@@ -27,8 +27,8 @@ from gradscope.cli.output import (
 )
 from gradscope.cli.running import kept_as_saved, typed_command
 from gradscope.cli.wanted_output import wanted_output
+from gradscope.config.formats import OutputFormat
 from gradscope.errors import GradscopeError
-from gradscope.report.formats import OutputFormat
 
 if TYPE_CHECKING:
     from gradscope.check.options import PlannedTarget

@@ -28,8 +28,8 @@ from gradscope.cli.rules import judged, settings_of
 from gradscope.cli.running import exit_if_broken, kept_as_saved, planned_target, record_planned
 from gradscope.cli.streams import reserved_stdout
 from gradscope.cli.wanted_output import wanted_output
+from gradscope.config.formats import OutputFormat, is_of_ci
 from gradscope.errors import GradscopeError
-from gradscope.report.formats import OutputFormat, is_of_ci
 
 if TYPE_CHECKING:
     from gradscope.analysis.report import Report

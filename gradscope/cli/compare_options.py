@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from gradscope.config.formats import ReportFormat
 from gradscope.recording.finding import Severity
-from gradscope.report.formats import ReportFormat
 
 if TYPE_CHECKING:
     from gradscope.comparison.tolerance import Tolerance

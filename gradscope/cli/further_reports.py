@@ -15,7 +15,7 @@ from gradscope.errors import GradscopeError
 
 if TYPE_CHECKING:
     from gradscope.check.results import CheckResult
-    from gradscope.report.formats import OutputFormat
+    from gradscope.config.formats import OutputFormat
 
 AlsoOption = Annotated[
     list[str] | None,
@@ -65,7 +65,7 @@ def check_further_reports(
 
 
 def _further_report(text: str, inputs: Iterable[Path]) -> FurtherReport:
-    from gradscope.report.formats import CIFormat, ReportFormat
+    from gradscope.config.formats import CIFormat, ReportFormat
 
     name, _, file = text.partition("=")
     formats = {one: one for one in (*get_args(ReportFormat), *get_args(CIFormat))}

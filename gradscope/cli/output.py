@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from gradscope.analysis.report import Report
     from gradscope.analysis.view import ViewOptions
     from gradscope.check.options import PlannedTarget
-    from gradscope.report.formats import OutputFormat
+    from gradscope.config.formats import OutputFormat
 
 
 def set_verbosity(*, quiet: bool, verbose: bool) -> None:

@@ -18,8 +18,8 @@ from gradscope.cli.output import (
 )
 from gradscope.cli.rules import judged, settings_of
 from gradscope.cli.wanted_output import WantedOutput, wanted_output
+from gradscope.config.formats import holds_several, is_of_ci
 from gradscope.errors import GradscopeError
-from gradscope.report.formats import holds_several, is_of_ci
 
 if TYPE_CHECKING:
     from gradscope.analysis.report import Report

@@ -19,11 +19,11 @@ from gradscope.cli.console import make_console
 from gradscope.cli.errors import show_error, show_note
 from gradscope.cli.output import write_text
 from gradscope.cli.run import PlannedRun
+from gradscope.config.formats import is_of_ci
 from gradscope.errors import ExitCode, GradscopeError
 from gradscope.phrasing import counted
 from gradscope.recording.records import Recording
 from gradscope.recording.store import load_recording
-from gradscope.report.formats import is_of_ci
 from gradscope.report.gate.render import render_check
 from gradscope.report.gate.words import closing_text, found_text
 from gradscope.report.render import render

@@ -7,8 +7,8 @@ from pathlib import Path
 
 from gradscope.cli.errors import show_note
 from gradscope.cli.output import Destination
+from gradscope.config.formats import OutputFormat
 from gradscope.errors import GradscopeError
-from gradscope.report.formats import OutputFormat
 
 _PAGES = (".html", ".htm")
 

@@ -7,10 +7,10 @@ from typing import get_args
 
 from gradscope.check.options import BaselineOptions, Policy
 from gradscope.config import values
+from gradscope.config.formats import OutputFormat
 from gradscope.config.values import Check, Value
 from gradscope.recording.finding import Severity
 from gradscope.recording.kept_gradient import KeepMode
-from gradscope.report.formats import OutputFormat
 from gradscope.target.options import Mode, TargetOptions, Trial
 
 _POLICY, _BASELINE, _OPTIONS, _TRIAL = Policy(), BaselineOptions(), TargetOptions(), Trial()

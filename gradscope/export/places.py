@@ -1,8 +1,8 @@
 """The columns of a line of code."""
 
+from gradscope.analysis.paths import shown_path
 from gradscope.export.table import Kind, Row
 from gradscope.recording.records import Site
-from gradscope.report.paths import shown_path
 
 PLACE_COLUMNS: tuple[tuple[str, Kind], ...] = (
     ("file", "text"),

@@ -109,7 +109,10 @@ class GradientCheck:
         `gradscope.testing.assert_gradients_healthy` tells what can be given.
         """
         __tracebackhide__ = True
-        from gradscope.testing import UnhealthyGradientsError, assert_gradients_healthy
+        from gradscope.integrations.assertions import (
+            UnhealthyGradientsError,
+            assert_gradients_healthy,
+        )
 
         options: CheckOptions = {**self._defaults, **given}
         try:

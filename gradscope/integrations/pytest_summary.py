@@ -37,7 +37,7 @@ class Summary:
             return
         terminalreporter.section("gradients")
         # It takes rich, which is for those alone who ask for the list.
-        from gradscope.report.check_lines import check_lines
+        from gradscope.integrations.check_lines import check_lines
 
         is_folded = config.get_verbosity() <= 0
         for line in check_lines(self._checks, self._failed, is_folded=is_folded):

@@ -5,6 +5,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Self
 
+from gradscope.analysis.paths import shown_site
 from gradscope.analysis.report import Report
 from gradscope.phrasing import counted
 from gradscope.recording.evidence.micro_batch import (
@@ -16,7 +17,6 @@ from gradscope.recording.evidence.micro_batch import (
 from gradscope.recording.records import Recording
 from gradscope.report.numbers import number
 from gradscope.report.objects import Object, location_object
-from gradscope.report.paths import shown_site
 
 TITLE = "Accumulation"
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 
+from gradscope.analysis.paths import shown_site
 from gradscope.analysis.report import Report
 from gradscope.analysis.rows import ParameterRow, TensorRow
 from gradscope.analysis.selection import select_parameters, select_tensors, tensors_below
@@ -14,7 +15,6 @@ from gradscope.report.finding_words import parameter_text, verdict_text
 from gradscope.report.names import shape_text, tensor_text
 from gradscope.report.notes import SYNTHETIC_LOSS, parameter_counts, tensor_counts
 from gradscope.report.numbers import number
-from gradscope.report.paths import shown_site
 from gradscope.report.run.concise import picture_lines, run_line
 
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 
+from gradscope.analysis.paths import shown_path, shown_site
 from gradscope.analysis.report import Report
 from gradscope.analysis.rows import TensorRow
 from gradscope.analysis.selection import select_parameters, select_tensors, tensors_below
@@ -20,7 +21,6 @@ from gradscope.report.markdown_syntax import code, escape, fenced, prose, table
 from gradscope.report.names import shape_text, tensor_text
 from gradscope.report.notes import SYNTHETIC_LOSS, training_text
 from gradscope.report.numbers import number
-from gradscope.report.paths import shown_path, shown_site
 from gradscope.report.run.markdown import run_blocks, run_summary
 from gradscope.report.snippets import snippets
 

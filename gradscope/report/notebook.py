@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Iterator
 from html import escape
 
+from gradscope.analysis.paths import shown_site
 from gradscope.analysis.report import Report
 from gradscope.analysis.rows import ModuleRow, ParameterRow
 from gradscope.phrasing import printable
@@ -11,7 +12,6 @@ from gradscope.report.finding_words import verdict_text
 from gradscope.report.notes import SYNTHETIC_LOSS, parameter_counts, tensor_counts
 from gradscope.report.numbers import number
 from gradscope.report.page import ASCII
-from gradscope.report.paths import shown_site
 from gradscope.report.run.words import run_words
 
 _SHOWN = 3

@@ -2,12 +2,12 @@
 
 from collections.abc import Mapping, Sequence
 
+from gradscope.analysis.paths import shown_path
 from gradscope.analysis.report import Report
 from gradscope.analysis.rows import ModuleCallRow, ModuleRow, OtherStep, ParameterRow, TensorRow
 from gradscope.recording.encoding import spell
 from gradscope.recording.finding import Finding
 from gradscope.recording.records import EventRecord, GradientStat, Site
-from gradscope.report.paths import shown_path
 
 SCHEMA_VERSION = "1.0"
 

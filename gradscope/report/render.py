@@ -7,7 +7,7 @@ from gradscope.analysis.report import Report
 from gradscope.analysis.view import ViewOptions
 from gradscope.check.merging import target_result
 from gradscope.check.results import CheckResult, Run
-from gradscope.report.formats import CIFormat, OutputFormat
+from gradscope.config.formats import CIFormat, OutputFormat
 
 if TYPE_CHECKING:
     from rich.console import Console

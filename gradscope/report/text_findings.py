@@ -7,6 +7,7 @@ from rich.cells import cell_len
 from rich.console import RenderableType
 from rich.text import Text
 
+from gradscope.analysis.paths import shown_path, shown_site
 from gradscope.analysis.report import Report
 from gradscope.recording.finding import Finding, Severity
 from gradscope.report.finding_words import (
@@ -17,7 +18,6 @@ from gradscope.report.finding_words import (
     verdict_text,
 )
 from gradscope.report.page import Page
-from gradscope.report.paths import shown_path, shown_site
 from gradscope.report.snippets import CodeLine, Label, Snippet, snippets
 
 SEVERITY_STYLES: dict[Severity, str] = {

@@ -13,8 +13,8 @@ from gradscope.cli import main
 from gradscope.cli.console import make_console
 from gradscope.cli.further_reports import check_further_reports, write_further_reports
 from gradscope.cli.output import check_destinations
+from gradscope.config.formats import CIFormat, ReportFormat
 from gradscope.errors import GradscopeError
-from gradscope.report.formats import CIFormat, ReportFormat
 from gradscope.report.gate.render import render_check
 
 FORMATS = (*get_args(ReportFormat), *get_args(CIFormat))

@@ -5,7 +5,7 @@ import dataclasses
 import pytest
 
 from gradscope.integrations.check_events import Check, announce, listening
-from gradscope.report.check_lines import check_lines
+from gradscope.integrations.check_lines import check_lines
 
 CHECK = Check(
     model="Net",

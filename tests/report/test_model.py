@@ -4,10 +4,10 @@ from dataclasses import replace
 import pytest
 
 from gradscope.analysis.norms import total_norm
+from gradscope.analysis.paths import shown_path
 from gradscope.recording.records import TensorRef, TensorStat
 from gradscope.recording.store import load_recording
 from gradscope.report.names import operation_text
-from gradscope.report.paths import shown_path
 from gradscope.session.report import Report
 
 

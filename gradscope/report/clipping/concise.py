@@ -4,13 +4,13 @@ from collections.abc import Iterator
 
 from gradscope.analysis.clip_sections import Section
 from gradscope.analysis.clipping import Clipping
+from gradscope.analysis.paths import shown_site
 from gradscope.analysis.report import Report
 from gradscope.phrasing import counted, printable
 from gradscope.report.clipping.words import cut_text, headline, percent, remarks
 from gradscope.report.concise import finding_line
 from gradscope.report.numbers import number
 from gradscope.report.page import ASCII
-from gradscope.report.paths import shown_site
 
 
 def render_concise(report: Report, clipping: Clipping) -> str:

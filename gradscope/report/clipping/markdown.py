@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from gradscope.analysis.clip_contributions import Contribution
 from gradscope.analysis.clip_sections import Section
 from gradscope.analysis.clipping import Clipping
+from gradscope.analysis.paths import shown_site
 from gradscope.analysis.report import Report
 from gradscope.analysis.view import ViewOptions
 from gradscope.phrasing import counted
@@ -26,7 +27,6 @@ from gradscope.report.markdown import finding_blocks
 from gradscope.report.markdown_syntax import code, escape, prose, table
 from gradscope.report.numbers import number
 from gradscope.report.page import UNICODE
-from gradscope.report.paths import shown_site
 
 
 def render_markdown(report: Report, clipping: Clipping, view: ViewOptions) -> str:

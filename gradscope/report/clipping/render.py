@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 from gradscope.analysis.clipping import Clipping
 from gradscope.analysis.report import Report
 from gradscope.analysis.view import ViewOptions
-from gradscope.report.formats import OutputFormat
+from gradscope.config.formats import OutputFormat
 from gradscope.report.render import render_ci, together
 
 if TYPE_CHECKING:

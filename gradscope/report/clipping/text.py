@@ -9,6 +9,7 @@ from rich.text import Text
 from gradscope.analysis.clip_sections import Section
 from gradscope.analysis.clipping import Clipping
 from gradscope.analysis.columns import Columns
+from gradscope.analysis.paths import shown_site
 from gradscope.analysis.report import Report
 from gradscope.analysis.view import ViewOptions
 from gradscope.phrasing import counted
@@ -34,7 +35,6 @@ from gradscope.report.clipping.words import (
 from gradscope.report.figures import figure
 from gradscope.report.finding_words import found_text
 from gradscope.report.page import Page, Trimmed
-from gradscope.report.paths import shown_site
 from gradscope.report.run.strips import Scale, strip
 from gradscope.report.run.text import run_header
 from gradscope.report.text_findings import findings_section, hanging

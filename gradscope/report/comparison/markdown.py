@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 
+from gradscope.analysis.paths import shown_site
 from gradscope.comparison.comparison import Comparison
 from gradscope.comparison.parameters import Change, ComparedParameter
 from gradscope.report.comparison.figures import change_text, ratio_text
@@ -22,7 +23,6 @@ from gradscope.report.comparison.words import (
 from gradscope.report.figures import figure
 from gradscope.report.markdown_syntax import code, escape, prose, table
 from gradscope.report.page import UNICODE
-from gradscope.report.paths import shown_site
 
 _UNTOLD: frozenset[Change] = frozenset({*PRESENCE, "equal", "none", "rounding", "shard"})
 _FINDINGS = 20

@@ -3,9 +3,9 @@
 from typing import TYPE_CHECKING
 
 from gradscope.comparison.comparison import Comparison
+from gradscope.config.formats import OutputFormat
 from gradscope.errors import GradscopeError
 from gradscope.report.comparison.view import DEFAULT_TOP
-from gradscope.report.formats import OutputFormat
 
 if TYPE_CHECKING:
     from rich.console import Console

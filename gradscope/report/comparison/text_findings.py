@@ -5,11 +5,11 @@ from collections.abc import Iterator, Sequence
 from rich.console import RenderableType
 from rich.text import Text
 
+from gradscope.analysis.paths import shown_site
 from gradscope.comparison.comparison import Comparison
 from gradscope.comparison.findings import ComparedFinding
 from gradscope.report.comparison.words import findings_text, is_news, standing_text
 from gradscope.report.page import Page
-from gradscope.report.paths import shown_site
 from gradscope.report.text_findings import SEVERITY_STYLES, finding_parts, hanging
 
 _IN_FULL = 5

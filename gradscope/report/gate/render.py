@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING
 
 from gradscope.check.results import CheckResult
-from gradscope.report.formats import OutputFormat
+from gradscope.config.formats import OutputFormat
 from gradscope.report.render import render_ci
 
 if TYPE_CHECKING:

@@ -1,8 +1,8 @@
 """The lines that cut gradients off, as parts of a drawing."""
 
+from gradscope.analysis.paths import shown_site
 from gradscope.analysis.step_view import StepView
 from gradscope.recording.records import CutRecord
-from gradscope.report.paths import shown_site
 
 SCISSORS = "✂"
 

@@ -2,12 +2,12 @@
 
 import json
 
+from gradscope.analysis.paths import shown_path
 from gradscope.analysis.report import Report
 from gradscope.analysis.rows import GraphSummary
 from gradscope.report.graph.cuts import SCISSORS
 from gradscope.report.graph.vertices import Box, GraphPart, Link, Vertex
 from gradscope.report.objects import SCHEMA_VERSION, Object, finite
-from gradscope.report.paths import shown_path
 
 
 def render_graph_json(report: Report, part: GraphPart) -> str:

@@ -4,10 +4,10 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 
 from gradscope.analysis.norms import total_norm
+from gradscope.analysis.paths import shown_site
 from gradscope.analysis.report import Report
 from gradscope.analysis.step_view import StepView, created
 from gradscope.recording.records import NodeRecord, TensorRef
-from gradscope.report.paths import shown_site
 
 
 def module_of(view: StepView, node: NodeRecord) -> int | None:

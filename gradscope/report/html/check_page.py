@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 
+from gradscope.analysis.paths import shown_site
 from gradscope.check.decision import exit_code, outcome_of, reasons
 from gradscope.check.options import Policy
 from gradscope.check.results import CheckResult, Outcome
@@ -24,7 +25,6 @@ from gradscope.report.html.picture import Sheet
 from gradscope.report.html.room import ROOM, within
 from gradscope.report.html.summary_table import SummaryCell, SummaryTable
 from gradscope.report.html.words import Fact, Words
-from gradscope.report.paths import shown_site
 
 _ALONE = "gradscope check or inspect of this target alone shows them"
 _LOOKS: dict[Outcome, str] = {"passed": "good", "failed": "error", "unjudged": "error"}

@@ -5,6 +5,7 @@ from dataclasses import replace
 
 from gradscope.analysis.clip_sections import MethodRow, Section
 from gradscope.analysis.clipping import Clipping
+from gradscope.analysis.paths import shown_site
 from gradscope.analysis.report import Report
 from gradscope.report.clipping.words import (
     METHODS,
@@ -26,7 +27,6 @@ from gradscope.report.html.pictures.lettering import number
 from gradscope.report.html.summary_table import SummaryCell, SummaryTable
 from gradscope.report.html.words import Fact, Words, words_of
 from gradscope.report.page import UNICODE
-from gradscope.report.paths import shown_site
 
 
 def render_clip_html(reports: Sequence[Report]) -> str:

@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
+from gradscope.analysis.paths import shown_site
 from gradscope.comparison.comparison import Comparison
 from gradscope.comparison.findings import ComparedFinding
 from gradscope.comparison.side import Side
@@ -43,7 +44,6 @@ from gradscope.report.html.words import (
     module_of_finding,
 )
 from gradscope.report.page import UNICODE
-from gradscope.report.paths import shown_site
 
 _ALL = "all sides"
 _ALONE = "gradscope compare of the base and this side alone shows them"

@@ -4,6 +4,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from gradscope.analysis.captured_steps import LookRow, verdict_on
+from gradscope.analysis.paths import shown_site
 from gradscope.analysis.report import Report
 from gradscope.analysis.training_run import TrainingRun
 from gradscope.phrasing import counted, printable
@@ -14,7 +15,6 @@ from gradscope.report.html.run_sheet import run_sheet
 from gradscope.report.html.step_sheet import step_sheet
 from gradscope.report.html.summary_table import SummaryCell, SummaryTable
 from gradscope.report.html.words import FindingCard
-from gradscope.report.paths import shown_site
 
 _ALONE = "gradscope report --output-format jsonl holds every number"
 _MOST = 6

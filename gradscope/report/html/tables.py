@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Literal
 
+from gradscope.analysis.paths import shown_site
 from gradscope.analysis.report import Report
 from gradscope.analysis.rows import ParameterRow
 from gradscope.recording.finding import SEVERITIES, Finding
@@ -11,7 +12,6 @@ from gradscope.report.html.columns import Json, numbers, places, texts
 from gradscope.report.html.module_places import ModulePlaces
 from gradscope.report.html.picture import Picture
 from gradscope.report.names import made_by, shape_text
-from gradscope.report.paths import shown_site
 
 WordKind = Literal["name", "text", "place", "state", "findings"]
 """`place` is a line of code, `state` what backward left in a parameter; `findings` are levels and

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from gradscope.analysis.captured_steps import steps_text
+from gradscope.analysis.paths import shown_path, shown_site
 from gradscope.analysis.report import Report
 from gradscope.phrasing import counted
 from gradscope.recording.finding import Finding, Severity
@@ -19,7 +20,6 @@ from gradscope.report.finding_words import (
 from gradscope.report.html.summary_table import SummaryTable
 from gradscope.report.notes import SYNTHETIC_LOSS, training_text
 from gradscope.report.page import UNICODE
-from gradscope.report.paths import shown_path, shown_site
 from gradscope.report.run.words import length_text, optimizer_text
 from gradscope.report.snippets import Snippet, snippets
 

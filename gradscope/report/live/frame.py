@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from rich.text import Text
 
 from gradscope.analysis.live_run import LiveRun
+from gradscope.analysis.paths import shown_site
 from gradscope.phrasing import counted
 from gradscope.recording.finding import Finding
 from gradscope.report.figures import figure
@@ -12,7 +13,6 @@ from gradscope.report.finding_words import level_counts
 from gradscope.report.live.curve_lines import LineLayout, curve_lines
 from gradscope.report.live.layer_lines import layer_lines
 from gradscope.report.page import Page
-from gradscope.report.paths import shown_site
 from gradscope.report.run.words import duration
 from gradscope.report.text_findings import SEVERITY_STYLES, hanging
 

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from gradscope.analysis.columns import Columns
 from gradscope.analysis.curves import curves
 from gradscope.analysis.layers import layers
+from gradscope.analysis.paths import shown_site
 from gradscope.analysis.report import Report
 from gradscope.analysis.training_run import TrainingRun
 from gradscope.analysis.view import ViewOptions
@@ -12,7 +13,6 @@ from gradscope.phrasing import counted, printable
 from gradscope.report.figures import figure
 from gradscope.report.markdown_syntax import code, escape, preformatted
 from gradscope.report.page import UNICODE
-from gradscope.report.paths import shown_site
 from gradscope.report.run.strips import Scale, scale_of, strip
 from gradscope.report.run.words import (
     CURVE_NAMES,

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from gradscope.analysis.captured_steps import LookRow
 from gradscope.analysis.columns import Columns
 from gradscope.analysis.layers import module_norms
+from gradscope.analysis.paths import shown_path
 from gradscope.analysis.repeats import Fold
 from gradscope.analysis.report import Report
 from gradscope.analysis.run_optimizers import OptimizerRow
@@ -14,7 +15,6 @@ from gradscope.recording.evidence.watch_cost import WatchCost
 from gradscope.recording.run_ending import RunEnding
 from gradscope.report.objects import Json, Object, location_object
 from gradscope.report.page import UNICODE
-from gradscope.report.paths import shown_path
 from gradscope.report.run.words import picture_text
 
 _COLUMNS = 100

@@ -7,6 +7,7 @@ from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from gradscope.analysis.paths import shown_site
 from gradscope.analysis.report import Report
 from gradscope.analysis.run_optimizers import OptimizerRow
 from gradscope.analysis.timeline import Picture
@@ -16,7 +17,6 @@ from gradscope.phrasing import counted
 from gradscope.report.figures import short_count
 from gradscope.report.finding_words import found_text
 from gradscope.report.page import Page
-from gradscope.report.paths import shown_site
 from gradscope.report.run.words import (
     cost_text,
     heading,

@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from gradscope.analysis.paths import shown_site
 from gradscope.analysis.report import Report
 from gradscope.analysis.run_optimizers import Optimizers
 from gradscope.analysis.timeline import Picture as Lane
@@ -19,7 +20,6 @@ from gradscope.report.html.pictures.event_words import (
     event_word,
 )
 from gradscope.report.page import UNICODE
-from gradscope.report.paths import shown_site
 from gradscope.report.run.words import heading, picture_parts
 
 _EVENTS = 10_000
