@@ -4,8 +4,13 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from gradscope.analysis.clip_arithmetic import coefficient, product_cosine, total_norm
-from gradscope.analysis.clip_outcomes import norm_of, outcome
+from gradscope.analysis.clip_arithmetic import (
+    coefficient,
+    norm_of,
+    outcome,
+    product_cosine,
+    total_norm,
+)
 from gradscope.analysis.clips import Clip, Clips
 from gradscope.analysis.recording_index import RecordingIndex
 from gradscope.recording.evidence.clip_trial import ClipMethod, ClipPass, ClipTrial

@@ -1,11 +1,12 @@
-"""Gradient norms of the layers over the steps of a run, repeated modules as one."""
+"""Gradient norms over the steps of a run: of layers, of parameters, and their peaks."""
 
 import math
 import re
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from statistics import median
 
-from gradscope.analysis.columns import Cells, Columns
+from gradscope.analysis.columns import Cells, Columns, held
 from gradscope.analysis.folding import (
     FoldedModule,
     cut_below,
@@ -15,14 +16,141 @@ from gradscope.analysis.folding import (
     without_plain,
 )
 from gradscope.analysis.module_rows import parameters_held
-from gradscope.analysis.norms import total_norm
-from gradscope.analysis.peaks import largest_norms
 from gradscope.analysis.report import Report
 from gradscope.analysis.rows import ModuleRow
 from gradscope.analysis.selection import modules_below
 from gradscope.analysis.view import ViewOptions
-from gradscope.recording.norm_table import norms_of
+from gradscope.recording.evidence.trained_optimizer import TrainedOptimizer
+from gradscope.recording.norm_table import NOT_MEASURED, NormTable, norms_of
 from gradscope.recording.records import Recording
+
+
+def total_norm(norms: Iterable[float]) -> float | None:
+    """Return the root of the sum of squares; None where there is nothing to sum.
+
+    NaN when one of them is, as torch's own total norm; squares do not overflow.
+    """
+    known = tuple(norms)
+    if not known:
+        return None
+    if any(map(math.isnan, known)):
+        return math.nan
+    return math.hypot(*known)
+
+
+def largest_norms(norms: NormTable, columns: Columns) -> dict[int, Cells]:
+    """Return the largest norm of each parameter by column; NaN where one is."""
+    return {
+        parameter: held([cells.get(place) for place in range(columns.count)], cells)
+        for parameter, cells in column_peaks(norms, columns).items()
+    }
+
+
+def column_peaks(norms: NormTable, columns: Columns) -> dict[int, dict[int, float | None]]:
+    """Return the same of those columns alone in which a parameter was measured.
+
+    None is no gradient in any of a column's steps.
+    """
+    found: dict[int, dict[int, float | None]] = {}
+    for (place, parameters), steps in _alike(norms, columns).items():
+        for parameter, measured in zip(parameters, zip(*steps, strict=True), strict=True):
+            cells = found.setdefault(parameter, {})
+            peak = _peak(measured)
+            cells[place] = larger(cells[place], peak) if place in cells else peak
+    return found
+
+
+def _alike(
+    norms: NormTable, columns: Columns
+) -> dict[tuple[int, tuple[int, ...]], list[Sequence[float]]]:
+    """Return the norms of steps, those of one column and the same parameters together."""
+    found: dict[tuple[int, tuple[int, ...]], list[Sequence[float]]] = {}
+    for step in columns.steps:
+        place, rows = columns.place(step), norms.rows_of(step)
+        if place is not None:
+            parameters = tuple(norms.parameters[rows.start : rows.stop])
+            measured = norms.gradients[rows.start : rows.stop]
+            found.setdefault((place, parameters), []).append(measured)
+    return found
+
+
+def _peak(measured: Sequence[float]) -> float | None:
+    # A NaN is neither larger nor smaller; in a sum, it stays.
+    if math.isnan(sum(measured)):
+        return math.nan
+    peak = max(measured)
+    return None if peak < 0 else peak
+
+
+def larger(one: float | None, other: float | None) -> float | None:
+    """Return the larger number; NaN where one is, None where neither is a number."""
+    if one is None or other is None:
+        return other if one is None else one
+    return math.nan if math.isnan(one) or math.isnan(other) else max(one, other)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ParameterCourse:
+    """What was measured of a parameter, from the first step to the last."""
+
+    last: float | None
+    """The norm that was measured last; None where it had no gradient then."""
+    middle: float | None
+    """Median of the finite norms."""
+    largest: float | None
+    """Of the finite norms."""
+    largest_step: int | None
+    first_nonfinite: int | None
+    """The first step with a NaN or an infinity in the gradient."""
+    without: int
+    """Steps without a gradient."""
+    zero: int
+    """Steps with a gradient that was exactly zero throughout."""
+    update: float | None
+    """Median of the norm of a step's change over that of the weights."""
+
+
+def parameter_courses(recording: Recording) -> dict[int, ParameterCourse]:
+    """Return the course of every parameter that was measured, by parameter."""
+    norms = norms_of(recording)
+    rows: dict[int, list[int]] = {}
+    for row, parameter in enumerate(norms.parameters):
+        rows.setdefault(parameter, []).append(row)
+    return {parameter: _course(norms, places) for parameter, places in rows.items()}
+
+
+def _course(norms: NormTable, rows: list[int]) -> ParameterCourse:
+    gradients = [norms.gradients[row] for row in rows]
+    finite = [norm for norm in gradients if 0 <= norm < math.inf]
+    largest = max(finite, default=None)
+    broken = (row for row, norm in zip(rows, gradients, strict=True) if not math.isfinite(norm))
+    first_broken = next(broken, None)
+    ratios = [
+        norms.updates[row] / norms.weights[row]
+        for row in rows
+        if norms.updates[row] != NOT_MEASURED and norms.weights[row]
+    ]
+    known = [ratio for ratio in ratios if math.isfinite(ratio)]
+    return ParameterCourse(
+        last=None if gradients[-1] < 0 else gradients[-1],
+        middle=median(finite) if finite else None,
+        largest=largest,
+        largest_step=None if largest is None else norms.steps[rows[gradients.index(largest)]],
+        first_nonfinite=None if first_broken is None else norms.steps[first_broken],
+        without=sum(norm < 0 for norm in gradients),
+        zero=gradients.count(0.0),
+        update=median(known) if known else None,
+    )
+
+
+def optimizer_names(recording: Recording) -> dict[int, str]:
+    """Return the optimizers that hold each parameter, by parameter."""
+    found: dict[int, dict[str, None]] = {}
+    for record in recording.evidence_of(TrainedOptimizer):
+        for parameter in record.parameters:
+            found.setdefault(parameter, {})[record.name or record.class_name] = None
+    return {parameter: ", ".join(names) for parameter, names in found.items()}
+
 
 _NUMBER = re.compile(r"#\d+(?=\.|$)")
 """What tells a model from an earlier one of the same name, as in `model#2.head`."""

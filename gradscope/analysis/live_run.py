@@ -1,12 +1,291 @@
-"""A training run as far as it has gone."""
+"""A training run as far as it has gone, in bounded memory."""
 
+import math
 from collections import defaultdict, deque
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+from typing import Literal
 
-from gradscope.analysis.live_layers import LayerNorms
-from gradscope.analysis.live_track import Track
+from gradscope.analysis.assembly import parameter_rows
+from gradscope.analysis.columns import Cells, Course, CurveKind, Extreme
+from gradscope.analysis.folding import FoldedModule
+from gradscope.analysis.layers import largest, outline, total_norm
+from gradscope.analysis.module_rows import module_rows, parameters_held
+from gradscope.analysis.rows import ModuleRow
 from gradscope.analysis.run_optimizers import first_alike
+from gradscope.analysis.step_view import first_step
 from gradscope.recording.growing import Growth
-from gradscope.recording.records import EventRecord
+from gradscope.recording.meta import Header
+from gradscope.recording.records import (
+    EventRecord,
+    ModuleRecord,
+    ParameterRecord,
+    Recording,
+    StepRecord,
+)
+
+_MOST = 256
+"""Buckets: a series that is longer has neighbours in one."""
+
+_Bucket = tuple[float, int]
+"""What stands for some neighbouring numbers, and how many they are."""
+
+
+class Series:
+    """A number, step by step.
+
+    Args:
+        of_several: What stands for neighbouring steps where there are many.
+    """
+
+    def __init__(self, of_several: Literal["mean", "largest"]) -> None:
+        self._join: Callable[[_Bucket, _Bucket], _Bucket]
+        self._join = _mean if of_several == "mean" else _largest
+        self._buckets: list[_Bucket] = []
+        self._size = 1
+        """How many numbers a bucket holds by now."""
+        self._ends: tuple[float, ...] = ()
+        self._lowest: Extreme | None = None
+        self._highest: Extreme | None = None
+        self._nonfinite = 0
+        self._first_nonfinite: int | None = None
+
+    @property
+    def last(self) -> float | None:
+        """The latest number; None where there is none."""
+        return self._ends[-1] if self._ends else None
+
+    def add(self, step: int, value: float | None) -> None:
+        """Take the number of a further step; None is nothing measured."""
+        if value is None:
+            return
+        self._ends = (*self._ends[:1], value)
+        self._note(step, value)
+        if self._buckets and self._buckets[-1][1] < self._size:
+            self._buckets[-1] = self._join(self._buckets[-1], (value, 1))
+            return
+        if len(self._buckets) == _MOST:
+            pairs = zip(self._buckets[::2], self._buckets[1::2], strict=True)
+            self._buckets = [self._join(*pair) for pair in pairs]
+            self._size *= 2
+        self._buckets.append((value, 1))
+
+    def _note(self, step: int, value: float) -> None:
+        if not math.isfinite(value):
+            self._nonfinite += 1
+            if self._first_nonfinite is None:
+                self._first_nonfinite = step
+            return
+        if self._lowest is None or value < self._lowest.value:
+            self._lowest = Extreme(step=step, value=value)
+        if self._highest is None or value > self._highest.value:
+            self._highest = Extreme(step=step, value=value)
+
+    def course(self, width: int) -> Course:
+        """Return how it went, in no more than so many columns."""
+        return Course(
+            cells=self._cells(width),
+            ends=self._ends,
+            lowest=self._lowest,
+            highest=self._highest,
+            nonfinite=self._nonfinite,
+            first_nonfinite=self._first_nonfinite,
+        )
+
+    def _cells(self, width: int) -> Cells:
+        count = min(width, len(self._buckets))
+        columns: dict[int, _Bucket] = {}
+        for turn, bucket in enumerate(self._buckets):
+            place = turn * count // len(self._buckets)
+            columns[place] = self._join(columns[place], bucket) if place in columns else bucket
+        return tuple(value for value, _ in columns.values())
+
+
+def _mean(one: _Bucket, other: _Bucket) -> _Bucket:
+    count = one[1] + other[1]
+    return one[0] * (one[1] / count) + other[0] * (other[1] / count), count
+
+
+def _largest(one: _Bucket, other: _Bucket) -> _Bucket:
+    # A NaN is neither larger nor smaller, and stays.
+    has_first = math.isnan(one[0]) or one[0] >= other[0]
+    return one[0] if has_first else other[0], one[1] + other[1]
+
+
+KINDS = ("step", "clip-norm", "clip-value", "scaler-step", "scaler-update")
+"""Of the events that are looked at."""
+
+
+class Track:
+    """The steps of an optimizer, or of several that one line made."""
+
+    def __init__(self) -> None:
+        self.name = self.title = ""
+        """The variable that holds it, and what it is: `AdamW(lr=0.001)`."""
+        self.steps = 0
+        self.curves: dict[CurveKind, Series] = {
+            "loss": Series("mean"),
+            "norm": Series("largest"),
+            "rate": Series("largest"),
+        }
+        self.before_clip = Series("largest")
+        """The norms that clipping found."""
+        self.clips = 0
+        """The steps whose gradients went through a clip."""
+        self.clipped = 0
+        """Those of them whose norm was over the limit."""
+        self.limit: float | None = None
+        """Of the last clip: the largest norm, or the largest element."""
+        self.is_by_value = False
+        """Whether that clip was of elements."""
+        self.scale: float | None = None
+        """By which a gradient scaler multiplies the loss."""
+        self.skipped = 0
+        """The steps that a gradient scaler skipped."""
+
+    def add(self, step: StepRecord, events: Iterable[EventRecord]) -> None:
+        """Take a step with what led to it."""
+        self.steps += 1
+        self.title = step.optimizer or self.title
+        self.curves["loss"].add(step.index, step.loss)
+        clips = []
+        for event in events:
+            numbers = dict(event.numbers)
+            if event.kind == "step":
+                self.curves["norm"].add(step.index, numbers.get("norm"))
+                self.curves["rate"].add(step.index, numbers.get("lr"))
+            elif event.kind in ("clip-norm", "clip-value"):
+                clips.append((event.kind, numbers))
+            elif event.kind == "scaler-step":
+                self.skipped += numbers.get("skipped") == 1
+            else:
+                self.scale = numbers.get("scale_after", self.scale)
+        if clips:
+            self._add_clips(step.index, clips)
+
+    def _add_clips(self, step: int, clips: list[tuple[str, dict[str, float]]]) -> None:
+        kind, numbers = max(clips, key=lambda clip: _excess(clip[1]))
+        self.clips += 1
+        self.clipped += _excess(numbers) > 1
+        self.is_by_value = kind == "clip-value"
+        self.limit = numbers.get("clip_value" if self.is_by_value else "max_norm")
+        self.before_clip.add(step, numbers.get("norm"))
+
+
+def _excess(numbers: dict[str, float]) -> float:
+    """Return how many times the limit a norm is that was clipped; 0 where that is not known."""
+    norm, limit = numbers.get("norm"), numbers.get("max_norm")
+    return norm / limit if norm is not None and limit else 0.0
+
+
+_KEPT = 128
+"""Looks: no display is wider."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LiveLayer:
+    """A module, or several that repeat each other, and their gradient norms by look."""
+
+    module: FoldedModule
+    level: int
+    cells: Cells
+    """Of several modules the largest."""
+
+
+class LayerNorms:
+    """Looks at the last gradient of every parameter, now and then."""
+
+    def __init__(self) -> None:
+        self._modules: list[ModuleRecord] = []
+        self._parameters: list[ParameterRecord] = []
+        self._looks: deque[tuple[int, dict[int, float | None]]] = deque(maxlen=_KEPT)
+        """By step: norms by parameter."""
+        self._rows: tuple[ModuleRow, ...] = ()
+        self._held: list[list[int]] = []
+        self._outlines: dict[int, list[tuple[FoldedModule, int]]] = {}
+        """By how many rows there may be."""
+        self._cells: deque[dict[int, float | None]] = deque(maxlen=_KEPT)
+        """By look: norms by module."""
+
+    @property
+    def steps(self) -> tuple[int, ...]:
+        """At which steps it was looked."""
+        return tuple(step for step, _ in self._looks)
+
+    def add(self, step: int, growth: Growth) -> None:
+        """Take a look, after a step."""
+        if growth.modules or growth.parameters:
+            self._modules += growth.modules
+            self._parameters += growth.parameters
+            self._structure(growth.header)
+        if growth.norms:
+            self._looks.append((step, growth.norms))
+            self._cells.append(self._of_modules(growth.norms))
+
+    def rows(self, most: int, width: int) -> list[LiveLayer]:
+        """Return a row for each module with parameters, as deep as fits, and its last looks."""
+        shown = list(self._cells)[-width:]
+        found = self._outline(most + 1)
+        if len(found) > most:
+            found = self._outline(most)
+        return [
+            LiveLayer(
+                module=module,
+                level=level,
+                cells=tuple(largest(look[row.index] for row in module.rows) for look in shown),
+            )
+            for module, level in found
+        ]
+
+    def _outline(self, most: int) -> list[tuple[FoldedModule, int]]:
+        found = self._outlines.get(most)
+        if found is None:
+            found = outline(self._rows, lambda row: (row.own_numel, row.trainable_parameters), most)
+            if len(found) > 1 and all(level for _, level in found[1:]):
+                # The norm of a whole that is the only one is the global one.
+                found = [(module, level - 1) for module, level in found[1:]]
+            self._outlines[most] = found
+        return found
+
+    def _structure(self, header: Header) -> None:
+        alone = _structure_alone(header, self._modules, self._parameters)
+        self._rows = module_rows(first_step(alone), parameter_rows(first_step(alone)))
+        self._held = parameters_held(alone)
+        # What a row is made of may be another now.
+        self._outlines.clear()
+        self._cells = deque((self._of_modules(norms) for _, norms in self._looks), _KEPT)
+
+    def _of_modules(self, norms: dict[int, float | None]) -> dict[int, float | None]:
+        return {
+            row.index: total_norm(
+                norm for place in self._held[row.index] if (norm := norms.get(place)) is not None
+            )
+            for row in self._rows
+        }
+
+
+def _structure_alone(
+    header: Header, modules: Iterable[ModuleRecord], parameters: Iterable[ParameterRecord]
+) -> Recording:
+    """Return a recording of modules and parameters, and nothing that happened."""
+    return Recording(
+        version=header.version,
+        command=header.command,
+        environment=header.environment,
+        target=header.target,
+        parameters=tuple(parameters),
+        modules=tuple(replace(module, site=None) for module in modules),
+        calls=(),
+        sites=(),
+        nodes=(),
+        edges=(),
+        steps=(),
+        events=(),
+        parameter_stats=(),
+        tensor_stats=(),
+        skipped=(),
+    )
+
 
 _RECENT = 5.0
 """Seconds over which the speed is told."""

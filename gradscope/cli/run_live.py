@@ -13,8 +13,7 @@ from typing import Self, TextIO
 from rich.console import Console
 from rich.text import Text
 
-from gradscope.analysis.live_run import LiveRun
-from gradscope.analysis.live_track import KINDS
+from gradscope.analysis.live_run import KINDS, LiveRun
 from gradscope.cli.bottom_panel import BottomPanel
 from gradscope.cli.console import ColorChoice, make_console
 from gradscope.cli.errors import show_note

@@ -1,6 +1,6 @@
 """The columns of a line of code."""
 
-from gradscope.analysis.paths import shown_path
+from gradscope.analysis.view import shown_path
 from gradscope.export.table import Kind, Row
 from gradscope.recording.records import Site
 

@@ -11,7 +11,7 @@ import torch
 from torch import nn
 
 import gradscope
-from gradscope.analysis.paths import shown_site
+from gradscope.analysis.view import shown_site
 from gradscope.check.merging import obstacle_of
 from gradscope.check.results import Failure, Run
 from gradscope.errors import GradscopeError

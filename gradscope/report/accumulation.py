@@ -5,8 +5,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Self
 
-from gradscope.analysis.paths import shown_site
 from gradscope.analysis.report import Report
+from gradscope.analysis.view import shown_site
 from gradscope.phrasing import counted
 from gradscope.recording.evidence.micro_batch import (
     AccumulatedGradient,

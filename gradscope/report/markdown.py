@@ -2,11 +2,10 @@
 
 from collections.abc import Iterator
 
-from gradscope.analysis.paths import shown_path, shown_site
 from gradscope.analysis.report import Report
 from gradscope.analysis.rows import TensorRow
 from gradscope.analysis.selection import select_parameters, select_tensors, tensors_below
-from gradscope.analysis.view import ViewOptions
+from gradscope.analysis.view import ViewOptions, shown_path, shown_site
 from gradscope.recording.finding import Finding
 from gradscope.recording.records import Site
 from gradscope.report.accumulation import TITLE, Accumulation, headline, remarks

@@ -3,9 +3,9 @@
 from collections.abc import Iterable, Iterator
 from html import escape
 
-from gradscope.analysis.paths import shown_site
 from gradscope.analysis.report import Report
 from gradscope.analysis.rows import ModuleRow, ParameterRow
+from gradscope.analysis.view import shown_site
 from gradscope.phrasing import printable
 from gradscope.report.accumulation import Accumulation, headline
 from gradscope.report.finding_words import verdict_text

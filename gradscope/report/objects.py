@@ -2,9 +2,9 @@
 
 from collections.abc import Mapping, Sequence
 
-from gradscope.analysis.paths import shown_path
 from gradscope.analysis.report import Report
 from gradscope.analysis.rows import ModuleCallRow, ModuleRow, OtherStep, ParameterRow, TensorRow
+from gradscope.analysis.view import shown_path
 from gradscope.recording.encoding import spell
 from gradscope.recording.finding import Finding
 from gradscope.recording.records import EventRecord, GradientStat, Site

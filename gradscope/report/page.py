@@ -10,7 +10,7 @@ from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
 from rich.segment import Segment
 from rich.text import Text
 
-from gradscope.analysis.paths import shown_path
+from gradscope.analysis.view import shown_path
 from gradscope.phrasing import printable
 from gradscope.recording.records import Site
 

@@ -7,8 +7,8 @@ from rich.cells import cell_len
 from rich.console import RenderableType
 from rich.text import Text
 
-from gradscope.analysis.paths import shown_path, shown_site
 from gradscope.analysis.report import Report
+from gradscope.analysis.view import shown_path, shown_site
 from gradscope.recording.finding import Finding, Severity
 from gradscope.report.finding_words import (
     consequence_text,

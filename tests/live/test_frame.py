@@ -11,8 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from rich.console import Console
 
-from gradscope.analysis.live_run import LiveRun
-from gradscope.analysis.live_track import KINDS
+from gradscope.analysis.live_run import KINDS, LiveRun
 from gradscope.recording.growing import GrowingRecording
 from gradscope.recording.store import save_recording
 from gradscope.report.live.frame import Judged, frame

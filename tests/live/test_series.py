@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gradscope.analysis.columns import Extreme
-from gradscope.analysis.live_series import Series
+from gradscope.analysis.live_run import Series
 
 NUMBERS = st.lists(st.floats(-1e9, 1e9), min_size=1, max_size=2_000)
 

@@ -3,8 +3,7 @@ from statistics import median
 
 import pytest
 
-from gradscope.analysis.clip_threshold import advise, sweep
-from gradscope.analysis.norm_level import level_of
+from gradscope.analysis.clip_limits import advise, level_of, sweep
 
 
 def noise(count, size=1.0, seed=0):

@@ -4,8 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from gradscope.analysis.columns import Columns
-from gradscope.analysis.curves import curves
+from gradscope.analysis.columns import Columns, curves
 from gradscope.report.page import UNICODE
 from gradscope.report.run.words import course_text, duration, extreme_text
 from tests.report_run.conftest import adversarial, network, plain

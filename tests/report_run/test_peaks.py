@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gradscope.analysis.columns import Columns
-from gradscope.analysis.peaks import largest_norms
+from gradscope.analysis.layers import largest_norms
 from gradscope.recording.norm_table import NormTable
 
 # Norms of the parameters of each step: not every step measures the same ones.

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gradscope.analysis.repeats import folded, merged, shape_of
+from gradscope.analysis.timeline import folded, merged, shape_of
 
 WORDS = st.lists(st.sampled_from("abc"), max_size=60)
 

@@ -16,14 +16,14 @@ CUT_IN_EARNEST = "frozen_and_unused"
 """Of the test bed: one of its layers is detached, and learns nothing."""
 
 every_lookalike = pytest.mark.parametrize(
-    "case", [pytest.param(context, id=context.name) for context in LOOKALIKES]
+    "case", [pytest.param(case, id=case.name) for case in LOOKALIKES]
 )
 every_architecture = pytest.mark.parametrize(
     "case",
     [
-        pytest.param(context, id=context.name, marks=[pytest.mark.slow] if context.slow else [])
-        for context in ARCHITECTURES
-        if context.name != CUT_IN_EARNEST
+        pytest.param(case, id=case.name, marks=[pytest.mark.slow] if case.slow else [])
+        for case in ARCHITECTURES
+        if case.name != CUT_IN_EARNEST
     ],
 )
 
@@ -54,18 +54,18 @@ def errors(findings: Sequence[Finding]) -> list[str]:
 
 
 @every_lookalike
-def test_code_that_looks_sick_is_accused_of_no_error(context, tally):
-    step = context.build()
+def test_code_that_looks_sick_is_accused_of_no_error(case, tally):
+    step = case.build()
     report = gradscope.inspect(step.model, step.batch, step.loss_fn, optimizer=step.optimizer)
-    tally.add(context.name, step.model, report.findings)
+    tally.add(case.name, step.model, report.findings)
     assert errors(report.findings) == []
 
 
 @every_architecture
-def test_architectures_are_accused_of_no_error(context, tally):
-    model, batch = built(context)
-    report = gradscope.inspect(model, batch, context.loss)
-    tally.add(context.name, model, report.findings)
+def test_architectures_are_accused_of_no_error(case, tally):
+    model, batch = built(case)
+    report = gradscope.inspect(model, batch, case.loss)
+    tally.add(case.name, model, report.findings)
     assert errors(report.findings) == []
 
 

@@ -211,7 +211,7 @@ def level(name, training, thresholds):
 
 
 def ids(cases):
-    return [f"{case[0]}-{case[1]}-{place}" for place, context in enumerate(cases)]
+    return [f"{case[0]}-{case[1]}-{place}" for place, case in enumerate(cases)]
 
 
 @pytest.mark.parametrize(
@@ -242,7 +242,7 @@ def test_a_count_is_reached_on_its_limit(name, field, training, number, kept, lo
 
 
 def test_no_threshold_is_left_out():
-    tested = {(context[0], context[1]) for context in (*SHARES, *ABOVE, *COUNTS)}
+    tested = {(case[0], case[1]) for case in (*SHARES, *ABOVE, *COUNTS)}
     rules = [rule for rule in RULES if rule.needs_run]
     every = {(rule.name, field.name) for rule in rules for field in dataclasses.fields(rule)}
     assert tested == every

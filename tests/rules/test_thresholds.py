@@ -136,7 +136,7 @@ ELSEWHERE = {
 
 
 def test_no_threshold_is_left_out():
-    tested = {(context[0], context[1]) for context in (*LEVELS, *BELOW, *ABOVE)}
+    tested = {(case[0], case[1]) for case in (*LEVELS, *BELOW, *ABOVE)}
     tested |= {(name, field) for name, fields in ELSEWHERE.items() for field in fields}
     # Rules over runs have loops of their own, in test_run_thresholds.
     rules = [rule for rule in RULES if not rule.needs_run]

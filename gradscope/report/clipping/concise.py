@@ -2,10 +2,9 @@
 
 from collections.abc import Iterator
 
-from gradscope.analysis.clip_sections import Section
-from gradscope.analysis.clipping import Clipping
-from gradscope.analysis.paths import shown_site
+from gradscope.analysis.clip_sections import Clipping, Section
 from gradscope.analysis.report import Report
+from gradscope.analysis.view import shown_site
 from gradscope.phrasing import counted, printable
 from gradscope.report.clipping.words import cut_text, headline, percent, remarks
 from gradscope.report.concise import finding_line

@@ -2,12 +2,10 @@
 
 from collections.abc import Iterator
 
-from gradscope.analysis.clip_contributions import Contribution
-from gradscope.analysis.clip_sections import Section
-from gradscope.analysis.clipping import Clipping
-from gradscope.analysis.paths import shown_site
+from gradscope.analysis.clip_sections import Clipping, Section
 from gradscope.analysis.report import Report
-from gradscope.analysis.view import ViewOptions
+from gradscope.analysis.trial_clipping import Contribution
+from gradscope.analysis.view import ViewOptions, shown_site
 from gradscope.phrasing import counted
 from gradscope.report.clipping.words import (
     METHODS,

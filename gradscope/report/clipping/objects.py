@@ -2,12 +2,10 @@
 
 from collections.abc import Sequence
 
-from gradscope.analysis.clip_contributions import Contribution
-from gradscope.analysis.clip_sections import MethodRow, Section
-from gradscope.analysis.clip_threshold import Advice
-from gradscope.analysis.clipping import Clipping
-from gradscope.analysis.distribution import SHARES, Distribution
+from gradscope.analysis.clip_limits import SHARES, Advice, Distribution
+from gradscope.analysis.clip_sections import Clipping, MethodRow, Section
 from gradscope.analysis.report import Report
+from gradscope.analysis.trial_clipping import Contribution
 from gradscope.report.objects import Object, location_object
 
 

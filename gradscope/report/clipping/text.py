@@ -6,12 +6,10 @@ from rich.console import Console, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from gradscope.analysis.clip_sections import Section
-from gradscope.analysis.clipping import Clipping
+from gradscope.analysis.clip_sections import Clipping, Section
 from gradscope.analysis.columns import Columns
-from gradscope.analysis.paths import shown_site
 from gradscope.analysis.report import Report
-from gradscope.analysis.view import ViewOptions
+from gradscope.analysis.view import ViewOptions, shown_site
 from gradscope.phrasing import counted
 from gradscope.report.bars import BAR
 from gradscope.report.clipping.text_tables import (

@@ -6,8 +6,8 @@ from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from gradscope.analysis.clip_contributions import Contribution
 from gradscope.analysis.clip_sections import Section
+from gradscope.analysis.trial_clipping import Contribution
 from gradscope.analysis.view import ViewOptions
 from gradscope.report.bars import BAR
 from gradscope.report.clipping.words import METHODS, percent, rest_text, spread_words

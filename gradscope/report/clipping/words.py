@@ -2,10 +2,9 @@
 
 from collections.abc import Iterator
 
-from gradscope.analysis.clip_contributions import Contribution
+from gradscope.analysis.clip_limits import SHARES, Advice, Distribution
 from gradscope.analysis.clip_sections import Section
-from gradscope.analysis.clip_threshold import Advice
-from gradscope.analysis.distribution import SHARES, Distribution
+from gradscope.analysis.trial_clipping import Contribution
 from gradscope.phrasing import counted
 from gradscope.recording.evidence.clip_trial import ClipMethod, ClipTrial
 from gradscope.report.figures import figure

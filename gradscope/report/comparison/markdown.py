@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from gradscope.analysis.paths import shown_site
+from gradscope.analysis.view import shown_site
 from gradscope.comparison.comparison import Comparison
 from gradscope.comparison.parameters import Change, ComparedParameter
 from gradscope.report.comparison.figures import change_text, ratio_text

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from rich.console import RenderableType
 from rich.text import Text
 
-from gradscope.analysis.paths import shown_site
+from gradscope.analysis.view import shown_site
 from gradscope.comparison.comparison import Comparison
 from gradscope.comparison.findings import ComparedFinding
 from gradscope.report.comparison.words import findings_text, is_news, standing_text

@@ -1,7 +1,7 @@
 """The lines that cut gradients off, as parts of a drawing."""
 
-from gradscope.analysis.paths import shown_site
 from gradscope.analysis.step_view import StepView
+from gradscope.analysis.view import shown_site
 from gradscope.recording.records import CutRecord
 
 SCISSORS = "✂"

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 
-from gradscope.analysis.paths import shown_site
+from gradscope.analysis.view import shown_site
 from gradscope.check.decision import exit_code, outcome_of, reasons
 from gradscope.check.options import Policy
 from gradscope.check.results import CheckResult, Outcome

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from gradscope.analysis.paths import shown_site
+from gradscope.analysis.view import shown_site
 from gradscope.comparison.comparison import Comparison
 from gradscope.comparison.findings import ComparedFinding
 from gradscope.comparison.side import Side

@@ -4,9 +4,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from gradscope.analysis.captured_steps import LookRow, verdict_on
-from gradscope.analysis.paths import shown_site
 from gradscope.analysis.report import Report
 from gradscope.analysis.training_run import TrainingRun
+from gradscope.analysis.view import shown_site
 from gradscope.phrasing import counted, printable
 from gradscope.report.html.page import sheet_size
 from gradscope.report.html.picture import Sheet

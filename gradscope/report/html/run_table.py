@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 
-from gradscope.analysis.parameter_courses import (
+from gradscope.analysis.layers import (
     ParameterCourse,
     optimizer_names,
     parameter_courses,

@@ -3,9 +3,9 @@
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Literal
 
-from gradscope.analysis.paths import shown_site
 from gradscope.analysis.report import Report
 from gradscope.analysis.rows import ParameterRow
+from gradscope.analysis.view import shown_site
 from gradscope.recording.finding import SEVERITIES, Finding
 from gradscope.recording.records import GradientStat, Site
 from gradscope.report.html.columns import Json, numbers, places, texts

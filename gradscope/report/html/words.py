@@ -4,8 +4,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from gradscope.analysis.captured_steps import steps_text
-from gradscope.analysis.paths import shown_path, shown_site
 from gradscope.analysis.report import Report
+from gradscope.analysis.view import shown_path, shown_site
 from gradscope.phrasing import counted
 from gradscope.recording.finding import Finding, Severity
 from gradscope.report.accumulation import TITLE, Accumulation, headline, remarks

@@ -7,11 +7,8 @@ from typing import Self
 
 from rich.text import Text
 
-from gradscope.analysis.columns import Cells
-from gradscope.analysis.curves import Curve, CurveKind
-from gradscope.analysis.live_run import LiveRun
-from gradscope.analysis.live_series import Series
-from gradscope.analysis.live_track import Track
+from gradscope.analysis.columns import Cells, Curve, CurveKind
+from gradscope.analysis.live_run import LiveRun, Series, Track
 from gradscope.phrasing import counted
 from gradscope.report.figures import figure
 from gradscope.report.page import Page, Signs

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from rich.text import Text
 
 from gradscope.analysis.live_run import LiveRun
-from gradscope.analysis.paths import shown_site
+from gradscope.analysis.view import shown_site
 from gradscope.phrasing import counted
 from gradscope.recording.finding import Finding
 from gradscope.report.figures import figure

@@ -2,7 +2,7 @@
 
 from rich.text import Text
 
-from gradscope.analysis.live_layers import LayerNorms, LiveLayer
+from gradscope.analysis.live_run import LayerNorms, LiveLayer
 from gradscope.report.figures import figure
 from gradscope.report.live.curve_lines import LineLayout, drawn
 from gradscope.report.page import Page

@@ -2,13 +2,11 @@
 
 from collections.abc import Iterator
 
-from gradscope.analysis.columns import Columns
-from gradscope.analysis.curves import curves
+from gradscope.analysis.columns import Columns, curves
 from gradscope.analysis.layers import layers
-from gradscope.analysis.paths import shown_site
 from gradscope.analysis.report import Report
 from gradscope.analysis.training_run import TrainingRun
-from gradscope.analysis.view import ViewOptions
+from gradscope.analysis.view import ViewOptions, shown_site
 from gradscope.phrasing import counted, printable
 from gradscope.report.figures import figure
 from gradscope.report.markdown_syntax import code, escape, preformatted

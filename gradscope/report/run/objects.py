@@ -5,12 +5,11 @@ from collections.abc import Iterator
 from gradscope.analysis.captured_steps import LookRow
 from gradscope.analysis.columns import Columns
 from gradscope.analysis.layers import module_norms
-from gradscope.analysis.paths import shown_path
-from gradscope.analysis.repeats import Fold
 from gradscope.analysis.report import Report
 from gradscope.analysis.run_optimizers import OptimizerRow
-from gradscope.analysis.timeline import Norms, Picture
+from gradscope.analysis.timeline import Fold, Norms, Picture
 from gradscope.analysis.training_run import TrainingRun
+from gradscope.analysis.view import shown_path
 from gradscope.recording.evidence.watch_cost import WatchCost
 from gradscope.recording.run_ending import RunEnding
 from gradscope.report.objects import Json, Object, location_object

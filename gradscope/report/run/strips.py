@@ -6,8 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Self
 
-from gradscope.analysis.columns import Cells
-from gradscope.analysis.curves import Curve
+from gradscope.analysis.columns import Cells, Curve
 from gradscope.report.page import Signs
 
 BROKEN, ZERO, NOTHING = "!", "0", " "

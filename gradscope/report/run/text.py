@@ -7,12 +7,11 @@ from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from gradscope.analysis.paths import shown_site
 from gradscope.analysis.report import Report
 from gradscope.analysis.run_optimizers import OptimizerRow
 from gradscope.analysis.timeline import Picture
 from gradscope.analysis.training_run import TrainingRun
-from gradscope.analysis.view import ViewOptions
+from gradscope.analysis.view import ViewOptions, shown_site
 from gradscope.phrasing import counted
 from gradscope.report.figures import short_count
 from gradscope.report.finding_words import found_text

@@ -9,8 +9,7 @@ from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from gradscope.analysis.columns import Cells, Columns
-from gradscope.analysis.curves import Curve, curves
+from gradscope.analysis.columns import Cells, Columns, Curve, curves
 from gradscope.analysis.folding import last_name
 from gradscope.analysis.layers import Layer, layers
 from gradscope.analysis.report import Report

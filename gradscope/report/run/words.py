@@ -3,12 +3,10 @@
 from collections.abc import Callable, Iterator, Sequence
 
 from gradscope.analysis.captured_steps import steps_text
-from gradscope.analysis.columns import Course
-from gradscope.analysis.curves import Curve, CurveKind
+from gradscope.analysis.columns import Course, Curve, CurveKind
 from gradscope.analysis.layers import Layer
-from gradscope.analysis.repeats import Fold, Folds
 from gradscope.analysis.run_optimizers import OptimizerRow
-from gradscope.analysis.timeline import Norms, Picture
+from gradscope.analysis.timeline import Fold, Folds, Norms, Picture
 from gradscope.analysis.training_run import TrainingRun
 from gradscope.phrasing import counted, printable
 from gradscope.recording.evidence.watch_cost import WatchCost

@@ -4,8 +4,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import ClassVar
 
+from gradscope.analysis.clip_limits import level_of
 from gradscope.analysis.clip_series import ClipSeries
-from gradscope.analysis.norm_level import level_of
 from gradscope.recording.finding import Finding, Severity
 from gradscope.rules.clipping.judged_series import is_of_trial, judged_series
 from gradscope.rules.context import RuleContext

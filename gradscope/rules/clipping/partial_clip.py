@@ -5,8 +5,7 @@ from dataclasses import dataclass
 from math import hypot
 from typing import ClassVar
 
-from gradscope.analysis.clipped_steps import ClippedStep, clipped_steps
-from gradscope.analysis.clips import Clip, Clips
+from gradscope.analysis.clips import Clip, ClippedStep, Clips, clipped_steps
 from gradscope.recording.finding import Finding, Severity
 from gradscope.rules.context import RuleContext
 from gradscope.rules.optimizers import places

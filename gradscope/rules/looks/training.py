@@ -9,7 +9,7 @@ from itertools import islice
 from math import isclose, isfinite
 
 from gradscope.analysis.optimizer_steps import RunEvent, Windows
-from gradscope.analysis.surroundings import StepBefore, Surroundings
+from gradscope.analysis.recording_index import StepBefore, Surroundings
 from gradscope.recording.evidence.leaf import LeafRecord
 from gradscope.recording.evidence.nonfinite import NonfiniteRecord
 from gradscope.recording.evidence.trained_optimizer import TrainedOptimizer

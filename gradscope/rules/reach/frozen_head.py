@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import ClassVar
 
-from gradscope.analysis.subtrees import Subtrees
+from gradscope.analysis.reach import Subtrees
 from gradscope.recording.evidence.freeze import FreezeRecord, ReplacementRecord
 from gradscope.recording.finding import Finding, Severity
 from gradscope.recording.records import ModuleCallRecord, ParameterRecord, Site

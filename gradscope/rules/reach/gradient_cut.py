@@ -4,8 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import ClassVar
 
-from gradscope.analysis.reach import Reach, Stop
-from gradscope.analysis.subtrees import counted, named
+from gradscope.analysis.reach import Reach, Stop, counted, named
 from gradscope.recording.finding import Finding, RelatedLocation, Severity
 from gradscope.rules.checkpoints import NO_INPUT, remedy_of_reentrant
 from gradscope.rules.context import RuleContext

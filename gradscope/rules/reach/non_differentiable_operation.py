@@ -4,8 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import ClassVar
 
-from gradscope.analysis.reach import Reach, Stop
-from gradscope.analysis.subtrees import counted, named
+from gradscope.analysis.reach import Reach, Stop, counted, named
 from gradscope.recording.finding import Finding, Severity
 from gradscope.rules.context import RuleContext
 from gradscope.rules.reach.cut_intent import intent

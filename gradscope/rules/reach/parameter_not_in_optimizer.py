@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import ClassVar
 
-from gradscope.analysis.subtrees import Part, Subtrees, counted, named
+from gradscope.analysis.reach import Part, Subtrees, counted, named
 from gradscope.recording.finding import Finding, Severity
 from gradscope.rules.context import RuleContext
 from gradscope.rules.measure import Measure

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import ClassVar
 
-from gradscope.analysis.subtrees import counted
+from gradscope.analysis.reach import counted
 from gradscope.recording.evidence.optimizer import OptimizerRecord, StaleTensor
 from gradscope.recording.finding import Finding, Severity
 from gradscope.rules.context import RuleContext

@@ -4,8 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import ClassVar
 
-from gradscope.analysis.reach import Reach
-from gradscope.analysis.subtrees import MOST_NAMED, counted
+from gradscope.analysis.reach import MOST_NAMED, Reach, counted
 from gradscope.recording.evidence.leaf import LeafRecord
 from gradscope.recording.finding import Finding, Severity
 from gradscope.recording.records import Site

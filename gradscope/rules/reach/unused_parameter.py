@@ -4,9 +4,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import ClassVar
 
-from gradscope.analysis.reach import Reach
+from gradscope.analysis.reach import Part, Reach, counted, named
 from gradscope.analysis.recording_index import RecordingIndex
-from gradscope.analysis.subtrees import Part, counted, named
 from gradscope.recording.evidence.dropped import DroppedRecord
 from gradscope.recording.finding import Finding, RelatedLocation, Severity
 from gradscope.recording.records import ModuleCallRecord, Site

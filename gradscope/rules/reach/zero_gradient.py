@@ -4,8 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import ClassVar
 
-from gradscope.analysis.reach import Reach
-from gradscope.analysis.subtrees import Subtrees, counted, named
+from gradscope.analysis.reach import Reach, Subtrees, counted, named
 from gradscope.recording.evidence.dropped import DroppedRecord
 from gradscope.recording.finding import Finding, Severity
 from gradscope.rules.context import RuleContext

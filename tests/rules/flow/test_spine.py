@@ -10,8 +10,7 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from gradscope.analysis.dominators import Dominators
-from gradscope.analysis.spine import Spines
+from gradscope.analysis.spine import Dominators, Spines
 from gradscope.analysis.trend import Point, Trend, jump, running_medians
 from gradscope.recording.records import NodeRecord, TensorRef
 from gradscope.rules.context import RuleContext

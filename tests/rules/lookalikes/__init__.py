@@ -1,7 +1,6 @@
 """Healthy code that looks sick: nothing here may be called an error."""
 
-from tests.rules.lookalikes.context import Lookalike, Step
-
+from tests.rules.lookalikes.case import Lookalike, Step
 from tests.rules.lookalikes.estimators import ESTIMATORS
 from tests.rules.lookalikes.freezing import FREEZING
 from tests.rules.lookalikes.functions import FUNCTIONS

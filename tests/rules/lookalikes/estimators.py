@@ -1,9 +1,10 @@
 """Gradients that are not the derivative of the forward, and selections of what learns."""
 
 import torch
-from tests.rules.lookalikes.context import Step, adam, classification, lookalikes, mlp
 from torch import Tensor, nn
 from torch.nn import functional
+
+from tests.rules.lookalikes.case import Step, adam, classification, lookalikes, mlp
 
 
 class VectorQuantizer(nn.Module):

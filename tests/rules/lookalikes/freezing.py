@@ -3,9 +3,10 @@
 import copy
 
 import torch
-from tests.rules.lookalikes.context import Step, adam, classification, lookalikes, mlp
 from torch import Tensor, nn
 from torch.nn import functional
+
+from tests.rules.lookalikes.case import Step, adam, classification, lookalikes, mlp
 
 
 class LoraLinear(nn.Module):

@@ -1,10 +1,11 @@
 """Functions with a backward of their own that change nothing at first."""
 
 import torch
-from tests.rules.lookalikes.context import Step, classification, lookalikes
 from torch import Tensor, nn
 from torch.autograd import Function
 from torch.autograd.function import FunctionCtx
+
+from tests.rules.lookalikes.case import Step, classification, lookalikes
 
 
 class _Affine(Function):

@@ -1,9 +1,10 @@
 """Models of data: adversarial steps, autoencoders, flows."""
 
 import torch
-from tests.rules.lookalikes.context import Step, adam, lookalikes, mlp
 from torch import Tensor, nn
 from torch.nn import functional
+
+from tests.rules.lookalikes.case import Step, adam, lookalikes, mlp
 
 
 class Gan(nn.Module):

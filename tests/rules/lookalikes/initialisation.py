@@ -1,9 +1,10 @@
 """Networks whose gradients are small, zero or uneven at first because of how they are built."""
 
 import torch
-from tests.rules.lookalikes.context import Step, adam, classification, lookalikes, mlp
 from torch import Tensor, nn
 from torch.nn import functional
+
+from tests.rules.lookalikes.case import Step, adam, classification, lookalikes, mlp
 
 
 class Residual(nn.Module):

@@ -1,9 +1,10 @@
 """Losses that give much of the batch, or of the model, no gradient, and say so by design."""
 
 import torch
-from tests.rules.lookalikes.context import Step, adam, classification, lookalikes, mlp
 from torch import Tensor, nn
 from torch.nn import functional
+
+from tests.rules.lookalikes.case import Step, adam, classification, lookalikes, mlp
 
 
 def _step(model: nn.Module, batch: object, loss_fn) -> Step:

@@ -1,9 +1,10 @@
 """Choices, samples and numbers that are read out on purpose, beside a gradient that is whole."""
 
 import torch
-from tests.rules.lookalikes.context import Step, adam, classification, lookalikes, mlp
 from torch import Tensor, nn
 from torch.nn import functional
+
+from tests.rules.lookalikes.case import Step, adam, classification, lookalikes, mlp
 
 
 def _step(model: nn.Module, batch: object, loss_fn) -> Step:

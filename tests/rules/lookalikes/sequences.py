@@ -1,11 +1,12 @@
 """Sequences: embeddings with idle rows, masks, attention, recurrence."""
 
 import torch
-from tests.rules.lookalikes.context import Step, adam, classification, lookalikes, mlp
 from torch import Tensor, nn
 from torch.nn import functional
 from torch.nn.utils.rnn import pack_padded_sequence
 from torch.utils.checkpoint import checkpoint
+
+from tests.rules.lookalikes.case import Step, adam, classification, lookalikes, mlp
 
 
 def word_vectors() -> Step:

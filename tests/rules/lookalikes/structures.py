@@ -3,10 +3,11 @@
 import copy
 
 import torch
-from tests.rules.lookalikes.context import Step, adam, classification, lookalikes, mlp, regression
 from torch import nn
 from torch.func import functional_call
 from torch.nn import functional
+
+from tests.rules.lookalikes.case import Step, adam, classification, lookalikes, mlp, regression
 
 
 def _with_optimizer(step: Step, optimizer: torch.optim.Optimizer) -> Step:

@@ -33,7 +33,7 @@ class ByLoss(Rule):
         if loss in (BAD, WORSE):
             yield self.finding(
                 context,
-                message=f"{len(case.probes)} looks follow",
+                message=f"{len(context.probes)} looks follow",
                 remedy="mend it",
                 site=0,
                 severity="error" if loss == WORSE else "warning",

@@ -4,11 +4,9 @@ import math
 from collections.abc import Iterator, Sequence
 
 from gradscope.analysis.clip_arithmetic import EPSILON
+from gradscope.analysis.clip_limits import Bin, LimitCurve, SweepRow, spaced
 from gradscope.analysis.clip_sections import Section
 from gradscope.analysis.clip_series import ClipPoint
-from gradscope.analysis.clip_threshold import SweepRow
-from gradscope.analysis.distribution import Bin
-from gradscope.analysis.limit_curve import LimitCurve, spaced
 from gradscope.report.clipping.words import advice_text, exchange_text, norm_name
 from gradscope.report.html.columns import Json, numbers
 from gradscope.report.html.picture import Picture

@@ -4,7 +4,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from gradscope.analysis.curves import CurveKind, measured_curves
+from gradscope.analysis.columns import CurveKind, measured_curves
 from gradscope.analysis.report import Report
 from gradscope.analysis.training_run import RunStep, TrainingRun
 from gradscope.phrasing import counted, printable

@@ -3,12 +3,12 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from gradscope.analysis.paths import shown_site
 from gradscope.analysis.report import Report
 from gradscope.analysis.run_optimizers import Optimizers
 from gradscope.analysis.timeline import Picture as Lane
 from gradscope.analysis.timeline import Spelling
 from gradscope.analysis.training_run import TrainingRun
+from gradscope.analysis.view import shown_site
 from gradscope.analysis.windows import Window, windows
 from gradscope.phrasing import counted, printable
 from gradscope.recording.records import EventRecord, Recording

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gradscope.analysis.peaks import larger
+from gradscope.analysis.layers import larger
 from gradscope.report.html.pictures.heat import heat_rows, heats
 from gradscope.report.html.pictures.heat_colours import colour_ends
 from gradscope.report.html.pictures.heatmap import heatmap
