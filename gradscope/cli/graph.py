@@ -19,7 +19,7 @@ from gradscope.cli.running import exit_if_broken, planned_target, record_planned
 from gradscope.cli.streams import reserved_stdout
 from gradscope.cli.wanted_output import WantedOutput, wanted_output
 from gradscope.errors import GradscopeError
-from gradscope.report.graph.formats import GraphFormat, graph_format
+from gradscope.report.graph.render import GraphFormat, graph_format
 
 if TYPE_CHECKING:
     from gradscope.analysis.report import Report

@@ -5,10 +5,8 @@ from itertools import combinations, pairwise
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gradscope.report.graph.coordinates import ascending
-from gradscope.report.graph.crossings import crossings, ordered
-from gradscope.report.graph.items import Arc, Item
-from gradscope.report.graph.layers import layered
+from gradscope.report.graph.arrangement import ascending, crossings, ordered
+from gradscope.report.graph.layers import Arc, Item, layered
 
 BOX = Item(left=10, right=10, height=10)
 

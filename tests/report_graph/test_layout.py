@@ -5,10 +5,9 @@ from itertools import combinations, pairwise
 import pytest
 from hypothesis import given, settings
 
-from gradscope.report.graph.figure_places import FIGURE_FONT, curve_point
-from gradscope.report.graph.labels import norms_text
+from gradscope.report.graph.drawing import FIGURE_FONT, curve_point
+from gradscope.report.graph.labels import norms_text, text_width
 from gradscope.report.graph.layout import lay_out
-from gradscope.report.graph.text_width import text_width
 from tests.report_graph.parts import around, box, link, part, parts, vertex
 
 NEAR = 0.01

@@ -4,8 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from gradscope.report.graph.drawing import Drawing, Figure, Frame, PlacedLink, PlacedVertex
-from gradscope.report.graph.labels import link_state, vertex_state
-from gradscope.report.graph.sizes import writing
+from gradscope.report.graph.labels import link_state, vertex_state, writing
 from gradscope.report.graph.vertices import Vertex
 from gradscope.report.html.columns import Json, numbers, places, single_numbers, texts
 

@@ -5,7 +5,7 @@ import json
 from gradscope.analysis.report import Report
 from gradscope.analysis.rows import GraphSummary
 from gradscope.analysis.view import shown_path
-from gradscope.report.graph.cuts import SCISSORS
+from gradscope.report.graph.tensor_links import SCISSORS
 from gradscope.report.graph.vertices import Box, GraphPart, Link, Vertex
 from gradscope.report.objects import SCHEMA_VERSION, Object, finite
 

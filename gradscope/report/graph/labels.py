@@ -1,6 +1,8 @@
-"""What stands on the vertices, boxes and links of a drawing."""
+"""The text on the vertices, boxes and links of a drawing, and how wide it is drawn."""
 
+from dataclasses import dataclass
 from typing import Literal
+from unicodedata import east_asian_width
 
 from gradscope.analysis.folding import Span
 from gradscope.analysis.rows import ModuleRow
@@ -134,3 +136,139 @@ def shortened(name: str, longest: int = LONGEST) -> str:
 def link_state(link: Link) -> State:
     """Return what backward brings along a link."""
     return "none" if link.kind == "cut" else state_of(link.norms)
+
+
+_NARROW = frozenset("iIjl.,:;|!'`()[]{}ft-/\\ r")
+_WIDE = frozenset("mwMW@%…✂")
+_SLACK = 1.06
+"""Fonts differ, and none may be wider than its frame."""
+
+
+def text_width(text: str, size: float) -> float:
+    """Return about how many pixels a line takes in a common sans-serif font of that size."""
+    return _SLACK * size * sum(_em(sign) for sign in text)
+
+
+def _em(sign: str) -> float:
+    if sign in _NARROW:
+        return 0.34
+    if sign in _WIDE:
+        return 0.9
+    if sign.isupper():
+        return 0.68
+    return 1.0 if not sign.isascii() and east_asian_width(sign) in "WFA" else 0.57
+
+
+FONT = 12.0
+SMALL_FONT = 10.5
+PADDING = 9.0
+LINE = 15.0
+
+BOX_TITLE = 24.0
+"""Height of a box's title."""
+BOX_SIDE = 12.0
+BOX_FOOT = 8.0
+TITLE_GAP = 10.0
+LONGEST_TITLE = 44
+"""Characters of a box's title that are drawn."""
+
+_FIGURE = text_width("0.00e-00", SMALL_FONT)
+"""Room for a norm, whatever it is: so modules that are alike are drawn alike."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Writing:
+    """What is written on a vertex."""
+
+    name: str
+    detail: str
+    """Softer, behind the name of a parameter, below that of others; may be empty."""
+    figure: str
+    """The gradient of a parameter, or what became of it."""
+
+
+def writing(vertex: Vertex) -> Writing:
+    """Return what is written on a vertex."""
+    if vertex.kind == "parameter":
+        known = norms_text(vertex.norms) if vertex.norms is not None else fate(vertex)
+        name = shortened(vertex.name or vertex.label, 28)
+        dims = vertex.detail[vertex.detail.find("[") :]
+        return Writing(name=name, detail=shortened(dims, 20), figure=known)
+    name, detail = vertex_words(vertex, is_short=True)
+    return Writing(name=shortened(name), detail=shortened(detail), figure="")
+
+
+def vertex_size(vertex: Vertex) -> tuple[float, float]:
+    """Return width and height."""
+    words = writing(vertex)
+    name = text_width(words.name, FONT)
+    detail = text_width(words.detail, SMALL_FONT)
+    if vertex.kind == "parameter":
+        figure = max(text_width(words.figure, SMALL_FONT), _FIGURE)
+        inner = sum(width + 7.0 for width in (name, detail, figure) if width) - 7.0
+        return (inner + 2 * PADDING, LINE + 3.0)
+    if vertex.kind == "module":
+        detail = max(detail, text_width("gradient ", SMALL_FONT) + _FIGURE)
+    lines = 1 + bool(words.detail)
+    height = lines * LINE + (9.0 if vertex.kind != "outside" else 4.0)
+    return (max(name, detail) + 2 * PADDING + 4.0, height)
+
+
+def box_writing(box: Box) -> Writing:
+    """Return what is written on a box."""
+    norms = norms_text(box.norms) if box.copies > 1 and box.norms is not None else ""
+    name = shortened(box_title(box), LONGEST_TITLE)
+    return Writing(name=name, detail=f"gradient {norms}" if norms else "", figure="")
+
+
+def title_width(box: Box) -> float:
+    """Return the least width of a box, that its title has room."""
+    words = box_writing(box)
+    name, detail = text_width(words.name, FONT), text_width(words.detail, SMALL_FONT)
+    return name + (detail + TITLE_GAP if detail else 0.0) + 2 * BOX_SIDE
+
+
+def vertex_title(vertex: Vertex) -> str:
+    """Return the whole name of a vertex, its exact norm, and the line that made it."""
+    lines = [f"{vertex.label} {vertex.class_name}".strip()]
+    if vertex.kind not in ("cut", "outside"):
+        lines.append(vertex.detail)
+    if vertex.kind == "module" and vertex.nodes:
+        lines.append(counted(len(vertex.nodes), "node"))
+    lines.append(_gradient(vertex))
+    if vertex.copies > 1:
+        lines.append(f"drawn once for {vertex.copies:,}")
+    if vertex.is_behind_cut:
+        lines.append("cut off from the loss")
+    lines.append(vertex.place)
+    return "\n".join(printable(line) for line in lines if line)
+
+
+def _gradient(vertex: Vertex) -> str:
+    if vertex.norms is not None:
+        return f"gradient norm {exact_norms(vertex.norms)}"
+    words = {"frozen": "frozen", "unknown": "gradient not measured", "none": "no gradient"}
+    return words.get(vertex_state(vertex) or "", "")
+
+
+def box_words(box: Box) -> str:
+    """Return the whole title of a box, and the exact norm of its parameters' gradients."""
+    lines = [box_title(box)]
+    if box.copies > 1:
+        lines.append(f"{box.copies:,} that are alike, drawn once")
+    if box.norms is not None:
+        lines.append(f"gradient norm of the parameters {exact_norms(box.norms)}")
+    return "\n".join(printable(line) for line in lines)
+
+
+def link_title(link: Link, source: Vertex, target: Vertex) -> str:
+    """Return what a link leads from and to, and the exact norm of the gradient along it."""
+    ends = f"{printable(source.label)} → {printable(target.label)}"
+    if link.kind == "cut":
+        return f"{ends}\nno gradient comes back here: it is cut off"
+    lines = [ends, f"gradient norm {exact_norms(link.norms)}"]
+    if link.tensors > 1:
+        lines.append(f"total of {link.tensors:,} tensors")
+    if link.kind == "next":
+        lines.append("to the next copy")
+    return "\n".join(lines)

@@ -5,12 +5,17 @@ from dataclasses import dataclass, field, replace
 from itertools import pairwise
 
 from gradscope.report.graph.arrangement import Arrangement, Point, arrange
-from gradscope.report.graph.drawing import Drawing, Frame, PlacedBox, PlacedLink, PlacedVertex
-from gradscope.report.graph.figure_places import with_figures
-from gradscope.report.graph.items import Arc, Item
-from gradscope.report.graph.routes import Piece, Routes, Stop, Way
-from gradscope.report.graph.sizes import BOX_FOOT, BOX_SIDE, BOX_TITLE, title_width
-from gradscope.report.graph.units import Units
+from gradscope.report.graph.drawing import (
+    Drawing,
+    Frame,
+    PlacedBox,
+    PlacedLink,
+    PlacedVertex,
+    with_figures,
+)
+from gradscope.report.graph.labels import BOX_FOOT, BOX_SIDE, BOX_TITLE, title_width
+from gradscope.report.graph.layers import Arc, Item
+from gradscope.report.graph.units import Piece, Routes, Stop, Units, Way
 from gradscope.report.graph.vertices import Box, GraphPart, Link
 
 MARGIN = 10.0

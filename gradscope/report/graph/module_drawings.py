@@ -10,14 +10,12 @@ from gradscope.analysis.report import Report
 from gradscope.analysis.rows import ModuleRow
 from gradscope.analysis.step_view import StepView, first_step
 from gradscope.recording.records import TensorRef
-from gradscope.report.graph.cuts import cut_module, cuts_of
 from gradscope.report.graph.drawing import Drawing
 from gradscope.report.graph.labels import below
 from gradscope.report.graph.layout import Arrangements, lay_out
-from gradscope.report.graph.shortening import shortened_part
-from gradscope.report.graph.tensor_links import TensorLinks, module_of
-from gradscope.report.graph.vertex_making import VertexMaker
-from gradscope.report.graph.vertices import GraphPart, Link, LinkKind, Vertex
+from gradscope.report.graph.part_vertices import VertexMaker
+from gradscope.report.graph.tensor_links import TensorLinks, cut_module, cuts_of, module_of
+from gradscope.report.graph.vertices import GraphPart, Link, LinkKind, Vertex, shortened_part
 
 WHOLE = -1
 """Stands for the whole graph: the models, and what is outside of all modules."""

@@ -9,12 +9,9 @@ from gradscope.analysis.selection import modules_below
 from gradscope.analysis.step_view import StepView, first_step
 from gradscope.analysis.view import ViewOptions
 from gradscope.recording.records import NodeRecord
-from gradscope.report.graph.boxes import Boxes, Path, without_unused
-from gradscope.report.graph.cuts import cut_module, cuts_of
-from gradscope.report.graph.part_links import Key, PartLinks, Place, whole_boxes
-from gradscope.report.graph.tensor_links import TensorLinks, module_of
-from gradscope.report.graph.twins import Contents
-from gradscope.report.graph.vertex_making import VertexMaker
+from gradscope.report.graph.boxes import Boxes, Contents, Path, without_unused
+from gradscope.report.graph.part_vertices import Key, PartLinks, Place, VertexMaker, whole_boxes
+from gradscope.report.graph.tensor_links import TensorLinks, cut_module, cuts_of, module_of
 from gradscope.report.graph.vertices import GraphPart, Vertex
 
 _OUTSIDE = {"before": "before", "after": "after", "rest": "outside of the modules"}

@@ -6,37 +6,44 @@ from xml.etree.ElementTree import Element, SubElement, tostring
 
 from gradscope.phrasing import printable
 from gradscope.report.graph.arrangement import Point
-from gradscope.report.graph.drawing import Drawing, Frame, PlacedBox, PlacedLink, PlacedVertex
-from gradscope.report.graph.figure_places import FIGURE_FONT
-from gradscope.report.graph.labels import (
-    State,
-    link_state,
-    norms_text,
-    vertex_state,
+from gradscope.report.graph.drawing import (
+    FIGURE_FONT,
+    Drawing,
+    Frame,
+    NormScale,
+    PlacedBox,
+    PlacedLink,
+    PlacedVertex,
 )
-from gradscope.report.graph.scale import NormScale
-from gradscope.report.graph.sizes import (
+from gradscope.report.graph.labels import (
     BOX_SIDE,
     FONT,
     PADDING,
     SMALL_FONT,
     TITLE_GAP,
+    State,
+    box_words,
     box_writing,
+    link_state,
+    link_title,
+    norms_text,
+    text_width,
     title_width,
+    vertex_state,
+    vertex_title,
     writing,
 )
-from gradscope.report.graph.svg_legend import add_legend, legend_size
-from gradscope.report.graph.svg_shapes import (
+from gradscope.report.graph.svg_elements import (
     add_frame,
+    add_legend,
     add_text,
     add_title,
     arrowhead,
     curve,
+    legend_size,
     number,
+    style,
 )
-from gradscope.report.graph.svg_style import style
-from gradscope.report.graph.text_width import text_width
-from gradscope.report.graph.titles import box_words, link_title, vertex_title
 from gradscope.report.graph.vertices import Vertex, VertexKind
 
 _PLAIN: dict[VertexKind, str] = {

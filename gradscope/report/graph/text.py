@@ -23,9 +23,8 @@ from gradscope.phrasing import counted
 from gradscope.recording.records import CutRecord
 from gradscope.report.bars import sparkline
 from gradscope.report.figures import span_figure
-from gradscope.report.graph.cuts import cut_call, cut_place, cuts_of
 from gradscope.report.graph.part import GraphOptions
-from gradscope.report.graph.tensor_links import module_of
+from gradscope.report.graph.tensor_links import cut_call, cut_place, cuts_of, module_of
 from gradscope.report.names import operation_text
 from gradscope.report.page import Page, Trimmed
 

@@ -1,11 +1,13 @@
-"""What a drawing of a graph is made of, before it is laid out."""
+"""The vertices, boxes and links of a drawing before its layout, and how findings mark them."""
 
-from dataclasses import dataclass
-from typing import Literal
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Literal, Self
 
-from gradscope.analysis.folding import Span
+from gradscope.analysis.folding import Span, span
+from gradscope.analysis.report import Report
 from gradscope.phrasing import counted
-from gradscope.recording.finding import Severity
+from gradscope.recording.finding import SEVERITIES, Severity
 from gradscope.recording.records import Reach
 
 VertexKind = Literal["operation", "view", "parameter", "leaf", "module", "outside", "cut", "rest"]
@@ -116,3 +118,112 @@ class GraphPart:
             return None
         nodes = counted(self.folded_nodes, "node")
         return f"… {nodes} folded into {counted(self.folded_modules, 'module')}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Severities:
+    """The worst finding about each module and about each parameter."""
+
+    modules: Mapping[int, Severity]
+    """About a module, or what is in it."""
+    named: Mapping[int, Severity]
+    """About a module itself."""
+    parameters: Mapping[int, Severity]
+
+    @classmethod
+    def of(cls, report: Report) -> Self:
+        """Return those of a report."""
+        paths = {path: row.index for row in report.modules for path in (row.path, *row.aliases)}
+        names = {name: row.index for row in report.parameters for name in (row.name, *row.aliases)}
+        modules: dict[int, Severity] = {}
+        named: dict[int, Severity] = {}
+        parameters: dict[int, Severity] = {}
+        # The worst come first.
+        for finding in report.findings:
+            for name in finding.parameters:
+                if name in names:
+                    parameters.setdefault(names[name], finding.severity)
+            for path in finding.modules:
+                if path in paths:
+                    named.setdefault(paths[path], finding.severity)
+            owners = [name.rpartition(".")[0] for name in finding.parameters]
+            for path in (*finding.modules, *owners):
+                module = paths.get(path)
+                while module is not None:
+                    modules.setdefault(module, finding.severity)
+                    module = report.modules[module].parent
+        return cls(modules=modules, named=named, parameters=parameters)
+
+    def of_boxes(self, modules: Iterable[int]) -> Severity | None:
+        """Return the worst about some modules themselves: what is in them is drawn in them."""
+        return _worst(self.named.get(module) for module in modules)
+
+    def of_modules(self, modules: Iterable[int]) -> Severity | None:
+        """Return the worst about some modules, and what is in them."""
+        return _worst(self.modules.get(module) for module in modules)
+
+    def of_parameters(self, parameters: Iterable[int]) -> Severity | None:
+        """Return the worst about some parameters."""
+        return _worst(self.parameters.get(parameter) for parameter in parameters)
+
+
+def _worst(found: Iterable[Severity | None]) -> Severity | None:
+    known = [severity for severity in found if severity is not None]
+    return min(known, key=SEVERITIES.index, default=None)
+
+
+def shortened_part(part: GraphPart, most: int) -> GraphPart:
+    """Return the part with so many vertices at most: of more, those in the middle are one.
+
+    Only for parts without boxes.
+    """
+    if len(part.vertices) <= most:
+        return part
+    ports = [vertex for vertex in part.vertices if vertex.kind == "outside"]
+    inner = [vertex for vertex in part.vertices if vertex.kind != "outside"]
+    kept = max(most - 1 - len(ports), 2)
+    head, tail = kept - kept // 2, kept // 2
+    middle = inner[head : len(inner) - tail]
+    rest = _rest(middle)
+    vertices = [*inner[:head], rest, *inner[len(inner) - tail :], *ports]
+    places = {vertex.index: place for place, vertex in enumerate(vertices)}
+    places |= {vertex.index: head for vertex in middle}
+    return GraphPart(
+        vertices=tuple(replace(vertex, index=place) for place, vertex in enumerate(vertices)),
+        links=_moved(part, places),
+        folded_nodes=len(rest.nodes),
+        folded_modules=sum(vertex.kind == "module" for vertex in middle),
+    )
+
+
+def _rest(middle: list[Vertex]) -> Vertex:
+    return Vertex(
+        index=middle[0].index,
+        kind="rest",
+        label=f"… {len(middle):,} more",
+        detail=counted(sum(len(vertex.nodes) for vertex in middle), "node"),
+        nodes=tuple(node for vertex in middle for node in vertex.nodes),
+    )
+
+
+def _moved(part: GraphPart, places: dict[int, int]) -> tuple[Link, ...]:
+    """Return the links between what is left; of several that became one, the range of norms."""
+    links: dict[tuple[int, int, str], list[Link]] = {}
+    for link in part.links:
+        source, target = places[link.source], places[link.target]
+        if source != target:
+            links.setdefault((source, target, link.kind), []).append(link)
+    return tuple(
+        replace(
+            found[0],
+            source=source,
+            target=target,
+            norms=_range(found),
+            tensors=sum(link.tensors for link in found),
+        )
+        for (source, target, _), found in sorted(links.items())
+    )
+
+
+def _range(links: list[Link]) -> Span | None:
+    return span(end for link in links if link.norms for end in (link.norms.low, link.norms.high))
