@@ -11,7 +11,7 @@ import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from gradscope.report.rule_markdown import markdown_table
+from gradscope.report.rule_manual import markdown_table
 from gradscope.rules.catalogue import RULES
 
 ROOT = Path(__file__).parents[1]

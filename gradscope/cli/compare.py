@@ -33,7 +33,7 @@ from gradscope.cli.rules import judged, settings_of
 from gradscope.cli.running import typed_command
 from gradscope.cli.wanted_output import wanted_output
 from gradscope.errors import ExitCode, GradscopeError
-from gradscope.report.comparison.view import DEFAULT_TOP
+from gradscope.report.comparison.render import DEFAULT_TOP
 
 if TYPE_CHECKING:
     from gradscope.comparison.comparison import Comparison

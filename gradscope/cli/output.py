@@ -136,7 +136,7 @@ def write_report(
 
 def outcome_of(report: "Report") -> str:
     """Return what was found, for whoever sees no report; empty if nothing was judged."""
-    from gradscope.report.finding_words import found_text
+    from gradscope.report.finding_phrasing import found_text
 
     return found_text(report) or ("no findings" if report.rules.ran else "")
 

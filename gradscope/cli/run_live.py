@@ -20,7 +20,7 @@ from gradscope.cli.errors import show_note
 from gradscope.launch.random_numbers import kept_random
 from gradscope.recording.growing import GrowingRecording
 from gradscope.recording.store import load_recording
-from gradscope.report.live.frame import Judged, frame
+from gradscope.report.live import Judged, frame
 from gradscope.report.page import Page
 from gradscope.rules.engine import judge
 from gradscope.rules.settings import Settings

@@ -7,7 +7,7 @@ from typing import Literal
 
 from gradscope.integrations.check_events import Check
 from gradscope.phrasing import counted, printable
-from gradscope.report.figures import figure
+from gradscope.report.number_format import figure
 from gradscope.report.page import ASCII
 
 _SHOWN = 20

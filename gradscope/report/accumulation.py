@@ -1,9 +1,11 @@
-"""What accumulating micro-batches gives, in words and as an object of JSON."""
+"""What accumulating micro-batches gives, in every format."""
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Self
+
+from rich.text import Text
 
 from gradscope.analysis.report import Report
 from gradscope.analysis.view import shown_site
@@ -15,8 +17,10 @@ from gradscope.recording.evidence.micro_batch import (
     MicroBatchRecord,
 )
 from gradscope.recording.records import Recording
-from gradscope.report.numbers import number
+from gradscope.report.number_format import number
 from gradscope.report.objects import Object, location_object
+from gradscope.report.page import Page
+from gradscope.report.text_findings import hanging
 
 TITLE = "Accumulation"
 
@@ -288,3 +292,23 @@ def accumulation_object(report: Report) -> Object | None:
             for one in found.parameters
         },
     }
+
+
+_INDENT = 2
+
+
+def accumulation_section(report: Report, page: Page) -> Iterator[Text]:
+    """Yield how the gradients of micro-batches compare with the full batch's."""
+    found = Accumulation.of(report.recording)
+    if found is None:
+        return
+    yield Text(TITLE, style="bold")
+    words = page.spell(headline(found, page.signs.times))
+    text = hanging(words, page, indent=_INDENT, further=_INDENT)
+    if not found.is_sound:
+        text.stylize("magenta")
+    yield text
+    for remark in remarks(found):
+        line = hanging(page.spell(remark), page, indent=2 * _INDENT, further=_INDENT)
+        line.stylize("dim")
+        yield line

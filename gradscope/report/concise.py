@@ -10,11 +10,15 @@ from gradscope.phrasing import printable
 from gradscope.recording.finding import Finding
 from gradscope.recording.records import Site
 from gradscope.report.accumulation import Accumulation, headline
-from gradscope.report.finding_words import parameter_text, verdict_text
-from gradscope.report.names import shape_text, tensor_text
-from gradscope.report.notes import SYNTHETIC_LOSS, parameter_counts, tensor_counts
-from gradscope.report.numbers import number
-from gradscope.report.run.concise import picture_lines, run_line
+from gradscope.report.finding_phrasing import (
+    SYNTHETIC_LOSS,
+    parameter_counts,
+    parameter_text,
+    tensor_counts,
+    verdict_text,
+)
+from gradscope.report.number_format import number, shape_text, tensor_text
+from gradscope.report.run.text import picture_lines, run_line
 
 
 def render_concise(report: Report, view: ViewOptions) -> str:

@@ -12,8 +12,8 @@ from gradscope.check.results import Failure
 from gradscope.phrasing import printable
 from gradscope.recording.finding import Finding
 from gradscope.report.concise import finding_line
-from gradscope.report.figures import figure
-from gradscope.report.finding_words import level_counts
+from gradscope.report.finding_phrasing import level_counts
+from gradscope.report.number_format import figure
 from gradscope.report.page import ASCII, Page, Trimmed
 from gradscope.report.text_findings import finding_parts
 

@@ -1,13 +1,14 @@
-"""A report as one JSON object, by `gradscope/schemas/report-1.json`."""
+"""A report as JSON, and as JSON lines."""
 
 import json
+from collections.abc import Iterator
 
 from gradscope.analysis.report import Report
 from gradscope.report import objects
 from gradscope.report.accumulation import accumulation_object
 from gradscope.report.clipping.objects import clipping_object
 from gradscope.report.objects import Json, Object
-from gradscope.report.run.objects import run_objects
+from gradscope.report.run.objects import run_lines, run_objects
 
 
 def render_json(report: Report) -> str:
@@ -45,3 +46,44 @@ def _part(part: Json) -> str:
 
 def _compact(value: Json) -> str:
     return json.dumps(objects.finite(value), allow_nan=False)
+
+
+def render_jsonl(report: Report) -> str:
+    """Return the parts of the JSON report, each object on a line of its own."""
+    return "\n".join(
+        json.dumps(objects.finite({"kind": kind, **part}), allow_nan=False)
+        for kind, part in _lines(report)
+    )
+
+
+def _lines(report: Report) -> Iterator[tuple[str, Object]]:
+    yield "meta", objects.meta_object(report)
+    yield "summary", objects.summary_object(report)
+    yield "graph", objects.graph_object(report)
+    for parameter in report.parameters:
+        yield "parameter", objects.parameter_object(parameter, report)
+    for module in report.modules:
+        yield "module", objects.module_object(module, report)
+    for tensor in report.tensors:
+        yield "tensor", objects.tensor_object(tensor, report)
+    for event in report.events:
+        yield "event", objects.event_object(event, report)
+    yield from run_lines(report)
+    yield from _beside(report)
+    yield "rules", objects.rules_object(report)
+    for finding in report.findings:
+        yield "finding", objects.finding_object(finding, report)
+
+
+def _beside(report: Report) -> Iterator[tuple[str, Object]]:
+    """Yield what was run beside the judged step."""
+    accumulation = accumulation_object(report)
+    if accumulation is not None:
+        yield "accumulation", accumulation
+    clipping = clipping_object(report)
+    if clipping is not None:
+        yield "clipping", clipping
+    for kind, steps in (("training", report.training), ("probe", report.probes)):
+        yield from ((kind, objects.other_step_object(step, report)) for step in steps)
+    for item in report.skipped:
+        yield "skipped", {"what": item.what, "reason": item.reason}

@@ -8,9 +8,13 @@ from gradscope.analysis.rows import ModuleRow, ParameterRow
 from gradscope.analysis.view import shown_site
 from gradscope.phrasing import printable
 from gradscope.report.accumulation import Accumulation, headline
-from gradscope.report.finding_words import verdict_text
-from gradscope.report.notes import SYNTHETIC_LOSS, parameter_counts, tensor_counts
-from gradscope.report.numbers import number
+from gradscope.report.finding_phrasing import (
+    SYNTHETIC_LOSS,
+    parameter_counts,
+    tensor_counts,
+    verdict_text,
+)
+from gradscope.report.number_format import number
 from gradscope.report.page import ASCII
 from gradscope.report.run.words import run_words
 

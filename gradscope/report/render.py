@@ -41,7 +41,7 @@ def render(
 
             return render_json(report)
         case "jsonl":
-            from gradscope.report.jsonl_format import render_jsonl
+            from gradscope.report.json_format import render_jsonl
 
             return render_jsonl(report)
         case "markdown":

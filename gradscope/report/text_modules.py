@@ -22,7 +22,7 @@ from gradscope.analysis.selection import modules_below
 from gradscope.analysis.view import ViewOptions
 from gradscope.phrasing import counted
 from gradscope.report.bars import LogScale, axis, bar, sparkline
-from gradscope.report.figures import short_count, span_figure
+from gradscope.report.number_format import short_count, span_figure
 from gradscope.report.page import Page
 
 ROWS = 26

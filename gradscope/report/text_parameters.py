@@ -11,7 +11,7 @@ from gradscope.analysis.rows import ParameterRow
 from gradscope.analysis.selection import Group, GroupKind, select_parameters
 from gradscope.analysis.view import ViewOptions
 from gradscope.phrasing import counted
-from gradscope.report.figures import broken_text, figure
+from gradscope.report.number_format import broken_text, figure
 from gradscope.report.page import Page
 
 _WIDE = 120

@@ -12,8 +12,7 @@ from gradscope.analysis.report import Report
 from gradscope.analysis.rows import TensorRow
 from gradscope.analysis.selection import Group, select_tensors, tensors_below
 from gradscope.analysis.view import ViewOptions
-from gradscope.report.figures import broken_text, span_figure
-from gradscope.report.names import made_by
+from gradscope.report.number_format import broken_text, made_by, span_figure
 from gradscope.report.page import Page
 
 _GAP = 2

@@ -14,7 +14,7 @@ from rich.console import Console
 from gradscope.analysis.live_run import KINDS, LiveRun
 from gradscope.recording.growing import GrowingRecording
 from gradscope.recording.store import save_recording
-from gradscope.report.live.frame import Judged, frame
+from gradscope.report.live import Judged, frame
 from gradscope.report.page import Page
 from gradscope.rules.engine import judge
 from tests.report_run.conftest import accumulation, adversarial, network, plain

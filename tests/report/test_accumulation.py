@@ -19,8 +19,7 @@ from gradscope.recording.verdict import UNJUDGED
 from gradscope.report.accumulation import Accumulation, headline, off, remarks
 from gradscope.report.concise import render_concise
 from gradscope.report.gate.words import remarks as check_remarks
-from gradscope.report.json_format import render_json
-from gradscope.report.jsonl_format import render_jsonl
+from gradscope.report.json_format import render_json, render_jsonl
 from gradscope.report.markdown import render_markdown
 from gradscope.report.text import render_text
 from gradscope.session.report import Report

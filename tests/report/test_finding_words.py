@@ -2,7 +2,7 @@ import pytest
 
 from gradscope.recording.finding import Consequence, Finding
 from gradscope.recording.verdict import SkippedRule, Verdict
-from gradscope.report.finding_words import (
+from gradscope.report.finding_phrasing import (
     consequence_text,
     evidence_text,
     found_text,

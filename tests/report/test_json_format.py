@@ -9,8 +9,7 @@ from gradscope.recording.finding import Finding, RelatedLocation
 from gradscope.recording.records import Site
 from gradscope.recording.store import load_recording
 from gradscope.recording.verdict import Verdict
-from gradscope.report.json_format import render_json
-from gradscope.report.jsonl_format import render_jsonl
+from gradscope.report.json_format import render_json, render_jsonl
 from gradscope.session.report import Report
 
 SCHEMA = json.loads(files("gradscope").joinpath("schemas/report-1.json").read_text())

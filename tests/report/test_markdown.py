@@ -7,8 +7,7 @@ import pytest
 from gradscope.analysis.view import ViewOptions
 from gradscope.recording.finding import Finding
 from gradscope.recording.verdict import SkippedRule, Verdict
-from gradscope.report.markdown import render_markdown
-from gradscope.report.markdown_syntax import prose
+from gradscope.report.markdown import prose, render_markdown
 from gradscope.session.report import Report
 
 CELL_BORDER = re.compile(r"(?<!\\)\|")

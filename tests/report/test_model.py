@@ -7,7 +7,7 @@ from gradscope.analysis.layers import total_norm
 from gradscope.analysis.view import shown_path
 from gradscope.recording.records import TensorRef, TensorStat
 from gradscope.recording.store import load_recording
-from gradscope.report.names import operation_text
+from gradscope.report.number_format import operation_text
 from gradscope.session.report import Report
 
 

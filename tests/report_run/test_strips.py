@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gradscope.report.page import ASCII, UNICODE
-from gradscope.report.run.strips import Scale, strip
+from gradscope.report.run.text_strips import Scale, strip
 
 LEVELS = UNICODE.levels
 ANY = st.none() | st.floats()

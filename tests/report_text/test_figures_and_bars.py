@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from gradscope.analysis.folding import Span
 from gradscope.report.bars import LogScale, axis, bar, sparkline
-from gradscope.report.figures import figure, short_count, span_figure
+from gradscope.report.number_format import figure, short_count, span_figure
 from gradscope.report.page import ASCII, UNICODE
 
 

@@ -12,10 +12,9 @@ from gradscope.analysis.recording_index import RecordingIndex
 from gradscope.analysis.step_view import first_step
 from gradscope.analysis.view import ViewOptions
 from gradscope.recording.store import load_recording, save_recording
-from gradscope.report.json_format import render_json
-from gradscope.report.jsonl_format import render_jsonl
+from gradscope.report.finding_phrasing import training_text
+from gradscope.report.json_format import render_json, render_jsonl
 from gradscope.report.markdown import render_markdown
-from gradscope.report.notes import training_text
 from gradscope.rules.engine import judge
 from gradscope.session.inspection import record
 from gradscope.session.report import Report

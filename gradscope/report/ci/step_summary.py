@@ -14,15 +14,15 @@ from gradscope.report.ci.reported import (
     stale_text,
     unmatched_text,
 )
-from gradscope.report.finding_words import evidence_text
+from gradscope.report.finding_phrasing import evidence_text
 from gradscope.report.gate.words import (
     closing_text,
     found_text,
     measured_text,
     unjudged_rules,
 )
-from gradscope.report.markdown_syntax import code, escape, fenced, prose
-from gradscope.report.snippets import snippets
+from gradscope.report.markdown import code, escape, fenced, prose
+from gradscope.report.text_findings import snippets
 
 _LARGEST = 512 * 1024
 """Bytes of a summary; GitHub refuses more than twice as much of a step."""

@@ -21,9 +21,8 @@ from gradscope.report.clipping.words import (
     remarks,
     spread_words,
 )
-from gradscope.report.markdown import finding_blocks
-from gradscope.report.markdown_syntax import code, escape, prose, table
-from gradscope.report.numbers import number
+from gradscope.report.markdown import code, escape, finding_blocks, prose, table
+from gradscope.report.number_format import number
 from gradscope.report.page import UNICODE
 
 

@@ -45,7 +45,7 @@ def render_clip_report(
 
             return render_clip_html([report])
         case "jsonl":
-            from gradscope.report.jsonl_format import render_jsonl
+            from gradscope.report.json_format import render_jsonl
 
             return render_jsonl(report)
         case _:

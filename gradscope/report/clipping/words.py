@@ -7,7 +7,7 @@ from gradscope.analysis.clip_sections import Section
 from gradscope.analysis.trial_clipping import Contribution
 from gradscope.phrasing import counted
 from gradscope.recording.evidence.clip_trial import ClipMethod, ClipTrial
-from gradscope.report.figures import figure
+from gradscope.report.number_format import figure
 from gradscope.report.page import Signs
 
 METHODS: dict[ClipMethod, str] = {

@@ -5,23 +5,24 @@ from collections.abc import Iterator
 from gradscope.comparison.comparison import Comparison
 from gradscope.comparison.parameters import Change
 from gradscope.phrasing import printable
-from gradscope.report.comparison.figures import change_text, ratio_text
-from gradscope.report.comparison.verdict_words import regression_text, verdict_text
-from gradscope.report.comparison.words import (
+from gradscope.report.comparison.phrasing import (
     CURVE_NAMES,
     PRESENCE,
     TITLES,
+    change_text,
     counts_text,
     difference_text,
     parting_text,
     presence_texts,
+    ratio_text,
     renaming_text,
     side_text,
     spread_text,
     standing_text,
 )
+from gradscope.report.comparison.verdict_words import regression_text, verdict_text
 from gradscope.report.concise import finding_line
-from gradscope.report.figures import figure
+from gradscope.report.number_format import figure
 from gradscope.report.page import UNICODE
 
 _UNTOLD: frozenset[Change] = frozenset({*PRESENCE, "equal", "none", "rounding", "shard", "within"})

@@ -8,17 +8,17 @@ from rich.text import Text
 
 from gradscope.comparison.comparison import Comparison
 from gradscope.comparison.parameters import Change, ComparedParameter, ParameterPair
-from gradscope.report.comparison.figures import ratio_text
-from gradscope.report.comparison.view import DEFAULT_TOP
-from gradscope.report.comparison.words import (
+from gradscope.report.comparison.phrasing import (
     PRESENCE,
     TITLES,
     by_side,
     counts_text,
     presence_texts,
+    ratio_text,
     spread_text,
 )
-from gradscope.report.figures import figure
+from gradscope.report.comparison.render import DEFAULT_TOP
+from gradscope.report.number_format import figure
 from gradscope.report.page import Page
 from gradscope.report.text_findings import hanging
 

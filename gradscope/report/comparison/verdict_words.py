@@ -6,9 +6,8 @@ from gradscope.comparison.comparison import Comparison
 from gradscope.comparison.parameters import ParameterPair
 from gradscope.comparison.regressions import Regression
 from gradscope.phrasing import counted
-from gradscope.report.comparison.figures import change_text, limit_text
-from gradscope.report.comparison.words import names_text
-from gradscope.report.figures import figure
+from gradscope.report.comparison.phrasing import change_text, limit_text, names_text
+from gradscope.report.number_format import figure
 from gradscope.report.page import Signs
 
 

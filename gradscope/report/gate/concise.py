@@ -6,13 +6,13 @@ from gradscope.check.decision import outcome_of
 from gradscope.check.results import CheckedFinding, CheckResult, TargetResult
 from gradscope.phrasing import printable
 from gradscope.report.concise import finding_line
-from gradscope.report.gate.reports import with_reports
 from gradscope.report.gate.words import (
     closing_text,
     failure_text,
     remarks,
     seeds_text,
     when_text,
+    with_reports,
 )
 
 

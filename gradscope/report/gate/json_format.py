@@ -8,7 +8,7 @@ from gradscope.check.decision import exit_code, outcome_of, reasons
 from gradscope.check.results import CheckedFinding, CheckResult, Run, TargetResult
 from gradscope.recording.finding import SEVERITIES
 from gradscope.report import objects
-from gradscope.report.gate.reports import with_reports
+from gradscope.report.gate.words import with_reports
 from gradscope.report.objects import Json, Object
 
 

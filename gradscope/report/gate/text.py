@@ -9,7 +9,6 @@ from rich.text import Text
 from gradscope.check.decision import exit_code, outcome_of
 from gradscope.check.results import CheckedFinding, CheckResult, Outcome, TargetResult
 from gradscope.errors import ExitCode
-from gradscope.report.gate.reports import with_reports
 from gradscope.report.gate.words import (
     closing_text,
     failure_text,
@@ -19,6 +18,7 @@ from gradscope.report.gate.words import (
     seeds_text,
     unjudged_rules,
     when_text,
+    with_reports,
 )
 from gradscope.report.page import Page, Trimmed
 from gradscope.report.text_findings import detail, finding_parts, hanging

@@ -4,15 +4,29 @@ import math
 from collections.abc import Iterable, Iterator
 
 from gradscope.analysis.layers import total_norm
+from gradscope.analysis.report import Report
 from gradscope.analysis.step_view import first_step
 from gradscope.check.decision import exit_code, outcome_of, reasons
 from gradscope.check.results import CheckedFinding, CheckResult, Failure, TargetResult
 from gradscope.phrasing import counted
 from gradscope.recording.records import Recording, StepRecord
 from gradscope.report.accumulation import Accumulation, headline
-from gradscope.report.figures import figure
-from gradscope.report.finding_words import level_counts, unjudged
+from gradscope.report.finding_phrasing import level_counts, unjudged
+from gradscope.report.number_format import figure
 from gradscope.report.page import UNICODE, Signs
+
+
+def with_reports(
+    target: TargetResult, items: Iterable[CheckedFinding]
+) -> Iterator[tuple[CheckedFinding, Report]]:
+    """Yield findings of a target, each with the report of its run; others are not joined at all."""
+    reports: dict[int, Report] = {}
+    for item in items:
+        if item.run not in reports:
+            run = target.runs[item.run]
+            reports[item.run] = Report.from_recording(run.recording, run.verdict)
+        yield item, reports[item.run]
+
 
 _SEEDS_SHOWN = 5
 

@@ -8,9 +8,8 @@ from gradscope.analysis.folding import Span
 from gradscope.analysis.rows import ModuleRow
 from gradscope.phrasing import counted, printable
 from gradscope.recording.records import Reach
-from gradscope.report.figures import figure, span_figure
 from gradscope.report.graph.vertices import Box, Link, Vertex
-from gradscope.report.names import operation_text
+from gradscope.report.number_format import figure, operation_text, span_figure
 from gradscope.report.page import UNICODE
 
 State = Literal["gradient", "zero", "non-finite", "none", "frozen", "unknown"]

@@ -6,9 +6,8 @@ from gradscope.analysis.report import Report
 from gradscope.analysis.selection import modules_below
 from gradscope.analysis.view import ViewOptions
 from gradscope.errors import GradscopeError
-from gradscope.report.html.module_columns import module_columns
-from gradscope.report.html.page import render_page
-from gradscope.report.html.picture import Sheet
+from gradscope.report.html.modules import module_columns
+from gradscope.report.html.page import Sheet, render_page
 from gradscope.report.html.pictures.insides import inside_picture
 from gradscope.report.html.words import words_of
 

@@ -18,7 +18,7 @@ from gradscope.report.graph.tensor_links import (
     output_shape,
 )
 from gradscope.report.graph.vertices import Box, Link, LinkKind, Severities, Vertex
-from gradscope.report.names import shape_text
+from gradscope.report.number_format import shape_text
 
 
 @dataclass(slots=True)

@@ -6,10 +6,10 @@ from xml.etree.ElementTree import Element, SubElement
 
 from gradscope.phrasing import printable
 from gradscope.recording.finding import SEVERITIES
-from gradscope.report.figures import figure
 from gradscope.report.graph.arrangement import Point
 from gradscope.report.graph.drawing import LEVELS, Drawing, Frame, NormScale
 from gradscope.report.graph.labels import link_state, text_width, vertex_state
+from gradscope.report.number_format import figure
 from gradscope.report.page import UNICODE
 
 _LIGHT = {

@@ -22,10 +22,9 @@ from gradscope.analysis.view import ViewOptions
 from gradscope.phrasing import counted
 from gradscope.recording.records import CutRecord
 from gradscope.report.bars import sparkline
-from gradscope.report.figures import span_figure
 from gradscope.report.graph.part import GraphOptions
 from gradscope.report.graph.tensor_links import cut_call, cut_place, cuts_of, module_of
-from gradscope.report.names import operation_text
+from gradscope.report.number_format import operation_text, span_figure
 from gradscope.report.page import Page, Trimmed
 
 _BUCKETS = 40

@@ -16,14 +16,13 @@ from gradscope.report.clipping.words import (
     rate_text,
     remarks,
 )
-from gradscope.report.html.module_columns import module_columns
-from gradscope.report.html.page import render_page
-from gradscope.report.html.picture import Sheet
+from gradscope.report.html.modules import module_columns
+from gradscope.report.html.page import Sheet, render_page
 from gradscope.report.html.pictures.clip_limits import limit_picture, norm_picture
 from gradscope.report.html.pictures.clip_shares import share_picture, share_table
 from gradscope.report.html.pictures.clip_steps import step_picture
 from gradscope.report.html.pictures.lettering import number
-from gradscope.report.html.summary_table import SummaryCell, SummaryTable
+from gradscope.report.html.tables import SummaryCell, SummaryTable
 from gradscope.report.html.words import Fact, Words, words_of
 from gradscope.report.page import UNICODE
 

@@ -8,34 +8,38 @@ from gradscope.comparison.comparison import Comparison
 from gradscope.comparison.findings import ComparedFinding
 from gradscope.comparison.side import Side
 from gradscope.recording.finding import Severity
-from gradscope.report.comparison.figures import change_text, ratio_text
-from gradscope.report.comparison.verdict_words import regression_text, verdict_text
-from gradscope.report.comparison.words import (
+from gradscope.report.comparison.phrasing import (
     STANDINGS,
+    change_text,
     compared_text,
     counts_text,
     difference_text,
     norm_limit,
     ranks_text,
+    ratio_text,
     renaming_text,
     side_text,
     spread_text,
     standing_text,
 )
+from gradscope.report.comparison.verdict_words import regression_text, verdict_text
 from gradscope.report.html.columns import Json
-from gradscope.report.html.comparison_pairs import by_standing, pair_of, pair_rows
-from gradscope.report.html.module_columns import module_columns
-from gradscope.report.html.page import render_page
-from gradscope.report.html.picture import Picture, Sheet
+from gradscope.report.html.modules import module_columns
+from gradscope.report.html.page import ROOM, Picture, Sheet, render_page, within
 from gradscope.report.html.pictures.compared_curves import compared_curves
+from gradscope.report.html.pictures.compared_marks import (
+    by_standing,
+    pair_of,
+    pair_rows,
+    pair_table,
+    sides_table,
+)
 from gradscope.report.html.pictures.compared_norms import compared_norms
 from gradscope.report.html.pictures.compared_ratios import compared_ratios
 from gradscope.report.html.pictures.compared_sides import compared_sides
 from gradscope.report.html.pictures.compared_spread import compared_spread
-from gradscope.report.html.pictures.compared_table import pair_table, sides_table
 from gradscope.report.html.pictures.lettering import number
-from gradscope.report.html.room import ROOM, within
-from gradscope.report.html.summary_table import SummaryCell, SummaryTable
+from gradscope.report.html.tables import SummaryCell, SummaryTable
 from gradscope.report.html.words import (
     Fact,
     FindingCard,

@@ -3,10 +3,8 @@
 from collections.abc import Sequence
 
 from gradscope.analysis.report import Report
-from gradscope.report.html.look_sheets import run_sheets
-from gradscope.report.html.page import render_page
-from gradscope.report.html.room import ROOM, within
-from gradscope.report.html.sheets import sheet_of
+from gradscope.report.html.page import ROOM, render_page, within
+from gradscope.report.html.tabs import run_sheets, sheet_of
 
 _ALONE = "a report of this recording alone shows them"
 

@@ -9,19 +9,20 @@ from gradscope.analysis.view import shown_path, shown_site
 from gradscope.phrasing import counted
 from gradscope.recording.finding import Finding, Severity
 from gradscope.report.accumulation import TITLE, Accumulation, headline, remarks
-from gradscope.report.figures import figure
-from gradscope.report.finding_words import (
+from gradscope.report.finding_phrasing import (
+    SYNTHETIC_LOSS,
     consequence_text,
     evidence_text,
     parameter_text,
+    training_text,
     unjudged,
     verdict_text,
 )
-from gradscope.report.html.summary_table import SummaryTable
-from gradscope.report.notes import SYNTHETIC_LOSS, training_text
+from gradscope.report.html.tables import SummaryTable
+from gradscope.report.number_format import figure
 from gradscope.report.page import UNICODE
 from gradscope.report.run.words import length_text, optimizer_text
-from gradscope.report.snippets import Snippet, snippets
+from gradscope.report.text_findings import Snippet, snippets
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

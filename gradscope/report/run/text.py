@@ -1,4 +1,4 @@
-"""The parts of the text report that only a training run has."""
+"""The parts of text reports that only a training run has."""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -13,9 +13,9 @@ from gradscope.analysis.timeline import Picture
 from gradscope.analysis.training_run import TrainingRun
 from gradscope.analysis.view import ViewOptions, shown_site
 from gradscope.phrasing import counted
-from gradscope.report.figures import short_count
-from gradscope.report.finding_words import found_text
-from gradscope.report.page import Page
+from gradscope.report.finding_phrasing import found_text, verdict_text
+from gradscope.report.number_format import short_count
+from gradscope.report.page import ASCII, Page
 from gradscope.report.run.words import (
     cost_text,
     heading,
@@ -26,8 +26,8 @@ from gradscope.report.run.words import (
     picture_text,
     run_words,
 )
+from gradscope.report.text import grid
 from gradscope.report.text_findings import hanging
-from gradscope.report.text_summary import grid
 
 OPTIMIZERS_SHOWN = 4
 _PICTURES_SHOWN = 5
@@ -153,3 +153,25 @@ def run_closing(report: Report, run: TrainingRun, view: ViewOptions, page: Page)
     ]
     text = Text(f"{', '.join(words)}.", overflow="fold")
     return text.append(" --save FILE keeps the recording." if view.can_save else "", style="dim")
+
+
+_SHOWN = 5
+
+
+def picture_lines(run: TrainingRun) -> Iterator[str]:
+    """Yield the steps' pictures, a line each, with how many steps look so."""
+    for place, drawn in of_each_optimizer(run):
+        of = heading(run, place)
+        for picture in drawn[:_SHOWN]:
+            first = "" if picture.is_typical else f", first {picture.first:,}"
+            count = "" if place is None else f" ({counted(picture.count, 'step')}{first})"
+            yield f"{of}: {picture_text(picture, ASCII)}{count}"
+        if (more := len(drawn) - _SHOWN) > 0:
+            yield f"{of}: {counted(more, 'more picture')}"
+
+
+def run_line(report: Report, run: TrainingRun) -> str:
+    """Return the verdict, and how the run went."""
+    words = [counted(report.summary.parameters, "parameter"), *run_words(run, ASCII)]
+    verdict = verdict_text(report)
+    return f"{f'{verdict} ' if verdict else ''}{', '.join(words)}."

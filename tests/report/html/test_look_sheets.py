@@ -1,9 +1,9 @@
 from dataclasses import replace
 
 from gradscope.recording.records import Look
-from gradscope.report.html import look_sheets
-from gradscope.report.html.look_sheets import run_sheets
+from gradscope.report.html import tabs as look_sheets
 from gradscope.report.html.render import render_html
+from gradscope.report.html.tabs import run_sheets
 from tests.report.conftest import build
 from tests.report.html.pictures.loops import finding, loop, report_of
 

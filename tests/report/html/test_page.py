@@ -11,10 +11,9 @@ from hypothesis import strategies as st
 from lxml import html
 
 from gradscope.errors import GradscopeError
-from gradscope.report.html.page import embedded_json, render_page
-from gradscope.report.html.picture import Picture, Sheet
+from gradscope.report.html.page import Picture, Sheet, embedded_json, render_page
 from gradscope.report.html.words import Fact, FindingCard, Words
-from gradscope.report.snippets import CodeLine, Label, Snippet
+from gradscope.report.text_findings import CodeLine, Label, Snippet
 
 HOSTILE = "</script><script>alert(1)</script><img src=x onerror=alert(2)> & \"q\" 'a' [/x] \u2028"
 

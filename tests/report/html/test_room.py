@@ -2,9 +2,7 @@
 
 import pytest
 
-from gradscope.report.html.page import sheet_size
-from gradscope.report.html.picture import Picture, Sheet
-from gradscope.report.html.room import within
+from gradscope.report.html.page import Picture, Sheet, sheet_size, within
 from gradscope.report.html.words import FindingCard, Words
 
 

@@ -5,7 +5,7 @@ from statistics import median
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gradscope.report.html.run_table import run_parameter_table
+from gradscope.report.html.tables import run_parameter_table
 from tests.report.html.figures import plain
 from tests.report.html.pictures.loops import NORMS, loop, report_of
 

@@ -1,9 +1,72 @@
-"""Axes that several pictures have."""
+"""Axes that several charts share, panels above one axis, bars, and which marks are drawn."""
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 
-from gradscope.report.html.columns import Json
+from gradscope.report.html.columns import Json, numbers
+
+_GAP = 0.18
+"""Between panels, in the heights of panels."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Panel:
+    """A panel of a figure: what is drawn, and its vertical axis."""
+
+    height: float
+    traces: Sequence[Mapping[str, Json]]
+    axis: Mapping[str, Json]
+    band: tuple[float, float] | None = None
+    """Of the vertical axis, shaded."""
+
+
+def stacked(panels: Sequence[Panel], title: str) -> tuple[list[Json], dict[str, Json]]:
+    """Return the traces and the layout of panels, the topmost first.
+
+    Args:
+        panels: At least one.
+        title: Of their common axis, that of steps.
+    """
+    whole = sum(panel.height for panel in panels) + _GAP * (len(panels) - 1)
+    data: list[Json] = []
+    layout: dict[str, Json] = {
+        "showlegend": True,
+        "meta": {"stepAxes": ["x"]},
+        "xaxis": {"title": {"text": title}, "anchor": _axis(len(panels))},
+    }
+    bands: list[Json] = []
+    top = whole
+    for place, panel in enumerate(panels, start=1):
+        axis = _axis(place)
+        domain = [max((top - panel.height) / whole, 0.0), min(top / whole, 1.0)]
+        layout[f"yaxis{axis[1:]}"] = {**panel.axis, "domain": domain, "anchor": "x"}
+        data += [{**trace, "xaxis": "x", "yaxis": axis} for trace in panel.traces]
+        if panel.band is not None:
+            bands.append(_band(axis, panel.band))
+        top -= panel.height + _GAP
+    return data, {**layout, "shapes": bands} if bands else layout
+
+
+def _band(axis: str, ends: tuple[float, float]) -> dict[str, Json]:
+    low, high = ends
+    return {
+        "type": "rect",
+        "xref": "x domain",
+        "yref": axis,
+        "x0": 0,
+        "x1": 1,
+        "y0": low,
+        "y1": high,
+        "fillcolor": "@accent-soft",
+        "line": {"width": 0},
+        "layer": "below",
+    }
+
+
+def _axis(place: int) -> str:
+    return f"y{place if place > 1 else ''}"
+
 
 Axis = dict[str, Json]
 
@@ -73,3 +136,78 @@ def range_around(values: Iterable[float], centre: float, band: tuple[float, floa
 def log_band(band: tuple[float, float]) -> tuple[float, float]:
     """Return the logarithms of a band's ends, by which plotly knows a range."""
     return math.log10(band[0]), math.log10(band[1])
+
+
+_EACH = 12
+"""Steps up to which each has a tick; more have as many as there is room for."""
+
+
+def step_axis(first: int, last: int, margin: float) -> Mapping[str, Json]:
+    """Return the settings of an axis from one step to another, with a margin on both sides."""
+    ticks = {"dtick": 1} if last - first < _EACH else {}
+    return {"range": [first - margin, last + margin], "tickformat": ",d", **ticks}
+
+
+def bin_bars(
+    bins: Sequence[tuple[float, float]],
+    counts: Sequence[int],
+    below: Sequence[int],
+    name: str,
+    color: str,
+) -> dict[str, Json]:
+    """Return the bars of some counts, for a layout with `barmode` overlay.
+
+    Plotly stacks bars by places that it takes for equal where they are near on a linear axis, as
+    the small ones of a logarithmic axis all are: what lies below a bar is told to it instead.
+
+    Args:
+        bins: The ends of each.
+        counts: How many lie in it.
+        below: How many are drawn below these.
+        name: What they are.
+        color: Of the theme.
+    """
+    return {
+        "type": "bar",
+        "name": name,
+        "x": numbers((low + high) / 2 for low, high in bins),
+        "width": numbers(high - low for low, high in bins),
+        "y": numbers(counts),
+        "base": numbers(below),
+        "customdata": numbers(counts),
+        "text": [f"{low:.4g}…{high:.4g}" for low, high in bins],
+        "textposition": "none",
+        "marker": {"color": color, "line": {"color": "@paper", "width": 1}},
+        "hovertemplate": "%{text}<br>%{customdata} %{fullData.name}<extra></extra>",
+    }
+
+
+MOST_MARKS = 1200
+"""So many are drawn as they are."""
+_BINS, _OTHERS = 150, 250
+_GOLDEN = (5**0.5 - 1) / 2
+"""Its multiples are spread evenly between whole numbers, and fall in with no period."""
+
+
+def thinned(places: Sequence[int], values: Sequence[Sequence[float]]) -> list[int]:
+    """Return which marks to draw, ascending: all, or the least and the largest of each bin.
+
+    Some of the others are drawn too: extremes alone would make patterns that are not there.
+
+    Args:
+        places: Of each mark on its axis.
+        values: What is drawn there, in each of several ways; numbers that can be compared.
+    """
+    if len(places) <= MOST_MARKS:
+        return list(range(len(places)))
+    first, last = min(places), max(places)
+    bins: dict[int, list[int]] = {}
+    for mark, place in enumerate(places):
+        bins.setdefault((place - first) * _BINS // (last - first + 1), []).append(mark)
+    kept: set[int] = set()
+    for marks in bins.values():
+        for value in values:
+            kept.add(min(marks, key=value.__getitem__))
+            kept.add(max(marks, key=value.__getitem__))
+    kept.update(at for at in range(len(places)) if at * _GOLDEN % 1 < _OTHERS / len(places))
+    return sorted(kept)

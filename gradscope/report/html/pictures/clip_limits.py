@@ -9,9 +9,8 @@ from gradscope.analysis.clip_sections import Section
 from gradscope.analysis.clip_series import ClipPoint
 from gradscope.report.clipping.words import advice_text, exchange_text, norm_name
 from gradscope.report.html.columns import Json, numbers
-from gradscope.report.html.picture import Picture
-from gradscope.report.html.pictures.axes import log_axis, share_axis
-from gradscope.report.html.pictures.bin_bars import bin_bars
+from gradscope.report.html.page import Picture
+from gradscope.report.html.pictures.axes import bin_bars, log_axis, share_axis
 from gradscope.report.page import UNICODE
 
 _CURVE = 160

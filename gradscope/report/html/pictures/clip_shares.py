@@ -9,8 +9,8 @@ from gradscope.analysis.trial_clipping import Contribution, Contributions
 from gradscope.phrasing import counted
 from gradscope.report.clipping.words import headline, percent
 from gradscope.report.html.columns import Json, numbers, places, texts
-from gradscope.report.html.module_places import ModulePlaces
-from gradscope.report.html.picture import Picture
+from gradscope.report.html.modules import ModulePlaces
+from gradscope.report.html.page import Picture
 from gradscope.report.html.pictures.lettering import hover, lettered, number
 from gradscope.report.html.tables import column
 

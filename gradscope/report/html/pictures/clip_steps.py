@@ -9,9 +9,8 @@ from gradscope.analysis.clip_sections import Section
 from gradscope.analysis.clip_series import ClipPoint
 from gradscope.report.clipping.words import norm_name
 from gradscope.report.html.columns import Json, numbers, places
-from gradscope.report.html.picture import Picture
-from gradscope.report.html.pictures.axes import log_axis, share_axis, strip_axis
-from gradscope.report.html.pictures.panels import Panel, stacked
+from gradscope.report.html.page import Picture
+from gradscope.report.html.pictures.axes import Panel, log_axis, share_axis, stacked, strip_axis
 
 _MOST = 3000
 """Points that are drawn one by one."""

@@ -6,13 +6,12 @@ from collections.abc import Iterator, Sequence
 from gradscope.comparison.comparison import Comparison
 from gradscope.comparison.curves import ComparedCurve, Parting, SideCurve
 from gradscope.comparison.side import Side
-from gradscope.report.comparison.words import parting_text
+from gradscope.report.comparison.phrasing import parting_text
 from gradscope.report.html.columns import Json, numbers, places
-from gradscope.report.html.picture import Picture
-from gradscope.report.html.pictures.axes import Axis, log_axis, strip_axis
+from gradscope.report.html.page import Picture
+from gradscope.report.html.pictures.axes import Axis, Panel, log_axis, stacked, strip_axis
 from gradscope.report.html.pictures.curves import drawn_points
 from gradscope.report.html.pictures.lettering import lettered
-from gradscope.report.html.pictures.panels import Panel, stacked
 from gradscope.report.page import UNICODE
 
 _COLORS = 8

@@ -7,10 +7,10 @@ from typing import Literal
 from gradscope.comparison.parameters import Change
 from gradscope.comparison.side import Side, SideParameter
 from gradscope.report.html.columns import Json, numbers
-from gradscope.report.html.comparison_pairs import PairRow
-from gradscope.report.html.picture import Picture
+from gradscope.report.html.page import Picture
 from gradscope.report.html.pictures.axes import Axis, log_axis, strip_axis
 from gradscope.report.html.pictures.compared_marks import (
+    PairRow,
     by_change,
     drawn,
     drawn_text,

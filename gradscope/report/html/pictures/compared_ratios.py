@@ -7,12 +7,24 @@ from itertools import groupby
 
 from gradscope.comparison.side import Side
 from gradscope.report.html.columns import Json, numbers
-from gradscope.report.html.comparison_pairs import PairRow
-from gradscope.report.html.picture import Picture
-from gradscope.report.html.pictures.axes import Axis, log_axis, log_band, range_around, strip_axis
-from gradscope.report.html.pictures.compared_marks import by_change, drawn, drawn_text, marks
+from gradscope.report.html.page import Picture
+from gradscope.report.html.pictures.axes import (
+    Axis,
+    Panel,
+    log_axis,
+    log_band,
+    range_around,
+    stacked,
+    strip_axis,
+)
+from gradscope.report.html.pictures.compared_marks import (
+    PairRow,
+    by_change,
+    drawn,
+    drawn_text,
+    marks,
+)
 from gradscope.report.html.pictures.lettering import lettered
-from gradscope.report.html.pictures.panels import Panel, stacked
 
 _PARTS = 18
 """Parts of a model that may be named below the axis."""

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from gradscope.comparison.comparison import Comparison
 from gradscope.comparison.parameters import Change, ComparedParameter, ParameterPair
 from gradscope.report.html.columns import Json, numbers, places, single_numbers
-from gradscope.report.html.module_places import ModulePlaces
-from gradscope.report.html.picture import Picture
+from gradscope.report.html.modules import ModulePlaces
+from gradscope.report.html.page import Picture
 from gradscope.report.html.pictures.colour_scale import DIVERGING
-from gradscope.report.html.pictures.compared_table import worst_first
+from gradscope.report.html.pictures.compared_marks import worst_first
 from gradscope.report.html.pictures.lettering import lettered, number
 
 ROWS = 200

@@ -8,11 +8,9 @@ from itertools import pairwise
 from gradscope.comparison.side import Side
 from gradscope.phrasing import counted
 from gradscope.report.html.columns import Json
-from gradscope.report.html.comparison_pairs import PairRow
-from gradscope.report.html.picture import Picture
-from gradscope.report.html.pictures.axes import log_axis, log_band, range_around
-from gradscope.report.html.pictures.bin_bars import bin_bars
-from gradscope.report.html.pictures.compared_marks import by_change, color_of, title_of
+from gradscope.report.html.page import Picture
+from gradscope.report.html.pictures.axes import bin_bars, log_axis, log_band, range_around
+from gradscope.report.html.pictures.compared_marks import PairRow, by_change, color_of, title_of
 
 _BINS = 41
 _MARGIN = 1 + 1e-9

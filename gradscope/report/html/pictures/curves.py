@@ -9,7 +9,8 @@ from gradscope.analysis.report import Report
 from gradscope.analysis.training_run import RunStep, TrainingRun
 from gradscope.phrasing import counted, printable
 from gradscope.report.html.columns import Json, numbers, places
-from gradscope.report.html.picture import Picture
+from gradscope.report.html.page import Picture
+from gradscope.report.html.pictures.axes import Panel, stacked, step_axis, thinned
 from gradscope.report.html.pictures.curve_switches import (
     MARGIN,
     DrawnTrace,
@@ -17,15 +18,12 @@ from gradscope.report.html.pictures.curve_switches import (
     switches,
 )
 from gradscope.report.html.pictures.lettering import lettered, shortened
-from gradscope.report.html.pictures.panels import Panel, stacked
-from gradscope.report.html.pictures.step_axis import step_axis
 from gradscope.report.html.pictures.step_marks import (
     MarkRow,
     finding_marks,
     mark_panel,
     mark_rows,
 )
-from gradscope.report.html.pictures.thinning import thinned
 from gradscope.report.run.words import CURVE_NAMES, curves_note, optimizer_text
 
 Trace = Mapping[str, Json]

@@ -7,20 +7,23 @@ from dataclasses import dataclass, field
 
 from gradscope.analysis.report import Report
 from gradscope.report.html.columns import Json, numbers, places
-from gradscope.report.html.picture import Picture
-from gradscope.report.html.pictures.depth_layout import MARGIN, Strips, depth_layout
-from gradscope.report.html.pictures.depth_marks import (
+from gradscope.report.html.page import Picture
+from gradscope.report.html.pictures.axes import thinned
+from gradscope.report.html.pictures.depth_layout import (
+    MARGIN,
     Mark,
     Measure,
+    SpineLine,
     State,
+    Strips,
+    depth_layout,
     parameter_marks,
+    spine_line,
     tensor_marks,
 )
 from gradscope.report.html.pictures.flag_traces import flag_traces
 from gradscope.report.html.pictures.flags import flags
 from gradscope.report.html.pictures.forward_order import ForwardOrder
-from gradscope.report.html.pictures.spine_line import SpineLine, spine_line
-from gradscope.report.html.pictures.thinning import thinned
 
 _BELOW: tuple[tuple[State, str, str], ...] = (
     ("zero", "zero", "@zero"),

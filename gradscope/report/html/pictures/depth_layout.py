@@ -1,12 +1,130 @@
-"""How the picture of the depth is laid out: a logarithmic axis, and strips above and below it."""
+"""How the chart of the depth is laid out, and the marks along it."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Literal
 
+from gradscope.analysis.recording_index import RecordingIndex
 from gradscope.analysis.report import Report
+from gradscope.analysis.rows import ParameterRow, TensorRow
+from gradscope.analysis.spine import Spines
+from gradscope.recording.records import TensorRef
 from gradscope.report.html.columns import Json
 from gradscope.report.html.pictures.forward_order import ForwardOrder, Run
 from gradscope.report.html.pictures.lettering import lettered
+from gradscope.report.number_format import operation_text
+
+State = Literal["number", "broken", "zero", "none", "frozen", "unmeasured"]
+"""What a gradient is: a number alone has a place on a logarithmic axis."""
+
+
+Measure = Literal["norm", "rms", "weight", "update"]
+"""Of a gradient the first two; the others are its norm and the update's over that of the weight."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Mark:
+    """A tensor or a parameter at its place in the forward."""
+
+    place: int
+    row: TensorRow | ParameterRow
+    index: int
+    """Of the row among its like, as the tables have them."""
+    module: int | None
+
+    @property
+    def state(self) -> State:
+        """What its gradient is."""
+        return gradient_state(self.row)
+
+    def value(self, measure: Measure) -> float | None:
+        """Return a number that has a place on a logarithmic axis; None where there is none."""
+        grad, found = self.row.grad, None
+        match measure:
+            case "norm":
+                found = None if grad is None else grad.norm
+            case "rms":
+                found = None if grad is None else grad.rms
+            case "weight" if isinstance(self.row, ParameterRow):
+                found = self.row.grad_to_weight
+            case "update" if isinstance(self.row, ParameterRow):
+                found = self.row.update_to_weight
+        return found if found and math.isfinite(found) else None
+
+
+def gradient_state(row: TensorRow | ParameterRow) -> State:
+    """Return what the gradient of a row is."""
+    grad = row.grad
+    if grad is None:
+        return _absence(row)
+    if grad.is_broken or not math.isfinite(grad.norm):
+        return "broken"
+    return "zero" if grad.norm == 0.0 else "number"
+
+
+def _absence(row: TensorRow | ParameterRow) -> State:
+    if isinstance(row, TensorRow):
+        return "none" if row.order is None else "unmeasured"
+    match row.reach:
+        case "none" | "frozen":
+            return row.reach
+        case _:
+            return "unmeasured"
+
+
+def tensor_marks(report: Report, order: ForwardOrder) -> list[Mark]:
+    """Return a mark for each tensor that is not a parameter under another shape."""
+    indices = {(row.node, row.slot): index for index, row in enumerate(report.tensors)}
+    return [
+        Mark(
+            place=place,
+            row=row,
+            index=indices[row.node, row.slot],
+            module=order.module_of(row.module),
+        )
+        for row, place in zip(order.tensors, order.tensor_places, strict=True)
+    ]
+
+
+def parameter_marks(report: Report, order: ForwardOrder) -> list[Mark]:
+    """Return a mark for each parameter."""
+    return [
+        Mark(place=place, row=row, index=row.index, module=order.module_of(row.module))
+        for row, place in zip(report.parameters, order.parameter_places, strict=True)
+    ]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SpineLine:
+    """What vanishing and exploding gradients are judged by."""
+
+    operation: str
+    """As people know it: `Add`."""
+    tensors: tuple[int, ...]
+    """Places of the report's tensors, in the order of the forward."""
+
+
+def spine_line(report: Report) -> SpineLine | None:
+    """Return the line of a report; None where its graph has too few operations of one type."""
+    indexed = RecordingIndex(report.recording)
+    spines = Spines(indexed)
+    reading = spines.first
+    trends = [trend for trend in (reading.loss, reading.growth) if trend is not None]
+    if not trends:
+        return None
+    steepest = max(trends, key=lambda trend: abs(trend.decades))
+    operation = steepest.matched[0].node.operation
+    chain = max(spines.chains(indexed.first), key=len)
+    known = {TensorRef(node=row.node, slot=row.slot): at for at, row in enumerate(report.tensors)}
+    refs = (
+        indexed.first.measured(TensorRef(node=index, slot=0))
+        for index in reversed(chain)
+        if indexed.recording.nodes[index].operation == operation
+    )
+    found = tuple(known[ref] for ref in dict.fromkeys(refs) if ref in known)
+    return SpineLine(operation=operation_text(operation), tensors=found)
+
 
 MAIN, ROW, GAP, MARGIN = 320, 22, 10, 110
 """Heights in CSS pixels: of the axis, of a strip, between them, and around all."""

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from gradscope.analysis.report import Report
 from gradscope.recording.finding import Finding
-from gradscope.report.html.module_places import ModulePlaces
+from gradscope.report.html.modules import ModulePlaces
 from gradscope.report.html.pictures.forward_order import ForwardOrder
 
 MOST_ROWS = 5

@@ -8,7 +8,7 @@ from functools import cached_property
 
 from gradscope.analysis.report import Report
 from gradscope.analysis.step_view import created
-from gradscope.report.html.module_places import ModulePlaces
+from gradscope.report.html.modules import ModulePlaces
 
 MOST_RUNS = 32
 """Stretches that an axis is divided into: more could not be lettered."""

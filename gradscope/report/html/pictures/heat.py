@@ -1,7 +1,7 @@
-"""Norms of layers over the steps of a run, in columns of neighbouring steps."""
+"""Norms of layers over the steps of a run, and the findings on their rows."""
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Literal
@@ -11,7 +11,9 @@ from gradscope.analysis.layers import column_peaks, larger, total_norm
 from gradscope.analysis.report import Report
 from gradscope.analysis.training_run import TrainingRun
 from gradscope.recording.norm_table import NOT_MEASURED, NormTable, norms_of
-from gradscope.report.html.module_places import ModulePlaces
+from gradscope.report.html.columns import Json, numbers, places
+from gradscope.report.html.modules import ModulePlaces
+from gradscope.report.html.pictures.step_marks import finding_text
 
 ROWS = 300
 """Parameters, or modules, up to which each has a row of its own."""
@@ -216,3 +218,43 @@ def _rank(values: Iterable[Cell]) -> tuple[bool, float]:
     known = [value for value in values if value is not None]
     is_broken = not all(map(math.isfinite, known))
     return is_broken, math.inf if is_broken else total_norm(known) or 0.0
+
+
+def marks_on_rows(
+    rows: Sequence[HeatRow], labels: Sequence[str], report: Report
+) -> Iterator[Mapping[str, Json]]:
+    """Yield the findings that a step shows, on the rows that they are about."""
+    owners = {parameter: place for place, row in enumerate(rows) for parameter in row.held}
+    indices = {alias: row.index for row in report.parameters for alias in (row.name, *row.aliases)}
+    marks = []
+    for finding in reversed(report.findings):
+        about = {owners[indices[name]] for name in finding.parameters if name in indices}
+        # Where it is about every row, no row tells anything.
+        if finding.step is not None and len(about) < len(rows):
+            marks += [(finding, place) for place in sorted(about)]
+    if not marks:
+        return
+    yield {
+        "type": "scatter",
+        "mode": "markers",
+        "name": "findings",
+        "showlegend": False,
+        "x": numbers(finding.step for finding, _ in marks),
+        "y": [labels[place] for _, place in marks],
+        "text": [finding_text(finding, report) for finding, _ in marks],
+        "hovertemplate": "%{text}<br>%{y}<extra></extra>",
+        "marker": {
+            "symbol": "circle",
+            "size": 9,
+            "color": [f"@{finding.severity}" for finding, _ in marks],
+            "line": {"width": 1.5, "color": "@paper"},
+        },
+        "meta": {
+            "links": {
+                "step": places(finding.step for finding, _ in marks),
+                "module": places(rows[place].module for _, place in marks),
+                "parameter": places(rows[place].parameter for _, place in marks),
+            },
+            "under": True,
+        },
+    }

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from gradscope.analysis.report import Report
 from gradscope.phrasing import printable
 from gradscope.report.html.columns import Json, numbers, places, single_numbers
-from gradscope.report.html.picture import Picture
+from gradscope.report.html.page import Picture
+from gradscope.report.html.pictures.axes import Panel, stacked, step_axis
 from gradscope.report.html.pictures.colour_scale import SEQUENTIAL
 from gradscope.report.html.pictures.heat import (
     ROWS,
@@ -17,13 +18,10 @@ from gradscope.report.html.pictures.heat import (
     Quantity,
     heat_rows,
     heats,
+    marks_on_rows,
 )
 from gradscope.report.html.pictures.heat_colours import colour_axis, logarithm
-from gradscope.report.html.pictures.lettering import shortened
-from gradscope.report.html.pictures.panels import Panel, stacked
-from gradscope.report.html.pictures.row_labels import common_prefix, row_labels
-from gradscope.report.html.pictures.row_marks import marks_on_rows
-from gradscope.report.html.pictures.step_axis import step_axis
+from gradscope.report.html.pictures.lettering import common_prefix, row_labels, shortened
 from gradscope.report.html.pictures.step_marks import (
     MarkRow,
     finding_marks,

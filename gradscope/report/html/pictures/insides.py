@@ -6,7 +6,7 @@ from gradscope.analysis.report import Report
 from gradscope.report.graph.drawing import Drawing
 from gradscope.report.graph.drawing_columns import drawing_columns
 from gradscope.report.graph.module_drawings import WHOLE, module_drawings
-from gradscope.report.html.picture import Picture
+from gradscope.report.html.page import Picture
 
 MOST_VERTICES, FEWEST_VERTICES = 12_000, 3_000
 """Of all drawings together: about a megabyte, of which long tables take some."""

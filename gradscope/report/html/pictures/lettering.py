@@ -1,10 +1,10 @@
-"""Names and numbers as pictures letter them: plotly reads tags in every text it is given."""
+"""Names and numbers as charts letter them: plotly reads tags in every text it is given."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from html import escape
 
 from gradscope.phrasing import printable
-from gradscope.report.figures import figure
+from gradscope.report.number_format import figure
 from gradscope.report.page import UNICODE
 
 LONGEST = 90
@@ -39,3 +39,34 @@ def number(value: float | None) -> str:
 def exact(value: float | None) -> str:
     """Return a number with the digits that are told where there is room."""
     return UNICODE.dash if value is None else f"{value:.6g}"
+
+
+_LONGEST = 34
+"""Signs of a label."""
+
+
+def common_prefix(names: Sequence[str]) -> str:
+    """Return the modules that all names begin with, as `model.layers.`; may be empty.
+
+    Of each name, one part at least is left.
+    """
+    parts = [name.split(".") for name in names]
+    shared: list[str] = []
+    for column in zip(*(part[:-1] for part in parts), strict=False):
+        if len(set(column)) > 1:
+            break
+        shared.append(column[0])
+    return "".join(f"{part}." for part in shared)
+
+
+def row_labels(names: Sequence[str]) -> list[str]:
+    """Return a label for each row, no two alike: rows of one label would be one."""
+    labels: dict[str, None] = {}
+    for name in names:
+        label = lettered(name, _LONGEST)
+        turn = 2
+        while label in labels:
+            label = f"{lettered(name, _LONGEST)} ({turn})"
+            turn += 1
+        labels[label] = None
+    return list(labels)

@@ -8,9 +8,9 @@ from typing import Literal
 from gradscope.analysis.report import Report
 from gradscope.analysis.rows import ParameterRow
 from gradscope.report.html.columns import Json, places
-from gradscope.report.html.module_places import ModulePlaces
-from gradscope.report.html.picture import Picture
-from gradscope.report.html.pictures.row_labels import row_labels
+from gradscope.report.html.modules import ModulePlaces
+from gradscope.report.html.page import Picture
+from gradscope.report.html.pictures.lettering import row_labels
 
 MOST_ROWS = 200
 _ROW, _LOWEST, _HIGHEST, _AROUND = 14, 160, 520, 110

@@ -7,13 +7,15 @@ from dataclasses import dataclass
 from gradscope.analysis.report import Report
 from gradscope.analysis.rows import ModuleRow
 from gradscope.report.html.columns import Json, numbers, places, single_numbers, texts
-from gradscope.report.html.picture import Picture
+from gradscope.report.html.page import Picture
 from gradscope.report.html.pictures.colour_scale import ColourScale
 from gradscope.report.html.pictures.lettering import exact
-from gradscope.report.html.pictures.module_cells import Cell, areas, cells_of
-from gradscope.report.html.pictures.module_measures import (
+from gradscope.report.html.pictures.module_cells import (
+    Cell,
     ModuleMeasures,
     ModuleState,
+    areas,
+    cells_of,
     module_measures,
     state_of,
 )

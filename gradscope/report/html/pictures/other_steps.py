@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from gradscope.analysis.report import Report
 from gradscope.report.html.columns import Json, numbers
-from gradscope.report.html.picture import Picture
+from gradscope.report.html.page import Picture
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

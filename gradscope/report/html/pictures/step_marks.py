@@ -9,10 +9,10 @@ from gradscope.analysis.report import Report
 from gradscope.analysis.training_run import TrainingRun
 from gradscope.analysis.windows import windows
 from gradscope.recording.finding import Finding
-from gradscope.report.finding_words import parameter_text
+from gradscope.report.finding_phrasing import parameter_text
 from gradscope.report.html.columns import Json, numbers, places
+from gradscope.report.html.pictures.axes import Panel
 from gradscope.report.html.pictures.lettering import lettered
-from gradscope.report.html.pictures.panels import Panel
 from gradscope.report.html.words import module_of_finding
 from gradscope.report.run.words import CURVE_NAMES
 

@@ -6,12 +6,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gradscope.report.html.comparison_pairs import pair_of, pair_rows
-from gradscope.report.html.pictures.compared_marks import drawn, drawn_text
+from gradscope.report.html.pictures.compared_marks import (
+    drawn,
+    drawn_text,
+    pair_of,
+    pair_rows,
+    pair_table,
+    sides_table,
+)
 from gradscope.report.html.pictures.compared_norms import compared_norms, kind_of
 from gradscope.report.html.pictures.compared_ratios import compared_ratios
 from gradscope.report.html.pictures.compared_spread import compared_spread
-from gradscope.report.html.pictures.compared_table import pair_table, sides_table
 from tests.comparison.sides import Given, compared, of_step
 from tests.report.html.figures import assert_valid, plain, shown
 

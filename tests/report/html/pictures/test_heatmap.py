@@ -10,7 +10,7 @@ from gradscope.analysis.layers import larger
 from gradscope.report.html.pictures.heat import heat_rows, heats
 from gradscope.report.html.pictures.heat_colours import colour_ends
 from gradscope.report.html.pictures.heatmap import heatmap
-from gradscope.report.html.pictures.row_labels import common_prefix
+from gradscope.report.html.pictures.lettering import common_prefix
 from tests.report.conftest import HOSTILE_NAMES
 from tests.report.html.figures import assert_valid, shown, trace
 from tests.report.html.pictures.loops import NORMS, finding, loop, report_of

@@ -4,7 +4,7 @@ from dataclasses import replace
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gradscope.report.html.module_columns import module_columns
+from gradscope.report.html.modules import module_columns
 from gradscope.report.html.pictures.colour_scale import SEQUENTIAL, ColourScale
 from gradscope.report.html.pictures.module_map import module_map
 from gradscope.session.report import Report

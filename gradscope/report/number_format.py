@@ -1,10 +1,17 @@
-"""How numbers are written in text reports: three significant digits."""
+"""How numbers, names and shapes are written in text reports."""
 
 import math
+import re
 
 from gradscope.analysis.folding import Span
+from gradscope.analysis.rows import ParameterRow, TensorRow
 from gradscope.recording.records import GradientStat
 from gradscope.report.page import Signs
+
+
+def number(value: float | None) -> str:
+    """Return three significant digits; `-` for None."""
+    return "-" if value is None else f"{value:.3g}"
 
 
 def figure(value: float | None, signs: Signs) -> str:
@@ -45,3 +52,30 @@ def short_count(count: int) -> str:
             places = 2 if scaled < 9.995 else 1 if scaled < 99.95 else 0
             return f"{scaled:.{places}f}{letter}"
     return str(count)
+
+
+_BACKWARD = re.compile(r"Backward\d*$")
+
+
+def shape_text(row: ParameterRow | TensorRow) -> str:
+    """Return `float32[4, 8]`, `-` where the shape is not known."""
+    return "-" if row.shape is None else f"{row.dtype}[{', '.join(map(str, row.shape))}]"
+
+
+def operation_text(operation: str) -> str:
+    """Return autograd's name of an operation as people know it: `Mean` for `MeanBackward1`."""
+    return _BACKWARD.sub("", operation) or operation
+
+
+def made_by(row: TensorRow) -> str:
+    """Return the operation that made a tensor; what a tensor is that none made."""
+    # Both an input that requires grad and a parameter of another model are such leaves.
+    return "leaf outside the model" if row.kind == "leaf" else operation_text(row.operation)
+
+
+def tensor_text(row: TensorRow) -> str:
+    """Return `Addmm in blocks.0.mlp`, with the call's number after a module's first."""
+    if row.module is None:
+        return made_by(row)
+    call = f" (call {row.call})" if row.call else ""
+    return f"{made_by(row)} in {row.module or 'the model'}{call}"

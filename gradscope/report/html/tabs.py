@@ -1,4 +1,4 @@
-"""The sheets of a run: its own, and one for each close look that the file has room for."""
+"""The tabs of a report: of a step, of a run, and of its captured steps."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -8,13 +8,80 @@ from gradscope.analysis.report import Report
 from gradscope.analysis.training_run import TrainingRun
 from gradscope.analysis.view import shown_site
 from gradscope.phrasing import counted, printable
-from gradscope.report.html.page import sheet_size
-from gradscope.report.html.picture import Sheet
-from gradscope.report.html.room import ROOM, within
-from gradscope.report.html.run_sheet import run_sheet
-from gradscope.report.html.step_sheet import step_sheet
-from gradscope.report.html.summary_table import SummaryCell, SummaryTable
-from gradscope.report.html.words import FindingCard
+from gradscope.report.html.modules import module_columns
+from gradscope.report.html.page import ROOM, Picture, Sheet, sheet_size, within
+from gradscope.report.html.pictures.curves import curve_picture
+from gradscope.report.html.pictures.depth import depth
+from gradscope.report.html.pictures.heatmap import heatmap
+from gradscope.report.html.pictures.insides import inside_picture
+from gradscope.report.html.pictures.magnitudes import magnitudes
+from gradscope.report.html.pictures.module_map import module_map
+from gradscope.report.html.pictures.other_steps import other_steps
+from gradscope.report.html.pictures.timeline import timeline
+from gradscope.report.html.tables import (
+    SummaryCell,
+    SummaryTable,
+    parameter_table,
+    run_parameter_table,
+    tensor_table,
+)
+from gradscope.report.html.words import FindingCard, words_of
+
+
+def step_sheet(report: Report, title: str) -> Sheet:
+    """Return the sheet of a report without a training run."""
+    return Sheet(
+        title=title,
+        words=words_of(report),
+        pictures=tuple(step_pictures(report)),
+        modules=module_columns(report),
+    )
+
+
+def step_pictures(report: Report) -> Iterator[Picture]:
+    """Yield the pictures of one step, those first that tell the most."""
+    found = (
+        depth(report),
+        module_map(report),
+        inside_picture(report),
+        magnitudes(report),
+        other_steps(report),
+        parameter_table(report),
+        tensor_table(report),
+    )
+    yield from (picture for picture in found if picture is not None)
+
+
+def run_sheet(report: Report, run: TrainingRun, title: str) -> Sheet:
+    """Return the sheet of a run."""
+    pictures = (
+        curve_picture(report, run),
+        heatmap(report),
+        timeline(report, run),
+        _last_map(report),
+        run_parameter_table(report),
+    )
+    return Sheet(
+        title=title,
+        words=words_of(report),
+        pictures=tuple(picture for picture in pictures if isinstance(picture, Picture)),
+        modules=module_columns(report),
+    )
+
+
+def _last_map(report: Report) -> Picture | None:
+    found = module_map(report)
+    if found is None:
+        return None
+    return replace(found, caption=f"Gradients as they were measured last. {found.caption}")
+
+
+def sheet_of(report: Report, title: str | None = None) -> Sheet:
+    """Return the sheet of a report, under its target's name or another title."""
+    if report.training_run is not None:
+        return run_sheet(report, report.training_run, title or report.target.name)
+    return step_sheet(report, title or report.target.name)
+
 
 _ALONE = "gradscope report --output-format jsonl holds every number"
 _MOST = 6
