@@ -2,7 +2,7 @@
 
 from collections import Counter
 
-from gradscope.analysis.layers import total_norm
+from gradscope.analysis.norms import total_norm
 from gradscope.analysis.rows import (
     GraphSummary,
     OtherStep,

@@ -1,9 +1,10 @@
 """The arithmetic of clipping: norms, coefficients, and what each method makes of the gradients."""
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
+from gradscope.analysis.norms import norm_of_norms
 from gradscope.recording.evidence.clip_trial import (
     ClipMethod,
     ClipPass,
@@ -19,21 +20,6 @@ def coefficient(limit: float, norm: float) -> float:
     """Return by what `clip_grad_norm_` multiplies gradients of a norm; NaN where that is NaN."""
     factor = limit / (norm + EPSILON)
     return factor if math.isnan(factor) else min(factor, 1.0)
-
-
-def total_norm(norms: Iterable[float], norm_type: float = 2.0) -> float:
-    """Return the norm of all gradients from the norm of each."""
-    sizes = tuple(norms)
-    if any(math.isnan(size) for size in sizes):
-        return math.nan
-    largest = max(sizes, default=0.0)
-    if norm_type == 2:
-        return math.hypot(*sizes)
-    if math.isinf(norm_type) or math.isinf(largest) or not largest:
-        return largest
-    # In shares of the largest, so that no power overflows.
-    powers = math.fsum((size / largest) ** norm_type for size in sizes)
-    return float(largest * powers ** (1 / norm_type))
 
 
 def scaled_cosine(norms: Sequence[float], factors: Sequence[float]) -> float | None:
@@ -79,7 +65,7 @@ class Outcome:
 def norm_of(one: ClipPass, trial: ClipTrial) -> float:
     """Return the norm of all gradients, of the type that was asked for."""
     sizes = one.powers or one.norms
-    return total_norm((size for size in sizes if size is not None), trial.norm_type)
+    return norm_of_norms((size for size in sizes if size is not None), trial.norm_type)
 
 
 def torchs_norm_of(one: ClipPass, trial: ClipTrial) -> float:
@@ -115,8 +101,8 @@ def outcome(
 def _scaled(one: ClipPass, factors: list[float], whole: float | None) -> Outcome:
     """Return what is left when each gradient is multiplied by a factor, or all by one."""
     pairs = [(n, f) for n, f in zip(one.norms, factors, strict=True) if n is not None]
-    before = total_norm(norm for norm, _ in pairs)
-    after = total_norm(norm * factor for norm, factor in pairs)
+    before = norm_of_norms(norm for norm, _ in pairs)
+    after = norm_of_norms(norm * factor for norm, factor in pairs)
     cosine = scaled_cosine([norm for norm, _ in pairs], [factor for _, factor in pairs])
     return Outcome(
         norm=after,
@@ -131,8 +117,8 @@ def _scaled(one: ClipPass, factors: list[float], whole: float | None) -> Outcome
 
 
 def _measured(left: ClippedGradient, one: ClipPass) -> Outcome:
-    before = total_norm(norm for norm in one.norms if norm is not None)
-    after = total_norm(norm for norm in left.norms if norm is not None)
+    before = norm_of_norms(norm for norm in one.norms if norm is not None)
+    after = norm_of_norms(norm for norm in left.norms if norm is not None)
     product = math.fsum(product for product in left.products if product is not None)
     return Outcome(
         norm=after,

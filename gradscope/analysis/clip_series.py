@@ -4,14 +4,9 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from gradscope.analysis.clip_arithmetic import (
-    coefficient,
-    norm_of,
-    outcome,
-    product_cosine,
-    total_norm,
-)
+from gradscope.analysis.clip_arithmetic import coefficient, norm_of, outcome, product_cosine
 from gradscope.analysis.clips import Clip, Clips
+from gradscope.analysis.norms import norm_of_norms
 from gradscope.analysis.recording_index import RecordingIndex
 from gradscope.recording.evidence.clip_trial import ClipMethod, ClipPass, ClipTrial
 from gradscope.recording.evidence.optimizer import OptimizerFamily, OptimizerRecord
@@ -173,8 +168,8 @@ def _point(calls: Sequence[Clip]) -> ClipPoint:
     """Return the point of calls that clip one part of the gradients each."""
     parts = [_part(clip) for clip in calls]
     kind = _norm_type(calls[0])
-    before = total_norm((part.before for part in parts), kind)
-    after = total_norm((part.after for part in parts), kind)
+    before = norm_of_norms((part.before for part in parts), kind)
+    after = norm_of_norms((part.after for part in parts), kind)
     product = math.fsum(part.product for part in parts) if math.isfinite(before) else math.nan
     is_whole = len(calls) == 1 and calls[0].event.kind == "clip-norm"
     # With other types of norm nothing tells how far parts turn against each other.

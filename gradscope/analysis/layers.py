@@ -16,6 +16,7 @@ from gradscope.analysis.folding import (
     without_plain,
 )
 from gradscope.analysis.module_rows import parameters_held
+from gradscope.analysis.norms import total_norm
 from gradscope.analysis.report import Report
 from gradscope.analysis.rows import ModuleRow
 from gradscope.analysis.selection import modules_below
@@ -23,19 +24,6 @@ from gradscope.analysis.view import ViewOptions
 from gradscope.recording.evidence.trained_optimizer import TrainedOptimizer
 from gradscope.recording.norm_table import NOT_MEASURED, NormTable, norms_of
 from gradscope.recording.records import Recording
-
-
-def total_norm(norms: Iterable[float]) -> float | None:
-    """Return the root of the sum of squares; None where there is nothing to sum.
-
-    NaN when one of them is, as torch's own total norm; squares do not overflow.
-    """
-    known = tuple(norms)
-    if not known:
-        return None
-    if any(map(math.isnan, known)):
-        return math.nan
-    return math.hypot(*known)
 
 
 def largest_norms(norms: NormTable, columns: Columns) -> dict[int, Cells]:

@@ -9,8 +9,9 @@ from typing import Literal
 from gradscope.analysis.assembly import parameter_rows
 from gradscope.analysis.columns import Cells, Course, CurveKind, Extreme
 from gradscope.analysis.folding import FoldedModule
-from gradscope.analysis.layers import largest, outline, total_norm
+from gradscope.analysis.layers import largest, outline
 from gradscope.analysis.module_rows import module_rows, parameters_held
+from gradscope.analysis.norms import total_norm
 from gradscope.analysis.rows import ModuleRow
 from gradscope.analysis.run_optimizers import first_alike
 from gradscope.analysis.step_view import first_step

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from gradscope.analysis.layers import total_norm
+from gradscope.analysis.norms import total_norm
 from gradscope.analysis.rows import ModuleCallRow, ModuleRow, ParameterRow
 from gradscope.analysis.step_view import StepView
 from gradscope.recording.records import ModuleCallRecord, ModuleRecord, Recording, TensorRef

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from gradscope.analysis.captured_steps import LookRow, look_rows
-from gradscope.analysis.layers import total_norm
+from gradscope.analysis.norms import total_norm
 from gradscope.analysis.run_optimizers import OptimizerRow, Optimizers
 from gradscope.analysis.timeline import Picture, pictures
 from gradscope.analysis.view import shown_path

@@ -6,9 +6,10 @@ from dataclasses import dataclass, replace
 from statistics import fmean, median
 from typing import Self
 
-from gradscope.analysis.clip_arithmetic import Outcome, norm_of, outcome, total_norm
+from gradscope.analysis.clip_arithmetic import Outcome, norm_of, outcome
 from gradscope.analysis.clip_sections import MethodRow, Numbers, OptimizerFacts, Section
 from gradscope.analysis.clip_series import ClipPoint, call_words
+from gradscope.analysis.norms import norm_of_norms
 from gradscope.recording.evidence.clip_trial import ClipMethod, ClipPass, ClipTrial
 from gradscope.recording.evidence.optimizer import OptimizerRecord
 from gradscope.recording.records import Recording
@@ -130,7 +131,7 @@ def _joined(names: Mapping[int, str], step: Norms, norm_type: float) -> dict[str
     together: dict[str, list[float]] = {}
     for index, norm in step.items():
         together.setdefault(names[index], []).append(norm)
-    return {name: total_norm(norms, norm_type) for name, norms in together.items()}
+    return {name: norm_of_norms(norms, norm_type) for name, norms in together.items()}
 
 
 def _shares(step: Mapping[str, float], norm_type: float) -> dict[str, float]:

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from gradscope.analysis.layers import total_norm
+from gradscope.analysis.norms import total_norm
 from gradscope.analysis.report import Report
 from gradscope.export.steps import StepNumbers, step_numbers
 from gradscope.recording.norm_table import NormTable, norms_of

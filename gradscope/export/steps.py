@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import astuple, dataclass
 
-from gradscope.analysis.layers import total_norm
+from gradscope.analysis.norms import total_norm
 from gradscope.analysis.report import Report
 from gradscope.analysis.training_run import TrainingRun
 from gradscope.export.table import ExportTable, Row

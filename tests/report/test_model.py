@@ -3,7 +3,7 @@ from dataclasses import replace
 
 import pytest
 
-from gradscope.analysis.layers import total_norm
+from gradscope.analysis.norms import total_norm
 from gradscope.analysis.view import shown_path
 from gradscope.recording.records import TensorRef, TensorStat
 from gradscope.recording.store import load_recording

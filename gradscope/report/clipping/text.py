@@ -6,7 +6,8 @@ from rich.console import Console, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from gradscope.analysis.clip_sections import Clipping, Section
+from gradscope.analysis.clip_sections import Section
+from gradscope.analysis.clipping import Clipping
 from gradscope.analysis.columns import Columns
 from gradscope.analysis.report import Report
 from gradscope.analysis.trial_clipping import Contribution

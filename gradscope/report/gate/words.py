@@ -3,7 +3,7 @@
 import math
 from collections.abc import Iterable, Iterator
 
-from gradscope.analysis.layers import total_norm
+from gradscope.analysis.norms import total_norm
 from gradscope.analysis.report import Report
 from gradscope.analysis.step_view import first_step
 from gradscope.check.decision import exit_code, outcome_of, reasons

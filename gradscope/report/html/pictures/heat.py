@@ -7,7 +7,8 @@ from itertools import pairwise
 from typing import Literal
 
 from gradscope.analysis.columns import Columns
-from gradscope.analysis.layers import column_peaks, larger, total_norm
+from gradscope.analysis.layers import column_peaks, larger
+from gradscope.analysis.norms import total_norm
 from gradscope.analysis.report import Report
 from gradscope.analysis.training_run import TrainingRun
 from gradscope.recording.norm_table import NOT_MEASURED, NormTable, norms_of

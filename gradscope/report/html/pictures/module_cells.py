@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from gradscope.analysis.layers import total_norm
+from gradscope.analysis.norms import total_norm
 from gradscope.analysis.report import Report
 from gradscope.analysis.rows import ModuleRow, ParameterRow
 from gradscope.recording.finding import Finding

@@ -2,7 +2,7 @@
 
 import pytest
 
-from gradscope.analysis.clip_sections import Clipping
+from gradscope.analysis.clipping import Clipping
 from gradscope.report.html.pictures.clip_shares import module_of, share_picture, share_table
 from gradscope.session.report import Report
 from tests.report.html.figures import assert_valid, plain, shown

@@ -1,1 +1,0 @@
-"""What a display shows of a training run while it goes on."""
