@@ -4,8 +4,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from gradscope.errors import GradscopeError
+from gradscope.recording.finding import UNJUDGED, Verdict
 from gradscope.recording.records import Look, Recording, Site
-from gradscope.recording.verdict import UNJUDGED, Verdict
 
 _SHOWN = 4
 """Steps, or steps on end, that are listed."""

@@ -4,6 +4,7 @@ import math
 from dataclasses import dataclass
 from typing import Self
 
+from gradscope.analysis.clip_contributions import Contributions
 from gradscope.analysis.clip_limits import (
     Advice,
     Bin,
@@ -14,9 +15,8 @@ from gradscope.analysis.clip_limits import (
     sweep,
 )
 from gradscope.analysis.clip_series import ClipPoint
-from gradscope.analysis.trial_clipping import Contributions
-from gradscope.recording.evidence.clip_trial import ClipMethod
-from gradscope.recording.evidence.optimizer import OptimizerFamily
+from gradscope.recording.evidence.clipping import ClipMethod
+from gradscope.recording.evidence.optimizers import OptimizerFamily
 from gradscope.recording.records import Site
 
 

@@ -8,8 +8,8 @@ from gradscope.analysis.clip_arithmetic import coefficient, norm_of, outcome, pr
 from gradscope.analysis.clips import Clip, Clips
 from gradscope.analysis.norms import norm_of_norms
 from gradscope.analysis.recording_index import RecordingIndex
-from gradscope.recording.evidence.clip_trial import ClipMethod, ClipPass, ClipTrial
-from gradscope.recording.evidence.optimizer import OptimizerFamily, OptimizerRecord
+from gradscope.recording.evidence.clipping import ClipMethod, ClipPass, ClipTrial
+from gradscope.recording.evidence.optimizers import OptimizerFamily, OptimizerRecord
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,7 +7,7 @@ from gradscope.analysis.clip_sections import Section
 from gradscope.analysis.run_clipping import run_sections
 from gradscope.analysis.trial_clipping import trial_section
 from gradscope.errors import GradscopeError
-from gradscope.recording.evidence.clip_trial import ClipTrial
+from gradscope.recording.evidence.clipping import ClipTrial
 from gradscope.recording.records import Recording
 
 

@@ -8,7 +8,7 @@ from math import isinf
 
 from gradscope.analysis.optimizer_steps import RunEvent, Windows
 from gradscope.analysis.recording_index import RecordingIndex
-from gradscope.recording.evidence.clip_scope import ClipScope
+from gradscope.recording.evidence.clipping import ClipScope
 from gradscope.recording.norm_table import NormTable, norms_of
 
 _FUNCTIONS = {

@@ -3,7 +3,7 @@
 import math
 
 from gradscope.analysis.recording_index import RecordingIndex
-from gradscope.recording.evidence.forward_stat import ForwardStat
+from gradscope.recording.evidence.forward import ForwardStat
 from gradscope.recording.records import NodeRecord, TensorRef
 
 

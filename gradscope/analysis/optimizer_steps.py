@@ -7,8 +7,7 @@ from functools import cached_property
 from operator import attrgetter
 
 from gradscope.analysis.recording_index import RecordingIndex
-from gradscope.recording.evidence.optimizer import OptimizerFamily
-from gradscope.recording.evidence.trained_optimizer import TrainedOptimizer
+from gradscope.recording.evidence.optimizers import OptimizerFamily, TrainedOptimizer
 from gradscope.recording.records import EventRecord
 
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from gradscope.analysis.recording_index import RecordingIndex
-from gradscope.recording.evidence.influence import InfluenceRecord
+from gradscope.recording.evidence.parameters import InfluenceRecord
 from gradscope.recording.records import (
     CutRecord,
     ModuleRecord,

@@ -7,8 +7,8 @@ from functools import cached_property
 from typing import Self, TypeVar, cast
 
 from gradscope.analysis.step_view import StepView, first_step, step_view
-from gradscope.recording.evidence.examination import ExaminationRecord
-from gradscope.recording.evidence.redraw import RedrawRecord
+from gradscope.recording.evidence.batches import ExaminationRecord
+from gradscope.recording.evidence.parameters import RedrawRecord
 from gradscope.recording.finding import RelatedLocation
 from gradscope.recording.records import (
     NodeRecord,

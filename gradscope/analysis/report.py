@@ -17,7 +17,7 @@ from gradscope.analysis.rows import (
 from gradscope.analysis.step_view import first_step, last_run_step
 from gradscope.analysis.training_run import TrainingRun, training_run
 from gradscope.phrasing import printable
-from gradscope.recording.finding import Finding
+from gradscope.recording.finding import UNJUDGED, Finding, Verdict
 from gradscope.recording.records import (
     Environment,
     EventRecord,
@@ -25,7 +25,6 @@ from gradscope.recording.records import (
     Skipped,
     TargetRecord,
 )
-from gradscope.recording.verdict import UNJUDGED, Verdict
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)

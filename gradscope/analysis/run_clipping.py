@@ -4,12 +4,12 @@ import math
 from collections.abc import Iterable, Iterator, Sequence
 from statistics import fmean
 
+from gradscope.analysis.clip_contributions import Contributions
 from gradscope.analysis.clip_sections import Check, Numbers, OptimizerFacts, Section
 from gradscope.analysis.clip_series import ClipPoint, ClipSeries, clip_series
 from gradscope.analysis.clips import Clip, ClippedStep, Clips, clipped_steps
 from gradscope.analysis.optimizer_steps import RunEvent, Series
 from gradscope.analysis.recording_index import RecordingIndex
-from gradscope.analysis.trial_clipping import Contributions
 from gradscope.phrasing import counted
 from gradscope.recording.records import Recording, Site
 

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from gradscope.recording.evidence.autograd_error import AutogradErrorRecord
+from gradscope.recording.evidence.failures import AutogradErrorRecord
 from gradscope.recording.norm_table import NormTable
 from gradscope.recording.records import (
     NodeRecord,

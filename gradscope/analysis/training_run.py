@@ -10,10 +10,10 @@ from gradscope.analysis.run_optimizers import OptimizerRow, Optimizers
 from gradscope.analysis.timeline import Picture, pictures
 from gradscope.analysis.view import shown_path
 from gradscope.analysis.windows import Window, windows
-from gradscope.recording.evidence.watch_cost import WatchCost
+from gradscope.recording.evidence.optimizers import WatchCost
 from gradscope.recording.norm_table import NOT_MEASURED, NormTable, norms_of
 from gradscope.recording.records import EventRecord, Recording
-from gradscope.recording.run_ending import RunEnding
+from gradscope.recording.run_header import RunEnding
 
 _INCOMPLETE = "run incomplete"
 

@@ -14,7 +14,7 @@ from gradscope.capture.edges import tensors
 from gradscope.capture.lines import Line, created
 from gradscope.capture.naming import NamedModel
 from gradscope.capture.upkeep import Upkeep
-from gradscope.recording.evidence.autograd_error import Carried
+from gradscope.recording.evidence.failures import Carried
 
 _INSTALLED = ("site-packages", "dist-packages")
 

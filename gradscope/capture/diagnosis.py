@@ -14,7 +14,7 @@ from gradscope.capture.graph_records import GraphPlace
 from gradscope.capture.lines import Line, created, is_users
 from gradscope.capture.naming import NamedModel
 from gradscope.capture.sites import SiteMode
-from gradscope.recording.evidence.autograd_error import (
+from gradscope.recording.evidence.failures import (
     AutogradErrorRecord,
     Carried,
     ErrorPlace,

@@ -12,7 +12,7 @@ from gradscope.capture.lines import Line
 from gradscope.capture.own_faults import is_own_fault
 from gradscope.capture.session import StepCapture
 from gradscope.errors import GradscopeError, UserCodeError
-from gradscope.recording.evidence.autograd_error import (
+from gradscope.recording.evidence.failures import (
     ErrorKind,
 )
 from gradscope.target.outputs import (

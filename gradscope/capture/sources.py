@@ -3,7 +3,7 @@
 import linecache
 from collections.abc import Iterable, Iterator
 
-from gradscope.recording.evidence.source import SourceRecord
+from gradscope.recording.evidence.code import SourceRecord
 from gradscope.recording.records import Site
 
 CONTEXT = 2

@@ -6,7 +6,7 @@ import linecache
 from collections.abc import Iterable, Iterator
 
 from gradscope.capture.parsing import parsed
-from gradscope.recording.evidence.statement import StatementRecord
+from gradscope.recording.evidence.code import StatementRecord
 from gradscope.recording.records import Site
 
 _LONGEST = 1_000

@@ -1,9 +1,4 @@
-"""Findings that are known, and do not count until they become worse.
-
-What is never hidden is a run that could not be judged: its findings stay, and are never written.
-Findings of a limit that the user set (`gradient-norm-limit`) can be known as all others: they
-count again when the norm goes farther beyond the limit than the tolerance allows.
-"""
+"""Findings that are known, and do not count until they become worse."""
 
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -11,8 +6,7 @@ from pathlib import Path
 
 from gradscope.check.baseline_entry import Entry, entry_of, target_key, worsening
 from gradscope.check.baseline_file import read_entries, write_entries
-from gradscope.check.baseline_matching import paired
-from gradscope.check.baseline_moves import Surroundings, moved, similar
+from gradscope.check.baseline_matching import Surroundings, moved, paired, similar
 from gradscope.check.merging import obstacle_of
 from gradscope.check.results import CheckResult, TargetResult
 

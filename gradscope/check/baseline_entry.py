@@ -16,8 +16,13 @@ from gradscope.rules.measure import Measure
 LEVELS: tuple[Severity, ...] = get_args(Severity)
 """The worst first."""
 
+
 _RULES = {rule.code: rule for rule in RULES}
+
+
 _PYTHON_FILE = re.compile(r"(?P<file>.+?\.pyw?)(?P<rest>:.*)?", re.DOTALL)
+
+
 _RECORDING = ".gradscope"
 
 

@@ -1,10 +1,15 @@
-"""Which finding is which entry of a baseline."""
+"""Which finding is which entry of a baseline, also where files and targets were renamed."""
 
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
+from difflib import SequenceMatcher
+from pathlib import Path
 
-from gradscope.check.baseline_entry import Entry
+from gradscope.check.baseline_entry import Entry, target_key
+from gradscope.check.results import CheckResult
 from gradscope.recording.finding import Finding
-from gradscope.rules.fingerprint import subjects_of
+from gradscope.rules.fingerprint import portable_path, subjects_of
 
 _TOLD_BY_PARAMETERS = ("GS105", "GS106", "GS2")
 """Beginnings of codes. Another head that is not used is another mistake, though on the same line of
@@ -52,3 +57,115 @@ def _may_be_one(finding: Finding, entry: Entry) -> bool:
     """Return whether the line alone tells that they are one."""
     is_told_apart = finding.rule.startswith(_TOLD_BY_PARAMETERS)
     return not (is_told_apart and subjects_of(finding) and entry.subjects)
+
+
+_ALIKE = 0.6
+"""How much of two lines has to be the same for one to have become the other."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Surroundings:
+    """What there is, to tell what is gone."""
+
+    targets: frozenset[str]
+    """Keys of the targets that were checked."""
+    files: frozenset[str]
+    """Those of which a line was seen in the check, as entries name them."""
+    repositories: tuple[Path, ...]
+    """Of what was checked; only those that are on this machine."""
+    configured: frozenset[str] | None
+    """Names of all targets in the configuration; None where nothing is configured."""
+
+    @classmethod
+    def of(cls, result: CheckResult, configured: Collection[str] | None) -> "Surroundings":
+        """Return what a check, its configuration and this machine tell."""
+        recordings = [run.recording for target in result.targets for run in target.runs]
+        seen = {
+            (site.file, recording.target.repository)
+            for recording in recordings
+            for site in recording.sites
+        }
+        folders = {recording.target.repository for recording in recordings}
+        return cls(
+            targets=frozenset(map(target_key, result.targets)),
+            files=frozenset(portable_path(file, repository) for file, repository in seen),
+            repositories=tuple(path for path in map(Path, sorted(folders)) if path.is_dir()),
+            configured=None if configured is None else frozenset(configured),
+        )
+
+    def lost_file(self, entry: Entry) -> bool:
+        """Return whether the file that an entry names is no more."""
+        return bool(entry.file) and entry.file not in self.files and self._lacks(entry.file)
+
+    def lost_target(self, entry: Entry) -> bool:
+        """Return whether the target that an entry names is no more.
+
+        That another check is of other targets does not tell.
+        """
+        if entry.target in self.targets:
+            return False
+        file, suffix, _ = entry.target.partition(".py")
+        if suffix:
+            return self._lacks(file + suffix)
+        is_known = self.configured is None or entry.target in self.configured
+        return not is_known and self._lacks(entry.target) and self._lacks(f"{entry.target}.py")
+
+    def _lacks(self, file: str) -> bool:
+        return bool(self.repositories) and not any(
+            (folder / file).exists() for folder in self.repositories
+        )
+
+
+def moved(
+    known: Sequence[Entry], found: Sequence[Entry], surroundings: Surroundings
+) -> Iterator[tuple[int, int]]:
+    """Yield the places of entries and of findings that they have moved to.
+
+    Args:
+        known: Entries that match no finding.
+        found: Findings that match no entry, as entries.
+        surroundings: What there is.
+    """
+    pairs = [
+        (old, new)
+        for old, entry in enumerate(known)
+        for new, other in enumerate(found)
+        if entry.rule == other.rule and _has_moved(entry, other, surroundings)
+    ]
+    of_entry = Counter(old for old, _ in pairs)
+    of_finding = Counter(new for _, new in pairs)
+    return (pair for pair in pairs if of_entry[pair[0]] == of_finding[pair[1]] == 1)
+
+
+def _has_moved(old: Entry, new: Entry, surroundings: Surroundings) -> bool:
+    is_same = (old.function, old.code, old.subjects) == (new.function, new.code, new.subjects)
+    is_same &= (old.target, old.file) != (new.target, new.file)
+    # Without a line, the model and the cause are in the fingerprint.
+    if not is_same or not (old.code or old.fingerprint == new.fingerprint):
+        return False
+    return (old.target == new.target or surroundings.lost_target(old)) and (
+        old.file == new.file or surroundings.lost_file(old)
+    )
+
+
+def similar(entry: Entry, found: Sequence[Entry]) -> Entry | None:
+    """Return what an entry that matches nothing may have become; None where nothing is like it.
+
+    Args:
+        entry: Of a target that was checked.
+        found: Findings that match no entry, as entries.
+    """
+    ratios = [
+        (_likeness(entry, other), other)
+        for other in found
+        if (other.rule, other.target) == (entry.rule, entry.target)
+    ]
+    ratio, best = max(ratios, key=lambda pair: pair[0], default=(0.0, None))
+    return best if ratio >= _ALIKE else None
+
+
+def _likeness(entry: Entry, other: Entry) -> float:
+    """Return how much alike two findings of a rule are, from 0 to 1."""
+    if entry.subjects and entry.subjects == other.subjects:
+        return 1.0
+    return SequenceMatcher(None, entry.code, other.code).ratio() if entry.code else 0.0

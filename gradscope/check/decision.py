@@ -1,11 +1,29 @@
-"""Whether a check passes, and why it does not."""
+"""Whether a check passes, why it does not, and which of its limits hold for nothing."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from gradscope.check.results import CheckedFinding, CheckResult, Outcome, TargetResult
 from gradscope.errors import ExitCode
 from gradscope.phrasing import counted
 from gradscope.recording.finding import Severity, at_least
+from gradscope.rules.patterns import matches
+from gradscope.rules.settings import WHOLE_MODEL, Settings
+
+
+def unmatched_limits(settings: Settings, targets: Iterable[TargetResult]) -> tuple[str, ...]:
+    """Return the patterns of limits that match no module of any target that was run."""
+    paths = {
+        module.path
+        for target in targets
+        for run in target.runs
+        for module in run.recording.modules
+        if module.path
+    }
+    return tuple(
+        pattern
+        for pattern in settings.norm_limits
+        if paths and pattern != WHOLE_MODEL and not any(matches(path, pattern) for path in paths)
+    )
 
 
 def fails(item: CheckedFinding, level: Severity) -> bool:

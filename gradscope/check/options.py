@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from gradscope.recording.severity import Severity
+from gradscope.recording.finding import Severity
 from gradscope.target.options import TargetOptions, Trial
 
 

@@ -5,9 +5,8 @@ from dataclasses import dataclass
 from typing import Literal
 
 from gradscope.check.options import Policy
-from gradscope.recording.finding import Finding, Severity
+from gradscope.recording.finding import Finding, Severity, Verdict
 from gradscope.recording.records import Recording
-from gradscope.recording.verdict import Verdict
 
 Outcome = Literal["passed", "failed", "unjudged"]
 

@@ -7,10 +7,10 @@ from pathlib import Path
 
 from gradscope import __version__
 from gradscope.check.baseline import applied, prune_baseline, read_baseline, write_baseline
+from gradscope.check.decision import unmatched_limits
 from gradscope.check.merging import target_result
 from gradscope.check.options import BaselineOptions, PlannedTarget, Policy
 from gradscope.check.results import CheckResult, Failure, Run, TargetResult
-from gradscope.check.unmatched import unmatched_limits
 from gradscope.cli.check_options import BaselineGroup
 from gradscope.cli.errors import QUIET, VERBOSITY, show_error, show_note, write_line
 from gradscope.cli.isolation import run_apart

@@ -217,7 +217,7 @@ def clip_report(  # noqa: PLR0913 - the signature is the list of options
 def is_ended_at_once(report: "Report") -> bool:
     """Return whether autograd ended the first step of a target, before there was a gradient."""
     from gradscope.analysis.step_view import ended_by
-    from gradscope.recording.evidence.clip_trial import ClipTrial
+    from gradscope.recording.evidence.clipping import ClipTrial
 
     recording = report.recording
     return ended_by(recording) is not None and not recording.evidence_of(ClipTrial)

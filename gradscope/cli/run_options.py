@@ -9,8 +9,8 @@ from typing import Annotated
 from gradscope.check.options import Policy
 from gradscope.cli.declared import Argument, Option
 from gradscope.errors import GradscopeError
+from gradscope.recording.finding import Severity
 from gradscope.recording.kept_gradient import KeepMode
-from gradscope.recording.severity import Severity
 
 _WATCH = "Watching"
 _GATE = "Gate"

@@ -10,7 +10,7 @@ from gradscope.errors import ExitCode, GradscopeError
 from gradscope.launch.children import TELLING_SECONDS
 from gradscope.phrasing import counted
 from gradscope.recording.records import Recording
-from gradscope.recording.run_events import says_nothing
+from gradscope.recording.run_header import says_nothing
 from gradscope.recording.store import load_recording
 from gradscope.recording.writer import remove_logs
 

@@ -7,9 +7,9 @@ from gradscope.check.results import CheckResult, Failure, Run, TargetResult
 from gradscope.cli.run import PlannedRun
 from gradscope.errors import GradscopeError
 from gradscope.recording.contents import recording_of
+from gradscope.recording.finding import SkippedRule, Verdict
 from gradscope.recording.records import Recording, Skipped, StepRecord
 from gradscope.recording.run_header import run_header
-from gradscope.recording.verdict import SkippedRule, Verdict
 from gradscope.rules.engine import judge
 
 

@@ -7,9 +7,9 @@ from pathlib import Path
 from gradscope.check.options import BaselineOptions, Policy
 from gradscope.config import keys
 from gradscope.config.document import Document, Source, Table
+from gradscope.config.planning import read_targets
 from gradscope.config.reading import Configuration
 from gradscope.config.selection import read_settings
-from gradscope.config.targets import read_targets
 from gradscope.config.values import Value
 
 

@@ -3,8 +3,7 @@
 from collections.abc import Iterator, Sequence
 
 from gradscope.analysis.report import Report
-from gradscope.export.places import PLACE_COLUMNS, place_cells
-from gradscope.export.table import ExportTable, Kind, Row
+from gradscope.export.table import PLACE_COLUMNS, ExportTable, Kind, Row, place_cells
 from gradscope.recording.norm_table import REACHES, NormTable
 from gradscope.recording.records import (
     GradientStat,

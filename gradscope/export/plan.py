@@ -7,13 +7,20 @@ from typing import Literal, TextIO
 
 from gradscope.analysis.report import Report
 from gradscope.errors import GradscopeError
-from gradscope.export.files import check_free, written
-from gradscope.export.parquet import check_parquet, write_parquet
+from gradscope.export.files import (
+    EVENTS_FILE,
+    check_free,
+    check_parquet,
+    check_tensorboard,
+    write_csv,
+    write_events,
+    write_jsonl,
+    write_parquet,
+    written,
+)
 from gradscope.export.scalars import scalars
 from gradscope.export.table import ExportTable
 from gradscope.export.tables import TABLES
-from gradscope.export.tensorboard import EVENTS_FILE, check_tensorboard, write_events
-from gradscope.export.texts import write_csv, write_jsonl
 
 ExportForm = Literal["tensorboard", "csv", "parquet", "jsonl"]
 STDOUT = "-"

@@ -1,10 +1,12 @@
-"""A table as it is exported: names and kinds of columns, and rows that come one by one."""
+"""A table as it is exported: columns and rows, and the columns of a line of code."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
 from gradscope.analysis.report import Report
+from gradscope.analysis.view import shown_path
+from gradscope.recording.records import Site
 
 Kind = Literal["integer", "number", "text", "flag", "json"]
 
@@ -27,3 +29,18 @@ class ExportTable:
     def names(self) -> tuple[str, ...]:
         """The names of its columns."""
         return tuple(name for name, _ in self.columns)
+
+
+PLACE_COLUMNS: tuple[tuple[str, Kind], ...] = (
+    ("file", "text"),
+    ("line", "integer"),
+    ("function", "text"),
+    ("source", "text"),
+)
+
+
+def place_cells(site: Site | None, root: str) -> Row:
+    """Return the cells of `PLACE_COLUMNS`; all None without a line."""
+    if site is None:
+        return (None, None, None, None)
+    return (shown_path(site.file, root), site.line, site.function, site.source)

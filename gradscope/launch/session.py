@@ -11,7 +11,7 @@ from gradscope.launch.execution import Ending, execute
 from gradscope.launch.program import Program
 from gradscope.launch.shadows import Shadows
 from gradscope.launch.torch_import import after_torch_import
-from gradscope.recording.run_ending import RunEnding
+from gradscope.recording.run_header import RunEnding
 
 
 class Watch(Protocol):

@@ -22,7 +22,7 @@ from gradscope.probes.optimizers import examine_optimizers
 from gradscope.probes.scene import Scene
 from gradscope.probes.symmetry import examine_symmetry
 from gradscope.probes.twins import examine_twins
-from gradscope.recording.evidence.examination import ExaminationRecord
+from gradscope.recording.evidence.batches import ExaminationRecord
 from gradscope.recording.repeated_looks import NOT_IN_EVERY_STEP
 
 NOT_RUN_AGAIN = "a script's forward is not run again"

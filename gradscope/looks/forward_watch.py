@@ -23,7 +23,7 @@ from gradscope.probes.operations import (
     node_number,
     plain_floats,
 )
-from gradscope.recording.evidence.nonfinite import Broken
+from gradscope.recording.evidence.failures import Broken
 
 _NOT_COMPUTED = frozenset(
     {

@@ -28,7 +28,7 @@ from gradscope.looks.script_models import LiveSources, script_of
 from gradscope.looks.singular_points import SingularPoints, singular_values
 from gradscope.probes.forward_values import Values
 from gradscope.probes.operations import NodeNumber
-from gradscope.recording.evidence.late_capture import LateCapture, LineSource
+from gradscope.recording.evidence.failures import LateCapture, LineSource
 
 _MOST = 8
 """Of one run."""

@@ -7,10 +7,9 @@ from gradscope.looks.late_looks import LateLook, Suspicion
 from gradscope.probes.examinations import EXAMINATIONS
 from gradscope.probes.nonfinite_origins import record_of
 from gradscope.probes.operations import Places, reference
-from gradscope.recording.evidence.examination import ExaminationRecord
-from gradscope.recording.evidence.forward_stat import ForwardStat
-from gradscope.recording.evidence.late_capture import LateCapture
-from gradscope.recording.evidence.suspected_break import SuspectedBreak
+from gradscope.recording.evidence.batches import ExaminationRecord
+from gradscope.recording.evidence.failures import LateCapture, SuspectedBreak
+from gradscope.recording.evidence.forward import ForwardStat
 
 NOT_WATCHED = "the forward of this step was not watched"
 

@@ -26,7 +26,7 @@ from gradscope.probes.nonfinite_tracker import (
     storage_of,
 )
 from gradscope.probes.operations import plain_floats
-from gradscope.recording.evidence.nonfinite import Broken, NonfiniteSource
+from gradscope.recording.evidence.failures import Broken, NonfiniteSource
 
 _LINEAR = frozenset({"Add", "Addmm", "Baddbmm", "MaskedFill", "Mul", "Rsub", "Sub", "Where"})
 """Operations of finite numbers that make NaN only of an operand that nobody sees."""

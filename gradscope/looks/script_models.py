@@ -13,7 +13,7 @@ from gradscope.capture.shards import parameters_of
 from gradscope.capture.training.scene import Scene
 from gradscope.probes.nonfinite_origins import by_storage, sources_of
 from gradscope.probes.nonfinite_tracker import Source
-from gradscope.recording.evidence.nonfinite import NonfiniteSource
+from gradscope.recording.evidence.failures import NonfiniteSource
 
 _WRAPPERS = ("DataParallel", "DistributedDataParallel")
 

@@ -18,7 +18,7 @@ from gradscope.capture.measurements import Measurements
 from gradscope.capture.naming import NamedModel
 from gradscope.capture.session import StepCapture
 from gradscope.probes.optimizers import with_numbers_of
-from gradscope.recording.evidence.optimizer import OptimizerRecord
+from gradscope.recording.evidence.optimizers import OptimizerRecord
 from gradscope.recording.records import InputStat, Recording, TargetRecord, TensorStat
 from gradscope.recording.repeated_looks import repeated
 

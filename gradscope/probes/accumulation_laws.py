@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from gradscope.recording.evidence.micro_batch import AccumulationLaw
+from gradscope.recording.evidence.batches import AccumulationLaw
 
 FULL_TOLERANCE, LOW_TOLERANCE = 1e-3, 2e-2
 """What rounding may leave, over the norm of the whole batch's gradient, in single and in half

@@ -11,8 +11,7 @@ from gradscope.capture.graph import VIEW_OPERATIONS
 from gradscope.capture.reading import is_plain_float
 from gradscope.probes.operations import NodeNumber, Operation, Places, reference
 from gradscope.probes.scene import Scene
-from gradscope.recording.evidence.saturation import SaturationRecord
-from gradscope.recording.evidence.unit import UnitRecord
+from gradscope.recording.evidence.forward import SaturationRecord, UnitRecord
 
 STEEP = 0.05
 """Share of the largest derivative below which an activation counts as saturated."""

@@ -11,7 +11,7 @@ from torch import nn
 
 from gradscope.probes.scene import Scene
 from gradscope.probes.user_code_search import UserCodeSearch
-from gradscope.recording.evidence.attribute import AttributeRecord
+from gradscope.recording.evidence.parameters import AttributeRecord
 
 _RIGHT = "requires_grad"
 _LIKENESS = 0.85

@@ -3,7 +3,7 @@
 from gradscope.capture.edges import tensors
 from gradscope.capture.naming import shape_of
 from gradscope.probes.scene import Scene
-from gradscope.recording.evidence.batch import BatchRecord
+from gradscope.recording.evidence.batches import BatchRecord
 
 
 def examine_batch(scene: Scene) -> str | None:

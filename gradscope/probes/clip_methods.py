@@ -13,7 +13,7 @@ from torch import Tensor
 
 from gradscope.capture.arithmetic import BLOCK
 from gradscope.capture.reading import NotReadable, elements
-from gradscope.recording.evidence.clip_trial import ClippedGradient
+from gradscope.recording.evidence.clipping import ClippedGradient
 
 LEAST_WEIGHT_NORM = 1e-3
 """Of a unit, in adaptive clipping: so that weights that begin at zero can grow."""

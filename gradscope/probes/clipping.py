@@ -16,7 +16,7 @@ from gradscope.probes.clip_methods import (
     power_norm,
     unit_factors,
 )
-from gradscope.recording.evidence.clip_trial import ClipMethod, ClipPass, ClipTrial
+from gradscope.recording.evidence.clipping import ClipMethod, ClipPass, ClipTrial
 from gradscope.target.options import ClipOptions
 
 USUAL_RATIO = 0.01

@@ -4,8 +4,7 @@ from torch.autograd.graph import Node
 
 from gradscope.capture.edges import Edge
 from gradscope.probes.scene import Scene
-from gradscope.recording.evidence.comparison import ComparisonRecord
-from gradscope.recording.evidence.softmax import SoftmaxRecord
+from gradscope.recording.evidence.forward import ComparisonRecord, SoftmaxRecord
 from gradscope.recording.records import TensorRef
 
 _SOFTMAXES = frozenset({"LogSoftmaxBackward0", "SoftmaxBackward0"})

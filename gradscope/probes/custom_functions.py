@@ -25,7 +25,7 @@ from gradscope.probes.gradient_check import (
     compare,
 )
 from gradscope.probes.scene import Scene
-from gradscope.recording.evidence.custom_function import (
+from gradscope.recording.evidence.failures import (
     CheckOutcome,
     CustomFunctionRecord,
     InputCheck,

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from gradscope.capture.cuts import leaves_behind
 from gradscope.capture.modules import ModuleCall
 from gradscope.probes.scene import Scene
-from gradscope.recording.evidence.dropped import DroppedRecord
+from gradscope.recording.evidence.parameters import DroppedRecord
 
 
 def examine_dropped(scene: Scene) -> str | None:

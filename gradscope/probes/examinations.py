@@ -23,7 +23,7 @@ from gradscope.probes.scaled_backward import examine_half_precision
 from gradscope.probes.scene import Scene
 from gradscope.probes.symmetry import examine_symmetry
 from gradscope.probes.twins import examine_twins
-from gradscope.recording.evidence.examination import ExaminationRecord
+from gradscope.recording.evidence.batches import ExaminationRecord
 
 Examine = Callable[[Scene], str | None]
 """Notes what it finds in the scene's assembler; returns why it could not be made, else None."""

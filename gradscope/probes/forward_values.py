@@ -25,7 +25,7 @@ from gradscope.probes.operations import (
     run_again,
 )
 from gradscope.probes.scene import Scene
-from gradscope.recording.evidence.forward_stat import ForwardStat
+from gradscope.recording.evidence.forward import ForwardStat
 
 
 class Values(NamedTuple):

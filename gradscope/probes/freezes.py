@@ -7,7 +7,7 @@ from types import CodeType
 
 from gradscope.capture.lines import Line
 from gradscope.probes.scene import Scene
-from gradscope.recording.evidence.freeze import FreezeRecord, ReplacementRecord
+from gradscope.recording.evidence.parameters import FreezeRecord, ReplacementRecord
 
 _FREEZES = re.compile(r"requires_grad(\s*=\s*False|_\(\s*(requires_grad\s*=\s*)?False)")
 

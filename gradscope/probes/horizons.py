@@ -12,7 +12,7 @@ from torch.nn.utils.rnn import PackedSequence, pad_packed_sequence
 
 from gradscope.errors import GradscopeError
 from gradscope.probes.scene import Scene
-from gradscope.recording.evidence.horizon import HorizonRecord
+from gradscope.recording.evidence.forward import HorizonRecord
 
 SHORTEST = 4
 """Sequences of fewer steps are not looked at."""

@@ -14,7 +14,7 @@ from torch import Tensor
 from gradscope.capture.cut_records import CutFinder
 from gradscope.errors import GradscopeError
 from gradscope.probes.scene import Scene
-from gradscope.recording.evidence.influence import InfluenceRecord
+from gradscope.recording.evidence.parameters import InfluenceRecord
 
 MOST_GROUPS = 8
 """So many groups of parameters are asked about, each by a forward."""

@@ -1,7 +1,7 @@
 """Which lines initialised the parameters anew, after their layers had."""
 
 from gradscope.probes.scene import Scene
-from gradscope.recording.evidence.initialisation import InitialisationRecord
+from gradscope.recording.evidence.parameters import InitialisationRecord
 
 
 def examine_initialisations(scene: Scene) -> str | None:

@@ -14,7 +14,7 @@ from gradscope.capture.lines import created
 from gradscope.capture.teardown import let_go
 from gradscope.errors import GradscopeError
 from gradscope.probes.scene import Scene
-from gradscope.recording.evidence.leaf import LeafOrigin, LeafRecord
+from gradscope.recording.evidence.parameters import LeafOrigin, LeafRecord
 
 MOST_VALUES = 20_000
 """So many values of attributes are looked into."""

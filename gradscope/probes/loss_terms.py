@@ -12,7 +12,7 @@ from gradscope.capture.lines import Line
 from gradscope.capture.teardown import let_go
 from gradscope.errors import GradscopeError
 from gradscope.probes.scene import Scene
-from gradscope.recording.evidence.loss_term import LossTermRecord, TermPairRecord
+from gradscope.recording.evidence.batches import LossTermRecord, TermPairRecord
 from gradscope.target.target import Outcome
 
 MOST_TERMS = 8

@@ -15,7 +15,7 @@ from gradscope.errors import GradscopeError
 from gradscope.probes.batch_division import Division, divide
 from gradscope.probes.micro_batch_runs import MicroBatchTrial, run_micro_batches
 from gradscope.probes.scene import Scene
-from gradscope.recording.evidence.micro_batch import (
+from gradscope.recording.evidence.batches import (
     AccumulatedGradient,
     AccumulationRecord,
     MicroBatchRecord,

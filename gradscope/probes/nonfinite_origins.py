@@ -19,7 +19,7 @@ from gradscope.probes.nonfinite_tracker import (
 )
 from gradscope.probes.operations import Places, plain_floats, reference, run_again
 from gradscope.probes.scene import Scene
-from gradscope.recording.evidence.nonfinite import NonfiniteRecord, NonfiniteSource
+from gradscope.recording.evidence.failures import NonfiniteRecord, NonfiniteSource
 
 
 def examine_nonfinite(scene: Scene) -> str | None:

@@ -21,7 +21,7 @@ from gradscope.probes.operations import (
     node_number,
     plain_floats,
 )
-from gradscope.recording.evidence.nonfinite import Broken, NonfiniteSource, OperandRecord
+from gradscope.recording.evidence.failures import Broken, NonfiniteSource, OperandRecord
 
 MOST_ORIGINS = 64
 """So many origins are kept."""

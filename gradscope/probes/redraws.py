@@ -12,7 +12,7 @@ from gradscope.capture.compiled import watchable
 from gradscope.errors import GradscopeError
 from gradscope.probes.scene import Scene
 from gradscope.probes.snapshot import RandomStates
-from gradscope.recording.evidence.redraw import RedrawRecord
+from gradscope.recording.evidence.parameters import RedrawRecord
 from gradscope.target.forward import seed_everything
 
 _SEED = 0x5EED

@@ -19,7 +19,7 @@ from gradscope.capture.lines import Caller, Line
 from gradscope.capture.reading import NotReadable, elements, is_plain
 from gradscope.errors import GradscopeError
 from gradscope.probes.scene import Scene
-from gradscope.recording.evidence.flush import FlushedGradient, FlushRecord
+from gradscope.recording.evidence.failures import FlushedGradient, FlushRecord
 
 _FACTORS = (2.0**16, 2.0**12, 2.0**8, 2.0**4)
 _NARROW = tuple(

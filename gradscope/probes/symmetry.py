@@ -7,7 +7,7 @@ from torch.nn.modules.conv import _ConvNd, _ConvTransposeNd
 from gradscope.capture.reading import is_plain_float
 from gradscope.probes.scene import Scene
 from gradscope.probes.user_code_search import UserCodeSearch
-from gradscope.recording.evidence.symmetry import SymmetryRecord
+from gradscope.recording.evidence.parameters import SymmetryRecord
 
 TOLERANCE = 1e-6
 """Units are equal if their difference is at most this share of their norm."""

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from gradscope.capture.reading import is_plain_float
 from gradscope.probes.scene import Scene
 from gradscope.probes.user_code_search import UserCodeSearch
-from gradscope.recording.evidence.twin import TwinRecord
+from gradscope.recording.evidence.parameters import TwinRecord
 
 
 def examine_twins(scene: Scene) -> str | None:

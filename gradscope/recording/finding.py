@@ -1,11 +1,20 @@
-"""What a rule found: one cause, with its evidence, its place, and one thing to try."""
+"""A finding, its severity, and the verdict of all rules on a recording."""
 
 from dataclasses import dataclass
+from typing import Literal
 
 from gradscope.recording.records import Site
-from gradscope.recording.severity import SEVERITIES as SEVERITIES
-from gradscope.recording.severity import Severity as Severity
-from gradscope.recording.severity import at_least as at_least
+
+Severity = Literal["error", "warning", "note"]
+"""SARIF's levels."""
+
+SEVERITIES: tuple[Severity, ...] = ("error", "warning", "note")
+"""The worst first."""
+
+
+def at_least(level: Severity) -> tuple[Severity, ...]:
+    """Return the levels that are as bad as one or worse, the worst first."""
+    return SEVERITIES[: SEVERITIES.index(level) + 1]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,3 +68,36 @@ class Finding:
     consequences: tuple[Consequence, ...] = ()
     fingerprint: str
     """Stays the same from run to run: holds no number. Findings of one line may share it."""
+
+
+IGNORED, NOT_SELECTED = "ignored", "not selected"
+"""Why a rule did not run that the settings leave out."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SkippedRule:
+    """A rule that did not run, and why."""
+
+    rule: str
+    reason: str
+
+    @property
+    def is_left_out(self) -> bool:
+        """Whether the user chose so."""
+        return self.reason in (IGNORED, NOT_SELECTED)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verdict:
+    """What the rules make of a recording."""
+
+    findings: tuple[Finding, ...] = ()
+    ran: tuple[str, ...] = ()
+    """Codes of the rules that could judge."""
+    skipped: tuple[SkippedRule, ...] = ()
+    ignored: int = 0
+    """How many findings lie in modules where their rule is ignored."""
+
+
+UNJUDGED = Verdict()
+"""No rule has run."""

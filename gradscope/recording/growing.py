@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from gradscope.recording.encoding import read_optional_float
-from gradscope.recording.evidence.trained_optimizer import TrainedOptimizer
+from gradscope.recording.evidence.optimizers import TrainedOptimizer
 from gradscope.recording.evidence_tables import evidence_tables
 from gradscope.recording.meta import Header, read_header
 from gradscope.recording.records import EventRecord, ModuleRecord, ParameterRecord, StepRecord

@@ -3,17 +3,18 @@
 from collections.abc import Iterator
 from dataclasses import replace
 
-from gradscope.recording.evidence.attribute import AttributeRecord
-from gradscope.recording.evidence.comparison import ComparisonRecord
-from gradscope.recording.evidence.dropped import DroppedRecord
-from gradscope.recording.evidence.examination import ExaminationRecord
-from gradscope.recording.evidence.freeze import FreezeRecord, ReplacementRecord
-from gradscope.recording.evidence.initialisation import InitialisationRecord
-from gradscope.recording.evidence.leaf import LeafRecord
-from gradscope.recording.evidence.optimizer import OptimizerRecord
-from gradscope.recording.evidence.softmax import SoftmaxRecord
-from gradscope.recording.evidence.source import SourceRecord
-from gradscope.recording.evidence.statement import StatementRecord
+from gradscope.recording.evidence.batches import ExaminationRecord
+from gradscope.recording.evidence.code import SourceRecord, StatementRecord
+from gradscope.recording.evidence.forward import ComparisonRecord, SoftmaxRecord
+from gradscope.recording.evidence.optimizers import OptimizerRecord
+from gradscope.recording.evidence.parameters import (
+    AttributeRecord,
+    DroppedRecord,
+    FreezeRecord,
+    InitialisationRecord,
+    LeafRecord,
+    ReplacementRecord,
+)
 from gradscope.recording.records import Look, Recording
 
 NOT_IN_EVERY_STEP = "not in every captured step"

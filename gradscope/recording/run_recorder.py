@@ -7,12 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from gradscope.errors import GradscopeError
-from gradscope.recording.evidence.clip_scope import ClipScope
-from gradscope.recording.evidence.rounded_update import RoundedUpdate
-from gradscope.recording.evidence.source import SourceRecord
-from gradscope.recording.evidence.statement import StatementRecord
-from gradscope.recording.evidence.trained_optimizer import TrainedOptimizer
-from gradscope.recording.evidence.watch_cost import WatchCost
+from gradscope.recording.evidence.clipping import ClipScope
+from gradscope.recording.evidence.code import SourceRecord, StatementRecord
+from gradscope.recording.evidence.optimizers import RoundedUpdate, TrainedOptimizer, WatchCost
 from gradscope.recording.evidence_tables import evidence_tables
 from gradscope.recording.kept_gradient import KeptGradient
 from gradscope.recording.meta import Header
@@ -26,7 +23,7 @@ from gradscope.recording.records import (
     StepRecord,
 )
 from gradscope.recording.repeated_steps import REPEATED_STEPS, RepeatedSteps
-from gradscope.recording.run_ending import RunEnding
+from gradscope.recording.run_header import RunEnding
 from gradscope.recording.step_tables import EVENTS, NORM_COLUMNS, PARAMETER_STATS, SKIPPED, STEPS
 from gradscope.recording.structure_tables import MODULES, PARAMETERS, SITES
 from gradscope.recording.table import Cells, Table

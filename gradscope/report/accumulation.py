@@ -10,7 +10,7 @@ from rich.text import Text
 from gradscope.analysis.report import Report
 from gradscope.analysis.view import shown_site
 from gradscope.phrasing import counted
-from gradscope.recording.evidence.micro_batch import (
+from gradscope.recording.evidence.batches import (
     AccumulatedGradient,
     AccumulationLaw,
     AccumulationRecord,

@@ -10,8 +10,7 @@ from typing import Self
 from gradscope.analysis.report import Report
 from gradscope.analysis.rows import OtherStep
 from gradscope.phrasing import counted
-from gradscope.recording.finding import SEVERITIES, Finding
-from gradscope.recording.verdict import SkippedRule
+from gradscope.recording.finding import SEVERITIES, Finding, SkippedRule
 from gradscope.report.number_format import figure, operation_text
 from gradscope.report.page import UNICODE, Signs
 from gradscope.report.parameter_names import folded_names

@@ -11,7 +11,7 @@ from rich.text import Text
 
 from gradscope.analysis.report import Report
 from gradscope.analysis.view import shown_path, shown_site
-from gradscope.recording.evidence.source import SourceRecord
+from gradscope.recording.evidence.code import SourceRecord
 from gradscope.recording.finding import Finding, RelatedLocation, Severity
 from gradscope.recording.records import Recording, Site
 from gradscope.report.finding_phrasing import (

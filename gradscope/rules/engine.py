@@ -4,9 +4,15 @@ import dataclasses
 from collections.abc import Iterable, Iterator, Mapping
 
 from gradscope.errors import GradscopeError
-from gradscope.recording.finding import SEVERITIES, Consequence, Finding
+from gradscope.recording.finding import (
+    NOT_SELECTED,
+    SEVERITIES,
+    Consequence,
+    Finding,
+    SkippedRule,
+    Verdict,
+)
 from gradscope.recording.records import Recording, Site
-from gradscope.recording.verdict import NOT_SELECTED, SkippedRule, Verdict
 from gradscope.rules.catalogue import RULES
 from gradscope.rules.context import RuleContext
 from gradscope.rules.looks.judging import Looks

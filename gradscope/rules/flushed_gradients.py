@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from gradscope.recording.evidence.flush import FlushedGradient, FlushRecord
+from gradscope.recording.evidence.failures import FlushedGradient, FlushRecord
 from gradscope.recording.finding import Severity
 from gradscope.recording.records import Site
 from gradscope.rules.context import RuleContext

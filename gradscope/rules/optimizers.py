@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 
-from gradscope.recording.evidence.optimizer import OptimizerRecord
+from gradscope.recording.evidence.optimizers import OptimizerRecord
 from gradscope.rules.context import RuleContext
 
 EXAMINATION = "optimizers"

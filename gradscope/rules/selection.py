@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from difflib import get_close_matches
 
 from gradscope.errors import GradscopeError
-from gradscope.recording.verdict import IGNORED, NOT_SELECTED
+from gradscope.recording.finding import IGNORED, NOT_SELECTED
 from gradscope.rules.catalogue import RULES
 from gradscope.rules.families import FAMILIES, family_of
 from gradscope.rules.rule import Rule

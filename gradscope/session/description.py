@@ -10,7 +10,7 @@ from gradscope.capture.edges import tensors
 from gradscope.capture.naming import NamedModel, shape_of
 from gradscope.probes.optimizer_steps import describe_optimizer
 from gradscope.recording.records import Environment, TargetRecord
-from gradscope.recording.repository import repository_of
+from gradscope.recording.run_header import repository_of
 from gradscope.target.target import Target
 
 

@@ -27,8 +27,7 @@ from gradscope.recording.finding import Finding
 from gradscope.recording.kept_gradient import KeepMode, check_keep_mode
 from gradscope.recording.kept_tables import in_memory
 from gradscope.recording.records import Recording
-from gradscope.recording.run_ending import RunEnding
-from gradscope.recording.run_events import says_nothing
+from gradscope.recording.run_header import RunEnding, says_nothing
 from gradscope.recording.store import load_recording
 from gradscope.recording.writer import check_free, remove_logs
 from gradscope.rules.engine import check_settings, judge

@@ -20,7 +20,7 @@ from training_loops import LOOPS, Loop
 from gradscope.capture.training.watch import TrainingWatch
 from gradscope.looks.close_looks import script_looks
 from gradscope.looks.schedule import Schedule
-from gradscope.recording.evidence.watch_cost import WatchCost
+from gradscope.recording.evidence.optimizers import WatchCost
 from gradscope.recording.store import load_recording
 
 _FIRST = 110

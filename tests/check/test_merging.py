@@ -4,8 +4,7 @@ import pytest
 
 from gradscope.check.merging import has_gradient, merged, obstacle_of, target_result
 from gradscope.check.results import Run
-from gradscope.recording.finding import Finding
-from gradscope.recording.verdict import Verdict
+from gradscope.recording.finding import Finding, Verdict
 
 
 def finding(rule="GS101", fingerprint="f", **changes):

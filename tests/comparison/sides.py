@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 
 from gradscope.comparison.comparison import compare
 from gradscope.comparison.tolerance import Tolerance
-from gradscope.recording.finding import Finding
+from gradscope.recording.finding import Finding, Verdict
 from gradscope.recording.norm_table import NOT_MEASURED, NormTable
 from gradscope.recording.records import (
     Environment,
@@ -20,7 +20,6 @@ from gradscope.recording.records import (
     StepRecord,
     TargetRecord,
 )
-from gradscope.recording.verdict import Verdict
 from gradscope.session.report import Report
 
 NUMEL = 4

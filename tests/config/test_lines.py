@@ -5,7 +5,7 @@ import tomllib
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gradscope.config.lines import lines_of
+from gradscope.config.document import lines_of
 
 TABLE = ("tool", "gradscope")
 

@@ -5,10 +5,9 @@ import pyarrow.parquet
 import pytest
 
 from gradscope.errors import GradscopeError
-from gradscope.export import parquet
-from gradscope.export.parquet import check_parquet, write_parquet
+from gradscope.export import files as parquet
+from gradscope.export.files import check_parquet, json_text, write_parquet
 from gradscope.export.tables import TABLES
-from gradscope.export.texts import json_text
 
 
 @pytest.fixture

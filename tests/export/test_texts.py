@@ -13,9 +13,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from gradscope.export.files import write_csv, write_jsonl
 from gradscope.export.table import ExportTable
 from gradscope.export.tables import TABLES
-from gradscope.export.texts import write_csv, write_jsonl
 from gradscope.report.objects import finite
 from tests.export.conftest import HOSTILE
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import gradscope
-from gradscope.recording.evidence.autograd_error import AutogradErrorRecord
+from gradscope.recording.evidence.failures import AutogradErrorRecord
 from gradscope.recording.records import Look, Recording
 from gradscope.recording.store import load_recording
 

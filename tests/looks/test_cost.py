@@ -10,7 +10,7 @@ from torch.nn.functional import cross_entropy
 
 import gradscope
 from gradscope.looks import mode
-from gradscope.recording.evidence.dropped import DroppedRecord
+from gradscope.recording.evidence.parameters import DroppedRecord
 from tests.looks.models_to_train import features, mlp
 
 

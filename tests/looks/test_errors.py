@@ -8,7 +8,7 @@ import torch
 from torch import nn
 from torch.nn.functional import cross_entropy, mse_loss
 
-from gradscope.recording.evidence.autograd_error import AutogradErrorRecord
+from gradscope.recording.evidence.failures import AutogradErrorRecord
 from tests.looks.models_to_train import features, mlp
 
 

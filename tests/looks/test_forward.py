@@ -10,9 +10,8 @@ from torch import nn
 from torch.nn import functional
 from torch.nn.functional import cross_entropy, mse_loss
 
-from gradscope.recording.evidence.nonfinite import NonfiniteRecord
-from gradscope.recording.evidence.saturation import SaturationRecord
-from gradscope.recording.evidence.unit import UnitRecord
+from gradscope.recording.evidence.failures import NonfiniteRecord
+from gradscope.recording.evidence.forward import SaturationRecord, UnitRecord
 from tests.looks.conftest import norms
 from tests.looks.models_to_train import features, mlp
 

@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 from gradscope.looks import singular_points
-from gradscope.recording.evidence.late_capture import LateCapture
+from gradscope.recording.evidence.failures import LateCapture
 from gradscope.rules.engine import judge
 from tests.looks import broken_loops
 from tests.looks.broken_loops import HEALTHY, IN_BACKWARD, IN_FORWARD, train

@@ -11,10 +11,10 @@ from torch.nn.functional import cross_entropy
 
 from gradscope.looks.schedule import FIRST, Schedule
 from gradscope.looks.thoroughness import FULL_EVERY, Thoroughness
-from gradscope.recording.evidence.examination import ExaminationRecord
-from gradscope.recording.evidence.forward_stat import ForwardStat
-from gradscope.recording.evidence.nonfinite import NonfiniteRecord
-from gradscope.recording.evidence.optimizer import OptimizerRecord
+from gradscope.recording.evidence.batches import ExaminationRecord
+from gradscope.recording.evidence.failures import NonfiniteRecord
+from gradscope.recording.evidence.forward import ForwardStat
+from gradscope.recording.evidence.optimizers import OptimizerRecord
 from gradscope.recording.repeated_looks import NOT_IN_EVERY_STEP
 from gradscope.recording.store import load_recording, save_recording
 from tests.looks.models_to_train import features, mlp

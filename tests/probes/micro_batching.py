@@ -3,7 +3,7 @@
 import torch
 from torch import nn
 
-from gradscope.recording.evidence.micro_batch import AccumulationRecord
+from gradscope.recording.evidence.batches import AccumulationRecord
 from gradscope.session.inspection import record
 from gradscope.target.objects import target_from_objects
 from gradscope.target.options import Trial

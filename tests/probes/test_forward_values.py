@@ -11,10 +11,8 @@ from torch.nn import functional
 
 import gradscope
 from gradscope.probes.forward_values import values_of
-from gradscope.recording.evidence.examination import ExaminationRecord
-from gradscope.recording.evidence.forward_stat import ForwardStat
-from gradscope.recording.evidence.saturation import SaturationRecord
-from gradscope.recording.evidence.unit import UnitRecord
+from gradscope.recording.evidence.batches import ExaminationRecord
+from gradscope.recording.evidence.forward import ForwardStat, SaturationRecord, UnitRecord
 
 
 class Functional(nn.Module):

@@ -7,8 +7,8 @@ from torch import nn
 from torch.nn import functional
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
-from gradscope.recording.evidence.examination import ExaminationRecord
-from gradscope.recording.evidence.horizon import HorizonRecord
+from gradscope.recording.evidence.batches import ExaminationRecord
+from gradscope.recording.evidence.forward import HorizonRecord
 from gradscope.session.inspection import record
 from gradscope.target.objects import target_from_objects
 from gradscope.target.options import Trial

@@ -4,8 +4,8 @@ import pytest
 import torch
 from torch import nn
 
-from gradscope.recording.evidence.examination import ExaminationRecord
-from gradscope.recording.evidence.influence import InfluenceRecord
+from gradscope.recording.evidence.batches import ExaminationRecord
+from gradscope.recording.evidence.parameters import InfluenceRecord
 from gradscope.session.inspection import record
 from gradscope.target.objects import target_from_objects
 from gradscope.target.options import Trial

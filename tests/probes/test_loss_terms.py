@@ -7,8 +7,7 @@ import torch
 from torch import nn
 
 import gradscope
-from gradscope.recording.evidence.examination import ExaminationRecord
-from gradscope.recording.evidence.loss_term import LossTermRecord, TermPairRecord
+from gradscope.recording.evidence.batches import ExaminationRecord, LossTermRecord, TermPairRecord
 from gradscope.recording.store import load_recording, save_recording
 from tests.rules.inspecting import report_of_file
 

@@ -9,7 +9,7 @@ from torch.nn import functional
 
 import gradscope
 from gradscope.errors import GradscopeError
-from gradscope.recording.evidence.micro_batch import (
+from gradscope.recording.evidence.batches import (
     AccumulatedGradient,
     AccumulationRecord,
     MicroBatchRecord,

@@ -9,7 +9,7 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from gradscope.recording.evidence.micro_batch import (
+from gradscope.recording.evidence.batches import (
     AccumulatedGradient,
     AccumulationRecord,
     MicroBatchRecord,

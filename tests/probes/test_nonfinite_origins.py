@@ -9,7 +9,7 @@ from torch.nn import functional
 from torch.utils.checkpoint import checkpoint
 
 import gradscope
-from gradscope.recording.evidence.nonfinite import NonfiniteRecord
+from gradscope.recording.evidence.failures import NonfiniteRecord
 
 
 class Functional(nn.Module):

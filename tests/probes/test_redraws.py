@@ -9,8 +9,8 @@ from torch import nn
 from torch.nn import functional
 
 from gradscope.probes.snapshot import RandomStates
-from gradscope.recording.evidence.examination import ExaminationRecord
-from gradscope.recording.evidence.redraw import RedrawRecord
+from gradscope.recording.evidence.batches import ExaminationRecord
+from gradscope.recording.evidence.parameters import RedrawRecord
 from gradscope.session.inspection import record
 from gradscope.target.objects import target_from_objects
 from gradscope.target.options import Trial

@@ -6,8 +6,8 @@ from torch import nn
 from torch.utils.checkpoint import checkpoint
 
 import gradscope
-from gradscope.recording.evidence.examination import ExaminationRecord
-from gradscope.recording.evidence.flush import FlushRecord
+from gradscope.recording.evidence.batches import ExaminationRecord
+from gradscope.recording.evidence.failures import FlushRecord
 
 
 class Scaled(nn.Module):

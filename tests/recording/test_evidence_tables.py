@@ -9,8 +9,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from gradscope.recording.evidence import EVIDENCE
-from gradscope.recording.evidence.examination import ExaminationRecord
-from gradscope.recording.evidence.source import SourceRecord
+from gradscope.recording.evidence.batches import ExaminationRecord
+from gradscope.recording.evidence.code import SourceRecord
 from gradscope.recording.evidence_tables import evidence_tables
 from gradscope.recording.store import load_recording, save_recording
 from tests.recording.recordings import same, small

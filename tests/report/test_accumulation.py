@@ -10,12 +10,12 @@ from rich.console import Console
 
 from gradscope.analysis.view import ViewOptions
 from gradscope.check.results import CheckResult, Run, TargetResult
-from gradscope.recording.evidence.micro_batch import (
+from gradscope.recording.evidence.batches import (
     AccumulatedGradient,
     AccumulationRecord,
     MicroBatchRecord,
 )
-from gradscope.recording.verdict import UNJUDGED
+from gradscope.recording.finding import UNJUDGED
 from gradscope.report.accumulation import Accumulation, headline, off, remarks
 from gradscope.report.concise import render_concise
 from gradscope.report.gate.words import remarks as check_remarks

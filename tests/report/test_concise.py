@@ -3,8 +3,7 @@ import re
 from dataclasses import replace
 
 from gradscope.analysis.view import ViewOptions
-from gradscope.recording.finding import Finding
-from gradscope.recording.verdict import Verdict
+from gradscope.recording.finding import Finding, Verdict
 from gradscope.report.concise import render_concise
 from gradscope.session.report import Report
 

@@ -1,7 +1,6 @@
 import pytest
 
-from gradscope.recording.finding import Consequence, Finding
-from gradscope.recording.verdict import SkippedRule, Verdict
+from gradscope.recording.finding import Consequence, Finding, SkippedRule, Verdict
 from gradscope.report.finding_phrasing import (
     consequence_text,
     evidence_text,

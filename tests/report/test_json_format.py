@@ -5,10 +5,9 @@ from importlib.resources import files
 import jsonschema
 import pytest
 
-from gradscope.recording.finding import Finding, RelatedLocation
+from gradscope.recording.finding import Finding, RelatedLocation, Verdict
 from gradscope.recording.records import Site
 from gradscope.recording.store import load_recording
-from gradscope.recording.verdict import Verdict
 from gradscope.report.json_format import render_json, render_jsonl
 from gradscope.session.report import Report
 

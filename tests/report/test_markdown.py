@@ -5,9 +5,9 @@ from dataclasses import replace
 import pytest
 
 from gradscope.analysis.view import ViewOptions
-from gradscope.recording.finding import Finding
-from gradscope.recording.verdict import SkippedRule, Verdict
-from gradscope.report.markdown import prose, render_markdown
+from gradscope.recording.finding import Finding, SkippedRule, Verdict
+from gradscope.report.markdown import render_markdown
+from gradscope.report.markdown_syntax import prose
 from gradscope.session.report import Report
 
 CELL_BORDER = re.compile(r"(?<!\\)\|")

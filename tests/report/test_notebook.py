@@ -2,8 +2,7 @@ from dataclasses import replace
 
 import pytest
 
-from gradscope.recording.finding import Finding
-from gradscope.recording.verdict import Verdict
+from gradscope.recording.finding import Finding, Verdict
 from gradscope.session.report import Report
 
 

@@ -8,7 +8,7 @@ from lxml import etree
 
 from gradscope.check.options import Policy
 from gradscope.phrasing import printable
-from gradscope.recording.verdict import IGNORED, SkippedRule, Verdict
+from gradscope.recording.finding import IGNORED, SkippedRule, Verdict
 from gradscope.report.ci.junit import render_junit
 from tests.report_ci.conftest import (
     checked,

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from gradscope.check.options import Policy
 from gradscope.phrasing import printable
 from gradscope.report.ci.step_summary import step_summary
-from gradscope.report.markdown import escape
+from gradscope.report.markdown_syntax import escape
 from tests.report_ci.conftest import (
     checked,
     failures,

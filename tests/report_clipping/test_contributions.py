@@ -3,7 +3,7 @@ from dataclasses import replace
 
 import pytest
 
-from gradscope.analysis.trial_clipping import Contributions
+from gradscope.analysis.clip_contributions import Contributions
 from tests.rules.clipping.clipped_run import ClippedRun
 
 

@@ -4,8 +4,8 @@ import pytest
 import torch
 from torch import nn
 
+from gradscope.recording.finding import Verdict
 from gradscope.recording.records import TensorRef
-from gradscope.recording.verdict import Verdict
 from gradscope.report.graph.labels import box_title
 from gradscope.report.graph.part import GraphOptions, graph_part
 from gradscope.report.page import UNICODE

@@ -1,7 +1,7 @@
 """What is said of the findings of a run where one of its steps is shown."""
 
 from gradscope.analysis.captured_steps import look_of, verdict_on
-from gradscope.recording.verdict import UNJUDGED
+from gradscope.recording.finding import UNJUDGED
 from gradscope.rules.engine import judge
 from tests.rules.looks.looked_run import LookedRun
 

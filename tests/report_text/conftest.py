@@ -8,6 +8,7 @@ import pytest
 from rich.console import Console
 
 from gradscope.analysis.view import ViewOptions
+from gradscope.recording.finding import UNJUDGED
 from gradscope.recording.records import (
     EdgeRecord,
     Environment,
@@ -26,7 +27,6 @@ from gradscope.recording.records import (
     TensorRef,
     TensorStat,
 )
-from gradscope.recording.verdict import UNJUDGED
 from gradscope.report.text import render_text
 from gradscope.session.report import Report
 

@@ -4,10 +4,9 @@ from dataclasses import replace
 
 import pytest
 
-from gradscope.recording.evidence.source import SourceRecord
-from gradscope.recording.finding import Consequence, Finding, RelatedLocation
+from gradscope.recording.evidence.code import SourceRecord
+from gradscope.recording.finding import Consequence, Finding, RelatedLocation, SkippedRule, Verdict
 from gradscope.recording.records import Site, Skipped
-from gradscope.recording.verdict import SkippedRule, Verdict
 from tests.report_text.test_golden import check
 
 ROOT = "/home/user/project"

@@ -6,7 +6,7 @@ import torch
 from torch import nn
 
 import gradscope
-from gradscope.recording.evidence.flush import FlushedGradient, FlushRecord
+from gradscope.recording.evidence.failures import FlushedGradient, FlushRecord
 from gradscope.rules.engine import judge
 
 X = torch.randn(64, 8, generator=torch.Generator().manual_seed(1))

@@ -3,7 +3,7 @@
 import math
 from dataclasses import replace
 
-from gradscope.recording.evidence.rounded_update import RoundedUpdate
+from gradscope.recording.evidence.optimizers import RoundedUpdate
 from tests.rules.clipping.clipped_run import BACKWARD as LINE
 from tests.rules.clipping.clipped_run import ClippedRun, trained
 

@@ -9,7 +9,7 @@ from torch.nn import functional
 
 from gradscope.analysis.step_view import ended_by, first_step
 from gradscope.errors import GradscopeError, UserCodeError
-from gradscope.recording.evidence.autograd_error import AutogradErrorRecord
+from gradscope.recording.evidence.failures import AutogradErrorRecord
 from gradscope.rules.engine import judge
 from gradscope.session.report import Report
 from tests.training.looping import looped, seen_in, watched

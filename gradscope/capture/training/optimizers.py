@@ -13,8 +13,7 @@ from torch.optim import Optimizer
 from gradscope.capture.training.journal import number
 from gradscope.capture.training.ledger import Entry, Ledger
 from gradscope.capture.training.places import NOWHERE, Place, Places, receiver, stem
-from gradscope.recording.evidence.optimizer import OptimizerFamily
-from gradscope.recording.evidence.trained_optimizer import TrainedOptimizer
+from gradscope.recording.evidence.optimizers import OptimizerFamily, TrainedOptimizer
 
 _ADAPTIVE = (
     torch.optim.Adadelta,

@@ -21,7 +21,7 @@ from gradscope.capture.training.ledger import Ledger
 from gradscope.capture.training.places import Places
 from gradscope.capture.training.step_patterns import Position, StepPatterns
 from gradscope.capture.training.step_writer import Measured
-from gradscope.recording.evidence.watch_cost import WatchCost
+from gradscope.recording.evidence.optimizers import WatchCost
 from gradscope.recording.repeated_steps import RepeatedSteps
 
 if TYPE_CHECKING:

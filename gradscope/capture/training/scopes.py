@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 
 from gradscope.capture.training.ledger import Entry
-from gradscope.recording.evidence.clip_scope import ClipScope
+from gradscope.recording.evidence.clipping import ClipScope
 
 _MOST = 1_000_000
 """Members of all sets; a script that clips another set every time has no use for their list."""

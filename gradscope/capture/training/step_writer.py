@@ -13,8 +13,7 @@ from gradscope.capture.training.rounding import Rounded
 from gradscope.capture.training.scene import Scene
 from gradscope.errors import GradscopeError
 from gradscope.phrasing import counted
-from gradscope.recording.evidence.rounded_update import RoundedUpdate
-from gradscope.recording.evidence.trained_optimizer import TrainedOptimizer
+from gradscope.recording.evidence.optimizers import RoundedUpdate, TrainedOptimizer
 from gradscope.recording.kept_gradient import KeptGradient
 from gradscope.recording.records import (
     EventRecord,
@@ -22,7 +21,7 @@ from gradscope.recording.records import (
     Skipped,
     StepRecord,
 )
-from gradscope.recording.run_ending import RunEnding
+from gradscope.recording.run_header import RunEnding
 from gradscope.recording.run_recorder import RunRecorder, RunStep
 from gradscope.recording.step_tables import norm_cells
 from gradscope.recording.table import Cells

@@ -21,7 +21,7 @@ from gradscope.report.gate.words import (
     measured_text,
     unjudged_rules,
 )
-from gradscope.report.markdown import code, escape, fenced, prose
+from gradscope.report.markdown_syntax import code, escape, fenced, prose
 from gradscope.report.text_findings import snippets
 
 _LARGEST = 512 * 1024

@@ -2,10 +2,10 @@
 
 from collections.abc import Iterator
 
+from gradscope.analysis.clip_contributions import Contribution
 from gradscope.analysis.clip_sections import Section
 from gradscope.analysis.clipping import Clipping
 from gradscope.analysis.report import Report
-from gradscope.analysis.trial_clipping import Contribution
 from gradscope.analysis.view import ViewOptions, shown_site
 from gradscope.phrasing import counted
 from gradscope.report.clipping.words import (
@@ -22,7 +22,8 @@ from gradscope.report.clipping.words import (
     remarks,
     spread_words,
 )
-from gradscope.report.markdown import code, escape, finding_blocks, prose, table
+from gradscope.report.markdown import finding_blocks
+from gradscope.report.markdown_syntax import code, escape, prose, table
 from gradscope.report.number_format import number
 from gradscope.report.page import UNICODE
 

@@ -2,11 +2,11 @@
 
 from collections.abc import Sequence
 
+from gradscope.analysis.clip_contributions import Contribution
 from gradscope.analysis.clip_limits import SHARES, Advice, Distribution
 from gradscope.analysis.clip_sections import MethodRow, Section
 from gradscope.analysis.clipping import Clipping
 from gradscope.analysis.report import Report
-from gradscope.analysis.trial_clipping import Contribution
 from gradscope.report.objects import Object, location_object
 
 

@@ -6,11 +6,11 @@ from rich.console import Console, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from gradscope.analysis.clip_contributions import Contribution
 from gradscope.analysis.clip_sections import Section
 from gradscope.analysis.clipping import Clipping
 from gradscope.analysis.columns import Columns
 from gradscope.analysis.report import Report
-from gradscope.analysis.trial_clipping import Contribution
 from gradscope.analysis.view import ViewOptions, shown_site
 from gradscope.phrasing import counted
 from gradscope.report.bars import BAR
@@ -34,8 +34,8 @@ from gradscope.report.number_format import figure
 from gradscope.report.page import Page, Trimmed
 from gradscope.report.run.text import run_header
 from gradscope.report.run.text_strips import Scale, strip
-from gradscope.report.text import grid, header
 from gradscope.report.text_findings import findings_section, hanging
+from gradscope.report.text_summary import grid, header
 
 _BAR = 30
 _SHORT = 16

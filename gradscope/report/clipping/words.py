@@ -2,11 +2,11 @@
 
 from collections.abc import Iterator
 
+from gradscope.analysis.clip_contributions import Contribution
 from gradscope.analysis.clip_limits import SHARES, Advice, Distribution
 from gradscope.analysis.clip_sections import Section
-from gradscope.analysis.trial_clipping import Contribution
 from gradscope.phrasing import counted
-from gradscope.recording.evidence.clip_trial import ClipMethod, ClipTrial
+from gradscope.recording.evidence.clipping import ClipMethod, ClipTrial
 from gradscope.report.number_format import figure
 from gradscope.report.page import Signs
 

@@ -21,7 +21,7 @@ from gradscope.report.comparison.phrasing import (
     standing_text,
 )
 from gradscope.report.comparison.verdict_words import regression_text, verdict_text
-from gradscope.report.markdown import code, escape, prose, table
+from gradscope.report.markdown_syntax import code, escape, prose, table
 from gradscope.report.number_format import figure
 from gradscope.report.page import UNICODE
 

@@ -34,8 +34,8 @@ from gradscope.report.number_format import figure
 from gradscope.report.page import Page, Trimmed
 from gradscope.report.run.text_strips import BROKEN, ZERO, Scale, strip
 from gradscope.report.run.words import course_text
-from gradscope.report.text import grid
 from gradscope.report.text_findings import SEVERITY_STYLES, finding_parts, hanging
+from gradscope.report.text_summary import grid
 
 _IN_FULL = 5
 _LINES = 8

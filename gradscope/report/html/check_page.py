@@ -23,7 +23,7 @@ from gradscope.report.gate.words import (
     with_reports,
 )
 from gradscope.report.html.page import ROOM, Sheet, render_page, within
-from gradscope.report.html.tables import SummaryCell, SummaryTable
+from gradscope.report.html.summary_table import SummaryCell, SummaryTable
 from gradscope.report.html.tabs import sheet_of
 from gradscope.report.html.words import Fact, FindingCard, Words, finding_card, module_of_finding
 

@@ -23,7 +23,7 @@ from gradscope.report.html.pictures.clip_limits import limit_picture, norm_pictu
 from gradscope.report.html.pictures.clip_shares import share_picture, share_table
 from gradscope.report.html.pictures.clip_steps import step_picture
 from gradscope.report.html.pictures.lettering import number
-from gradscope.report.html.tables import SummaryCell, SummaryTable
+from gradscope.report.html.summary_table import SummaryCell, SummaryTable
 from gradscope.report.html.words import Fact, Words, words_of
 from gradscope.report.page import UNICODE
 

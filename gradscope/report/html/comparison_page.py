@@ -39,7 +39,7 @@ from gradscope.report.html.pictures.compared_ratios import compared_ratios
 from gradscope.report.html.pictures.compared_sides import compared_sides
 from gradscope.report.html.pictures.compared_spread import compared_spread
 from gradscope.report.html.pictures.lettering import number
-from gradscope.report.html.tables import SummaryCell, SummaryTable
+from gradscope.report.html.summary_table import SummaryCell, SummaryTable
 from gradscope.report.html.words import (
     Fact,
     FindingCard,

@@ -1,7 +1,6 @@
 """Tables of parameters and tensors, and small tables that need no JavaScript."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Literal
 
 from gradscope.analysis.layers import (
@@ -18,36 +17,6 @@ from gradscope.report.html.columns import Json, numbers, places, texts
 from gradscope.report.html.modules import ModulePlaces
 from gradscope.report.html.page import Picture
 from gradscope.report.number_format import made_by, shape_text
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SummaryCell:
-    """A cell of a small table."""
-
-    text: str
-    look: str = ""
-    """Classes of the style sheet: `error`, `good`, `code`, `short` for what stays on a line."""
-    is_number: bool = False
-    is_strong: bool = False
-    sheet: int | None = None
-    """The sheet that a click on it opens, by its place on the page."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SummaryTable:
-    """A table of a few rows."""
-
-    title: str
-    header: tuple[str, ...]
-    rows: tuple[tuple[SummaryCell, ...], ...]
-    caption: str = ""
-
-    @property
-    def filled(self) -> tuple[int, ...]:
-        """The places of the columns in which something stands."""
-        places = range(len(self.header))
-        return tuple(place for place in places if any(row[place].text for row in self.rows))
-
 
 WordKind = Literal["name", "text", "place", "state", "findings"]
 """`place` is a line of code, `state` what backward left in a parameter; `findings` are levels and

@@ -18,13 +18,8 @@ from gradscope.report.html.pictures.magnitudes import magnitudes
 from gradscope.report.html.pictures.module_map import module_map
 from gradscope.report.html.pictures.other_steps import other_steps
 from gradscope.report.html.pictures.timeline import timeline
-from gradscope.report.html.tables import (
-    SummaryCell,
-    SummaryTable,
-    parameter_table,
-    run_parameter_table,
-    tensor_table,
-)
+from gradscope.report.html.summary_table import SummaryCell, SummaryTable
+from gradscope.report.html.tables import parameter_table, run_parameter_table, tensor_table
 from gradscope.report.html.words import FindingCard, words_of
 
 

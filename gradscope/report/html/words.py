@@ -18,7 +18,7 @@ from gradscope.report.finding_phrasing import (
     unjudged,
     verdict_text,
 )
-from gradscope.report.html.tables import SummaryTable
+from gradscope.report.html.summary_table import SummaryTable
 from gradscope.report.number_format import figure
 from gradscope.report.page import UNICODE
 from gradscope.report.run.words import length_text, optimizer_text

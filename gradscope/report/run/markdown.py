@@ -8,7 +8,7 @@ from gradscope.analysis.report import Report
 from gradscope.analysis.training_run import TrainingRun
 from gradscope.analysis.view import ViewOptions, shown_site
 from gradscope.phrasing import counted, printable
-from gradscope.report.markdown import code, escape, preformatted
+from gradscope.report.markdown_syntax import code, escape, preformatted
 from gradscope.report.number_format import figure
 from gradscope.report.page import UNICODE
 from gradscope.report.run.text_strips import Scale, scale_of, strip

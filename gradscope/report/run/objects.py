@@ -10,8 +10,8 @@ from gradscope.analysis.run_optimizers import OptimizerRow
 from gradscope.analysis.timeline import Fold, Norms, Picture
 from gradscope.analysis.training_run import TrainingRun
 from gradscope.analysis.view import shown_path
-from gradscope.recording.evidence.watch_cost import WatchCost
-from gradscope.recording.run_ending import RunEnding
+from gradscope.recording.evidence.optimizers import WatchCost
+from gradscope.recording.run_header import RunEnding
 from gradscope.report.objects import Json, Object, location_object
 from gradscope.report.page import UNICODE
 from gradscope.report.run.words import picture_text

@@ -26,8 +26,8 @@ from gradscope.report.run.words import (
     picture_text,
     run_words,
 )
-from gradscope.report.text import grid
 from gradscope.report.text_findings import hanging
+from gradscope.report.text_summary import grid
 
 OPTIMIZERS_SHOWN = 4
 _PICTURES_SHOWN = 5

@@ -9,7 +9,7 @@ from gradscope.analysis.run_optimizers import OptimizerRow
 from gradscope.analysis.timeline import Fold, Folds, Norms, Picture
 from gradscope.analysis.training_run import TrainingRun
 from gradscope.phrasing import counted, printable
-from gradscope.recording.evidence.watch_cost import WatchCost
+from gradscope.recording.evidence.optimizers import WatchCost
 from gradscope.report.number_format import figure
 from gradscope.report.page import Signs
 

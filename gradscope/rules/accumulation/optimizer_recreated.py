@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from gradscope.analysis.optimizer_steps import Series, Windows
-from gradscope.recording.evidence.trained_optimizer import TrainedOptimizer
+from gradscope.recording.evidence.optimizers import TrainedOptimizer
 from gradscope.recording.finding import Finding, Severity
 from gradscope.rules.context import RuleContext
 from gradscope.rules.rule import Rule

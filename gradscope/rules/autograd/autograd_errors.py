@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterator
 
-from gradscope.recording.evidence.autograd_error import AutogradErrorRecord, ErrorKind
+from gradscope.recording.evidence.failures import AutogradErrorRecord, ErrorKind
 from gradscope.recording.finding import RelatedLocation
 from gradscope.rules.context import RuleContext
 from gradscope.rules.rule import Evidence

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from gradscope.analysis.step_view import ended_by
-from gradscope.recording.evidence.autograd_error import AutogradErrorRecord
+from gradscope.recording.evidence.failures import AutogradErrorRecord
 from gradscope.recording.finding import Finding, Severity
 from gradscope.rules.autograd.autograd_errors import (
     errors_of,

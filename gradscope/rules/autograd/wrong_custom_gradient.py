@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import ClassVar
 
-from gradscope.recording.evidence.custom_function import CustomFunctionRecord, InputCheck
+from gradscope.recording.evidence.failures import CustomFunctionRecord, InputCheck
 from gradscope.recording.finding import Finding, Severity
 from gradscope.rules.context import RuleContext
 from gradscope.rules.measure import Measure

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from gradscope.analysis.clip_series import ClipSeries, clip_series
 from gradscope.analysis.clips import Clip
-from gradscope.recording.evidence.clip_trial import ClipTrial
+from gradscope.recording.evidence.clipping import ClipTrial
 from gradscope.rules.context import RuleContext
 
 

@@ -1,6 +1,6 @@
 """Why an operation of the forward made NaN or infinity, told from what it was given."""
 
-from gradscope.recording.evidence.nonfinite import NonfiniteRecord, OperandRecord
+from gradscope.recording.evidence.failures import NonfiniteRecord, OperandRecord
 from gradscope.rules.flow.nonfinite_causes import Cause
 from gradscope.rules.flow.singularities import LARGEST, SINGULARITIES, plain_name
 

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from gradscope.analysis.recording_index import StepBefore
-from gradscope.recording.evidence.nonfinite import NonfiniteRecord
+from gradscope.recording.evidence.failures import NonfiniteRecord
 from gradscope.recording.finding import RelatedLocation
 from gradscope.recording.records import Site
 from gradscope.rules.context import RuleContext

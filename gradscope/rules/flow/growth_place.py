@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from gradscope.analysis.forward_levels import ForwardLevels
 from gradscope.analysis.trend import Point, Trend
-from gradscope.recording.evidence.initialisation import InitialisationRecord
+from gradscope.recording.evidence.parameters import InitialisationRecord
 from gradscope.recording.finding import RelatedLocation
 from gradscope.recording.records import NodeRecord
 from gradscope.rules.context import RuleContext

@@ -4,7 +4,7 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from gradscope.recording.evidence.horizon import HorizonRecord
+from gradscope.recording.evidence.forward import HorizonRecord
 from gradscope.rules.context import RuleContext
 
 FADED = 2.0

@@ -3,7 +3,7 @@
 from collections import deque
 from collections.abc import Iterator, Mapping
 
-from gradscope.recording.evidence.late_capture import LateCapture
+from gradscope.recording.evidence.failures import LateCapture
 from gradscope.recording.finding import RelatedLocation
 from gradscope.rules.context import RuleContext
 from gradscope.rules.flow.upstream import line_of

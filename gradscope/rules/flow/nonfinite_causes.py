@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from gradscope.recording.evidence.forward_stat import ForwardStat
+from gradscope.recording.evidence.forward import ForwardStat
 from gradscope.recording.records import GradientStat, NodeRecord, TensorRef
 from gradscope.rules.context import RuleContext
 from gradscope.rules.flow.gradient_breaks import (

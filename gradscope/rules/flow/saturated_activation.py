@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import ClassVar
 
-from gradscope.recording.evidence.saturation import SaturationRecord
+from gradscope.recording.evidence.forward import SaturationRecord
 from gradscope.recording.finding import Finding, Severity
 from gradscope.rules.context import RuleContext
 from gradscope.rules.flow.upstream import line_of, parameters_before, weight_follows

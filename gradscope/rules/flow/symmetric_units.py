@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from gradscope.analysis.reach import MOST_NAMED
-from gradscope.recording.evidence.symmetry import SymmetryRecord
+from gradscope.recording.evidence.parameters import SymmetryRecord
 from gradscope.recording.finding import Finding, Severity
 from gradscope.rules.context import RuleContext
 from gradscope.rules.measure import Measure

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from math import isfinite
 from typing import ClassVar
 
-from gradscope.recording.evidence.optimizer import OptimizerRecord
+from gradscope.recording.evidence.optimizers import OptimizerRecord
 from gradscope.recording.finding import Finding, Severity
 from gradscope.rules.context import RuleContext
 from gradscope.rules.flow.divergence import Divergence, rises

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-from gradscope.recording.evidence.optimizer import OptimizerRecord
+from gradscope.recording.evidence.optimizers import OptimizerRecord
 from gradscope.recording.records import (
     InputStat,
     Look,

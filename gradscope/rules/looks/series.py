@@ -5,13 +5,14 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from gradscope.recording.evidence.autograd_error import AutogradErrorRecord
-from gradscope.recording.evidence.flush import FlushRecord
-from gradscope.recording.evidence.late_capture import LateCapture
-from gradscope.recording.evidence.nonfinite import NonfiniteRecord
-from gradscope.recording.evidence.optimizer import OptimizerRecord
-from gradscope.recording.evidence.saturation import SaturationRecord
-from gradscope.recording.evidence.unit import UnitRecord
+from gradscope.recording.evidence.failures import (
+    AutogradErrorRecord,
+    FlushRecord,
+    LateCapture,
+    NonfiniteRecord,
+)
+from gradscope.recording.evidence.forward import SaturationRecord, UnitRecord
+from gradscope.recording.evidence.optimizers import OptimizerRecord
 from gradscope.rules.context import RuleContext
 from gradscope.rules.looks.composition import Sight, composed
 from gradscope.rules.looks.training import Training

@@ -10,9 +10,9 @@ from math import isclose, isfinite
 
 from gradscope.analysis.optimizer_steps import RunEvent, Windows
 from gradscope.analysis.recording_index import StepBefore, Surroundings
-from gradscope.recording.evidence.leaf import LeafRecord
-from gradscope.recording.evidence.nonfinite import NonfiniteRecord
-from gradscope.recording.evidence.trained_optimizer import TrainedOptimizer
+from gradscope.recording.evidence.failures import NonfiniteRecord
+from gradscope.recording.evidence.optimizers import TrainedOptimizer
+from gradscope.recording.evidence.parameters import LeafRecord
 from gradscope.recording.norm_table import NOT_MEASURED, REACHES, norms_of
 from gradscope.recording.records import Look, Recording, Site
 from gradscope.rules.context import RuleContext

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import ClassVar
 
-from gradscope.recording.evidence.loss_term import LossTermRecord, TermPairRecord
+from gradscope.recording.evidence.batches import LossTermRecord, TermPairRecord
 from gradscope.recording.finding import Finding, Severity
 from gradscope.rules.context import RuleContext
 from gradscope.rules.flushed_gradients import loss_site

@@ -4,9 +4,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
-from gradscope.recording.evidence.comparison import ComparisonRecord
-from gradscope.recording.evidence.softmax import SoftmaxRecord
-from gradscope.recording.evidence.source import SourceRecord
+from gradscope.recording.evidence.code import SourceRecord
+from gradscope.recording.evidence.forward import ComparisonRecord, SoftmaxRecord
 from gradscope.recording.finding import Finding, Severity
 from gradscope.recording.records import NodeRecord, Site
 from gradscope.rules.context import RuleContext

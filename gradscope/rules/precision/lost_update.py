@@ -6,7 +6,7 @@ from statistics import median
 from typing import ClassVar
 
 from gradscope.analysis.optimizer_steps import Windows
-from gradscope.recording.evidence.rounded_update import RoundedUpdate
+from gradscope.recording.evidence.optimizers import RoundedUpdate
 from gradscope.recording.finding import Finding, Severity
 from gradscope.rules.context import RuleContext
 from gradscope.rules.measure import Measure

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
-from gradscope.recording.evidence.initialisation import InitialisationRecord
+from gradscope.recording.evidence.parameters import InitialisationRecord
 from gradscope.recording.records import NodeRecord, ParameterRecord, Recording, Site
 from gradscope.rules.context import RuleContext
 from gradscope.rules.reach.outputs import is_over_one_element

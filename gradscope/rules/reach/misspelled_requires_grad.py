@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from gradscope.analysis.reach import counted
-from gradscope.recording.evidence.attribute import AttributeRecord
+from gradscope.recording.evidence.parameters import AttributeRecord
 from gradscope.recording.finding import Finding, Severity
 from gradscope.rules.context import RuleContext
 from gradscope.rules.rule import Rule

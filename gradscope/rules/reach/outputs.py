@@ -1,6 +1,6 @@
 """What makes a prediction: operations whose result nothing but the loss makes use of."""
 
-from gradscope.recording.evidence.softmax import SoftmaxRecord
+from gradscope.recording.evidence.forward import SoftmaxRecord
 from gradscope.recording.records import NodeRecord
 from gradscope.rules.context import RuleContext
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from gradscope.analysis.reach import MOST_NAMED, Reach, counted
-from gradscope.recording.evidence.leaf import LeafRecord
+from gradscope.recording.evidence.parameters import LeafRecord
 from gradscope.recording.finding import Finding, Severity
 from gradscope.recording.records import Site
 from gradscope.rules.context import RuleContext

@@ -6,7 +6,7 @@ from typing import ClassVar
 
 from gradscope.analysis.reach import Part, Reach, counted, named
 from gradscope.analysis.recording_index import RecordingIndex
-from gradscope.recording.evidence.dropped import DroppedRecord
+from gradscope.recording.evidence.parameters import DroppedRecord
 from gradscope.recording.finding import Finding, RelatedLocation, Severity
 from gradscope.recording.records import ModuleCallRecord, Site
 from gradscope.rules.context import RuleContext

@@ -3,7 +3,7 @@
 import math
 import re
 
-from gradscope.recording.evidence.batch import BatchRecord
+from gradscope.recording.evidence.batches import BatchRecord
 from gradscope.rules.context import RuleContext
 from gradscope.rules.reach.dead_ends import DeadEnd
 from gradscope.rules.reach.outputs import normalises_one_feature

@@ -16,7 +16,7 @@ from gradscope.analysis.windows import windows
 from gradscope.capture.training.watch import TrainingWatch
 from gradscope.looks.close_looks import script_looks
 from gradscope.looks.schedule import FIRST, Schedule
-from gradscope.recording.evidence.trained_optimizer import TrainedOptimizer
+from gradscope.recording.evidence.optimizers import TrainedOptimizer
 from gradscope.recording.store import load_recording
 from gradscope.rules.engine import judge
 

@@ -10,7 +10,7 @@ from torch import nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from gradscope.capture.training import pace
-from gradscope.recording.evidence.watch_cost import WatchCost
+from gradscope.recording.evidence.optimizers import WatchCost
 from gradscope.recording.repeated_steps import is_repeated, is_shared
 
 FIRST = 6

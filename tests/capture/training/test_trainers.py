@@ -6,7 +6,7 @@ from torch import nn
 
 from gradscope.looks.close_looks import script_looks
 from gradscope.looks.schedule import Schedule
-from gradscope.recording.evidence.trained_optimizer import TrainedOptimizer
+from gradscope.recording.evidence.optimizers import TrainedOptimizer
 from gradscope.rules.engine import judge
 from gradscope.rules.optimizers import NO_OPTIMIZER, NO_STEPPER
 

@@ -8,9 +8,8 @@ from lxml import html
 from gradscope.check.merging import target_result
 from gradscope.check.options import Policy
 from gradscope.check.results import CheckResult, Failure, Run, TargetResult
-from gradscope.recording.finding import Finding
+from gradscope.recording.finding import Finding, Verdict
 from gradscope.recording.records import Site
-from gradscope.recording.verdict import Verdict
 from gradscope.report.gate.words import closing_text
 from gradscope.report.html.check_page import render_check_html
 from tests.report.conftest import ROOT, build

@@ -2,8 +2,7 @@ from dataclasses import replace
 
 from hypothesis import given
 
-from gradscope.recording.finding import Finding
-from gradscope.recording.verdict import Verdict
+from gradscope.recording.finding import Finding, Verdict
 from gradscope.report.html.tables import parameter_table, tensor_table
 from gradscope.session.report import Report
 from tests.report.conftest import build

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 import gradscope
 from gradscope.analysis.view import ViewOptions
 from gradscope.errors import UserCodeError
-from gradscope.recording.evidence.autograd_error import AutogradErrorRecord
+from gradscope.recording.evidence.failures import AutogradErrorRecord
 from gradscope.report.concise import render_concise
 
 

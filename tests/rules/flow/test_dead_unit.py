@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 import gradscope
-from gradscope.recording.evidence.unit import UnitRecord
+from gradscope.recording.evidence.forward import UnitRecord
 from gradscope.rules.engine import judge
 from tests.rules.inspecting import only
 

@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 import gradscope
-from gradscope.recording.evidence.saturation import SaturationRecord
+from gradscope.recording.evidence.forward import SaturationRecord
 from gradscope.rules.engine import judge
 from tests.rules.inspecting import only
 

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import nn
 
-from gradscope.recording.evidence.horizon import HorizonRecord
+from gradscope.recording.evidence.forward import HorizonRecord
 from gradscope.rules.context import RuleContext
 from gradscope.rules.flow.short_memory_horizon import ShortMemoryHorizon
 from tests.rules.flow.test_exploding_gradient import CLASSES, recording_of

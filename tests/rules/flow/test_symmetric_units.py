@@ -5,7 +5,7 @@ import torch
 from torch import nn
 
 import gradscope
-from gradscope.recording.evidence.symmetry import SymmetryRecord
+from gradscope.recording.evidence.parameters import SymmetryRecord
 from gradscope.rules.engine import judge
 from tests.rules.inspecting import marked_lines, only
 from tests.rules.optimizing import Net, batch

@@ -9,7 +9,7 @@ from torch import nn
 from torch.nn import functional
 
 import gradscope
-from gradscope.recording.evidence.loss_term import TermPairRecord
+from gradscope.recording.evidence.batches import TermPairRecord
 from gradscope.rules.engine import judge
 
 GENERATOR = torch.Generator().manual_seed(1)

@@ -3,9 +3,9 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from gradscope.analysis.clip_contributions import Contribution, Contributions
 from gradscope.analysis.clip_sections import Section
 from gradscope.analysis.report import Report
-from gradscope.analysis.trial_clipping import Contribution, Contributions
 from gradscope.phrasing import counted
 from gradscope.report.clipping.words import headline, percent
 from gradscope.report.html.columns import Json, numbers, places, texts

@@ -9,7 +9,7 @@ from gradscope.comparison.parameters import Change, ComparedParameter, Parameter
 from gradscope.report.html.columns import Json, numbers, places, single_numbers
 from gradscope.report.html.modules import ModulePlaces
 from gradscope.report.html.page import Picture
-from gradscope.report.html.pictures.colour_scale import DIVERGING
+from gradscope.report.html.pictures.colours import DIVERGING
 from gradscope.report.html.pictures.compared_marks import worst_first
 from gradscope.report.html.pictures.lettering import lettered, number
 

@@ -1,30 +1,120 @@
 """Training curves: loss, gradient norm, updates and learning rate over the steps of a run."""
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from gradscope.analysis.columns import CurveKind, measured_curves
 from gradscope.analysis.report import Report
 from gradscope.analysis.training_run import RunStep, TrainingRun
 from gradscope.phrasing import counted, printable
-from gradscope.report.html.columns import Json, numbers, places
+from gradscope.report.html.columns import Json, numbers, places, single_numbers
 from gradscope.report.html.page import Picture
 from gradscope.report.html.pictures.axes import Panel, stacked, step_axis, thinned
-from gradscope.report.html.pictures.curve_switches import (
-    MARGIN,
-    DrawnTrace,
-    step_line,
-    switches,
-)
 from gradscope.report.html.pictures.lettering import lettered, shortened
 from gradscope.report.html.pictures.step_marks import (
     MarkRow,
+    StepMark,
     finding_marks,
     mark_panel,
     mark_rows,
 )
 from gradscope.report.run.words import CURVE_NAMES, curves_note, optimizer_text
+
+SwitchTrace = Mapping[str, Json]
+
+MARGIN = 0.012
+"""On both sides, as a share of an axis."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DrawnTrace:
+    """What a trace draws."""
+
+    steps: tuple[int, ...]
+    """Of its marks."""
+    optimizer: str = ""
+    """Whose steps these are; empty where that is not told."""
+
+
+def switches(
+    run: TrainingRun,
+    drawn: Sequence[DrawnTrace],
+    layout: SwitchTrace,
+    findings: Iterable[StepMark],
+) -> list[Json]:
+    """Return the rows of buttons over a figure of panels with one axis of steps."""
+    seconds = {step.step: step.seconds for step in run.steps if step.seconds is not None}
+    found: list[Json] = [_scales(layout), *_optimizers(drawn)]
+    if len(seconds) > 1:
+        found.append(_axes(seconds, drawn, findings))
+    return found
+
+
+def step_line(step: float | None, color: str) -> SwitchTrace:
+    """Return a line across all panels."""
+    return {
+        "type": "line",
+        "xref": "x",
+        "yref": "paper",
+        "x0": step,
+        "x1": step,
+        "y0": 0,
+        "y1": 1,
+        "layer": "below",
+        "line": {"color": color, "width": 1},
+        "opacity": 0.5,
+    }
+
+
+def _scales(layout: SwitchTrace) -> SwitchTrace:
+    """Return buttons that have every panel on one scale."""
+    panels = [name for name, axis in layout.items() if isinstance(axis, Mapping) and "type" in axis]
+    choices: list[Json] = [{"label": "as suits each"}]
+    for label, scale in (("logarithmic", "log"), ("linear", "linear")):
+        # What was zoomed on one scale is somewhere else on the other.
+        patch: SwitchTrace = {"type": scale, "uirevision": scale}
+        choices.append({"label": label, "layout": dict.fromkeys(panels, patch)})
+    return {"label": "scale", "choices": choices}
+
+
+def _optimizers(drawn: Sequence[DrawnTrace]) -> Iterator[SwitchTrace]:
+    """Yield buttons that show the curves of one optimizer, where there are several."""
+    names = list(dict.fromkeys(trace.optimizer for trace in drawn if trace.optimizer))
+    if len(names) < 2:
+        return
+    choices: list[Json] = [{"label": "all"}]
+    for name in names:
+        shown = [{"visible": trace.optimizer in ("", name)} for trace in drawn]
+        choices.append({"label": name, "data": shown})
+    yield {"label": "optimizer", "choices": choices}
+
+
+def _axes(
+    seconds: Mapping[int, float], drawn: Sequence[DrawnTrace], findings: Iterable[StepMark]
+) -> SwitchTrace:
+    known = [(mark, seconds[mark.step]) for mark in findings if mark.step in seconds]
+    start, end = min(seconds.values()), max(seconds.values())
+    margin = (end - start) * MARGIN
+    by_time: SwitchTrace = {
+        "label": "seconds",
+        "data": [{"x": single_numbers(map(seconds.get, trace.steps))} for trace in drawn],
+        "layout": {
+            "xaxis": {
+                "title": {"text": "seconds since the run began"},
+                "uirevision": "seconds",
+                "range": [start - margin, end + margin],
+                "tickformat": "",
+                "tickmode": "auto",
+                "hoverformat": ".4~g",
+            },
+            "shapes": [step_line(at, mark.color) for mark, at in known],
+            # What is selected is a step, and has no place on this axis.
+            "meta": {"stepAxes": []},
+        },
+    }
+    return {"label": "over", "choices": [{"label": "steps"}, by_time]}
+
 
 Trace = Mapping[str, Json]
 Points = Sequence[tuple[int, float]]

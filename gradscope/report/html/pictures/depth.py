@@ -21,8 +21,7 @@ from gradscope.report.html.pictures.depth_layout import (
     spine_line,
     tensor_marks,
 )
-from gradscope.report.html.pictures.flag_traces import flag_traces
-from gradscope.report.html.pictures.flags import flags
+from gradscope.report.html.pictures.flags import flag_traces, flags
 from gradscope.report.html.pictures.forward_order import ForwardOrder
 
 _BELOW: tuple[tuple[State, str, str], ...] = (

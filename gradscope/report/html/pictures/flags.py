@@ -1,12 +1,17 @@
-"""Findings as flags over an axis of places: where each has to do with the forward."""
+"""Findings as flags over an axis of tensors: where each has to do with the forward."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from textwrap import wrap
 
 from gradscope.analysis.report import Report
-from gradscope.recording.finding import Finding
+from gradscope.phrasing import printable
+from gradscope.recording.finding import SEVERITIES, Finding
+from gradscope.report.html.columns import Json
 from gradscope.report.html.modules import ModulePlaces
 from gradscope.report.html.pictures.forward_order import ForwardOrder
+from gradscope.report.html.pictures.lettering import lettered
+from gradscope.report.html.words import module_of_finding
 
 MOST_ROWS = 5
 """Flags over flags."""
@@ -85,3 +90,55 @@ def _of_parameters(finding: Finding, report: Report, order: ForwardOrder) -> Seq
         for row, place in zip(report.parameters, order.parameter_places, strict=True)
         if names.intersection((row.name, *row.aliases))
     ]
+
+
+_LINE_WIDTH = 76
+_LONGEST = 400
+_UNDER = 0.4
+"""By how much of a row a line lies under its letters."""
+
+
+def flag_traces(
+    raised: Sequence[Flag], report: Report, first_row: int
+) -> Iterator[Mapping[str, Json]]:
+    """Yield traces on axis `y3`, from a row on upwards."""
+    for severity in SEVERITIES:
+        flags = [flag for flag in raised if flag.finding.severity == severity]
+        if not flags:
+            continue
+        yield {
+            "type": "scatter",
+            "mode": "lines",
+            "x": [place for flag in flags for place in (flag.first - 0.5, flag.last + 0.5, None)],
+            "y": [row for flag in flags for row in (*[flag.row + first_row - _UNDER] * 2, None)],
+            "yaxis": "y3",
+            "line": {"color": f"@{severity}", "width": 3},
+            "hoverinfo": "skip",
+            "showlegend": False,
+        }
+        yield {
+            "type": "scatter",
+            "mode": "markers+text",
+            "x": [(flag.first + flag.last) / 2 for flag in flags],
+            "y": [flag.row + first_row for flag in flags],
+            "yaxis": "y3",
+            "text": [flag.finding.rule for flag in flags],
+            "textposition": "middle right",
+            "textfont": {"color": f"@{severity}"},
+            "marker": {"symbol": "triangle-down", "size": 11, "color": f"@{severity}"},
+            "hoverinfo": "text",
+            "hovertext": [_text(flag) for flag in flags],
+            "showlegend": False,
+            "meta": {
+                "links": {"module": [module_of_finding(flag.finding, report) for flag in flags]},
+                "under": True,
+            },
+        }
+
+
+def _text(flag: Flag) -> str:
+    finding = flag.finding
+    lines = wrap(printable(finding.message)[:_LONGEST], _LINE_WIDTH)
+    return "<br>".join(
+        [f"<b>{lettered(f'{finding.rule} {finding.name}')}</b>", *map(lettered, lines)]
+    )

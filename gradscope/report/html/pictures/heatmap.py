@@ -9,7 +9,7 @@ from gradscope.phrasing import printable
 from gradscope.report.html.columns import Json, numbers, places, single_numbers
 from gradscope.report.html.page import Picture
 from gradscope.report.html.pictures.axes import Panel, stacked, step_axis
-from gradscope.report.html.pictures.colour_scale import SEQUENTIAL
+from gradscope.report.html.pictures.colours import SEQUENTIAL, colour_axis, logarithm
 from gradscope.report.html.pictures.heat import (
     ROWS,
     Cell,
@@ -20,7 +20,6 @@ from gradscope.report.html.pictures.heat import (
     heats,
     marks_on_rows,
 )
-from gradscope.report.html.pictures.heat_colours import colour_axis, logarithm
 from gradscope.report.html.pictures.lettering import common_prefix, row_labels, shortened
 from gradscope.report.html.pictures.step_marks import (
     MarkRow,

@@ -8,7 +8,7 @@ from gradscope.analysis.report import Report
 from gradscope.analysis.rows import ModuleRow
 from gradscope.report.html.columns import Json, numbers, places, single_numbers, texts
 from gradscope.report.html.page import Picture
-from gradscope.report.html.pictures.colour_scale import ColourScale
+from gradscope.report.html.pictures.colours import ColourScale
 from gradscope.report.html.pictures.lettering import exact
 from gradscope.report.html.pictures.module_cells import (
     Cell,

@@ -5,9 +5,8 @@ from dataclasses import replace
 
 from hypothesis import strategies as st
 
-from gradscope.recording.finding import Finding
+from gradscope.recording.finding import Finding, Verdict
 from gradscope.recording.records import ParameterStat
-from gradscope.recording.verdict import Verdict
 from gradscope.session.report import Report
 from tests.report_run.conftest import gradient
 from tests.rules.accumulation.runs import Run

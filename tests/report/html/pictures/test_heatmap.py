@@ -7,8 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gradscope.analysis.layers import larger
+from gradscope.report.html.pictures.colours import colour_ends
 from gradscope.report.html.pictures.heat import heat_rows, heats
-from gradscope.report.html.pictures.heat_colours import colour_ends
 from gradscope.report.html.pictures.heatmap import heatmap
 from gradscope.report.html.pictures.lettering import common_prefix
 from tests.report.conftest import HOSTILE_NAMES

@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gradscope.report.html.modules import module_columns
-from gradscope.report.html.pictures.colour_scale import SEQUENTIAL, ColourScale
+from gradscope.report.html.pictures.colours import SEQUENTIAL, ColourScale
 from gradscope.report.html.pictures.module_map import module_map
 from gradscope.session.report import Report
 from tests.report.conftest import build, build_hostile, module

@@ -1,7 +1,20 @@
-"""The statements that stand on several lines, of which a site names one."""
+"""The user's code around the lines of a recording."""
 
 from dataclasses import dataclass
 from typing import ClassVar
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SourceRecord:
+    """Consecutive lines of a file."""
+
+    table: ClassVar[str] = "source"
+    file: str
+    """As in the sites of the recording."""
+    first: int
+    """The number of the first line, counted from 1."""
+    lines: tuple[str, ...]
+    """Without line breaks and spaces at their ends."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,7 +1,24 @@
-"""What accumulating the gradients of parts of the batch gives."""
+"""The batch, its parts, the terms of its loss, and the experiments that were made with it."""
 
 from dataclasses import dataclass
 from typing import ClassVar, Literal
+
+from gradscope.recording.records import Shape
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BatchRecord:
+    """The shapes of the batch's tensors, in the order in which they are met."""
+
+    table: ClassVar[str] = "batch"
+    shapes: tuple[Shape, ...]
+
+    @property
+    def is_one_example(self) -> bool:
+        """Whether every tensor that has dimensions has a first one of 1."""
+        leading = {shape.dims[0] for shape in self.shapes if shape.dims}
+        return leading == {1}
+
 
 AccumulationLaw = Literal["equal", "mean", "counted", "fitted", "none"]
 """How the micro-batches' gradients have to be weighed to add up to the whole batch's: as they are;
@@ -92,3 +109,47 @@ class AccumulatedGradient:
     to be compared. Likewise the two below."""
     deviation: float
     remaining: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LossTermRecord:
+    """The gradient of one term of the loss, with the weight that the term has in it."""
+
+    table: ClassVar[str] = "loss_term"
+    name: str
+    """As the target names it."""
+    site: int | None
+    """The line that computed it."""
+    value: float
+    weight: float
+    """Derivative of the loss with respect to the term."""
+    norm: float
+    """Of the term's gradient over all parameters, times its weight."""
+    parameters: tuple[int, ...]
+    """Those to which it gives a gradient."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TermPairRecord:
+    """How the gradients of two terms lie to each other, over the parameters that both reach."""
+
+    table: ClassVar[str] = "term_pair"
+    first: int
+    """Its place among the terms."""
+    second: int
+    first_norm: float
+    second_norm: float
+    cosine: float
+    """NaN where one of the norms is zero."""
+    parameters: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExaminationRecord:
+    """An experiment or a look at the model, made or not."""
+
+    table: ClassVar[str] = "examination"
+    name: str
+    """As in `gradscope.probes.examinations`: `forward`."""
+    obstacle: str | None
+    """Why it was not made; None where it was."""

@@ -1,7 +1,20 @@
-"""What clipping would do to the gradients of a target's batches."""
+"""Clips: which parameters each was given, and what each method leaves of the gradients."""
 
 from dataclasses import dataclass
 from typing import ClassVar, Literal
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClipScope:
+    """A set of parameters that a script clips together.
+
+    The number `scope` of a clip's event is the set's place among these.
+    """
+
+    table: ClassVar[str] = "clip_scope"
+    parameters: tuple[int, ...]
+    """Ascending."""
+
 
 ClipMethod = Literal["norm", "value", "per-tensor", "adaptive"]
 """By what gradients are cut: `norm`: all by one factor, so that their global norm is at most so
