@@ -1,4 +1,4 @@
-"""The tensors that lead from one node of a graph to another, and the lines that cut gradients off."""
+"""The tensors that lead from node to node of a graph, and the lines that cut gradients off."""
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
