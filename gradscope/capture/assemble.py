@@ -8,15 +8,14 @@ from torch import nn
 
 from gradscope.capture.cut_records import CutFinder
 from gradscope.capture.definitions import Definitions
-from gradscope.capture.garbage import no_garbage_collection
 from gradscope.capture.gradient_keeping import UNREADABLE, keep
 from gradscope.capture.graph_records import GraphPlace, GraphRecords
 from gradscope.capture.lines import Line
 from gradscope.capture.measurements import Measurements
 from gradscope.capture.naming import NamedModel
 from gradscope.capture.session import StepCapture
-from gradscope.capture.sources import sources_around
-from gradscope.capture.statements import statements_around
+from gradscope.capture.statements import sources_around, statements_around
+from gradscope.capture.teardown import no_garbage_collection
 from gradscope.phrasing import counted
 from gradscope.recording.kept_gradient import KeepMode, KeptGradient
 from gradscope.recording.records import (

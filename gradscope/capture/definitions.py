@@ -17,11 +17,10 @@ from torch.nn.modules.module import (
 )
 from torch.utils.weak import WeakTensorKeyDictionary
 
-from gradscope.capture.compiled import is_traced
+from gradscope.capture.compiler import is_traced, unfollowed, untraced
 from gradscope.capture.frames import uncounted
 from gradscope.capture.initialisations import Initialisations, watch_initialisations
 from gradscope.capture.lines import Caller, Line
-from gradscope.capture.untraced import unfollowed, untraced
 
 
 class Registration(NamedTuple):

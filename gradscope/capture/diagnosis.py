@@ -9,11 +9,11 @@ from torch.autograd.graph import Node
 
 from gradscope.capture.carried import carried_over
 from gradscope.capture.errors import ENTRIES, StepFailedError, kind_of
-from gradscope.capture.function_code import backward_code, function_of
 from gradscope.capture.graph_records import GraphPlace
 from gradscope.capture.lines import Line, created, is_users
 from gradscope.capture.naming import NamedModel
 from gradscope.capture.sites import SiteMode
+from gradscope.capture.written_definitions import backward_code, function_of
 from gradscope.recording.evidence.failures import (
     AutogradErrorRecord,
     Carried,

@@ -9,7 +9,7 @@ from torch.utils.hooks import RemovableHandle
 from gradscope.capture.graph import Graph
 from gradscope.capture.reading import is_plain
 from gradscope.capture.statistics import HELD_ELEMENTS, Measurer
-from gradscope.capture.training.interruptions import is_interruption
+from gradscope.capture.training.guard import is_interruption
 
 Slot = tuple[int, int]
 """A tensor of the graph: (node, output slot)."""

@@ -12,9 +12,9 @@ from torch._C import DisableTorchFunction
 from torch.multiprocessing.reductions import StorageWeakRef
 from torch.utils.weak import WeakTensorKeyDictionary
 
+from gradscope.capture.compiler import follow_original, unfollowed
 from gradscope.capture.frames import uncounted
 from gradscope.capture.lines import Caller, Line
-from gradscope.capture.untraced import follow_original, unfollowed
 
 
 class Initialisation(NamedTuple):

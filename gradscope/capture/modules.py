@@ -23,10 +23,9 @@ from torch.nn.modules.module import (
 )
 from torch.utils.hooks import RemovableHandle
 
-from gradscope.capture.compiled import is_traced
+from gradscope.capture.compiler import is_traced, untraced
 from gradscope.capture.edges import Edge, edges, without_node
 from gradscope.capture.lines import Caller, Forward, Line, OpenCall, sequence_number
-from gradscope.capture.untraced import untraced
 
 _FAST = (nn.MultiheadAttention, nn.TransformerEncoder, nn.TransformerEncoderLayer)
 """Modules that, in eval mode, may take a faster way with other rounding, but never under a torch

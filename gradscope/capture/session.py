@@ -12,17 +12,15 @@ from torch.autograd.graph import Node
 from gradscope.capture.autograd_calls import BackwardWitness, SwitchWitness
 from gradscope.capture.comparisons import ComparisonWitness
 from gradscope.capture.cuts import CutTracker
-from gradscope.capture.garbage import no_garbage_collection
 from gradscope.capture.gradients import Slot
 from gradscope.capture.graph import Graph, walk
 from gradscope.capture.lines import NUMBERED, Caller, Line, created, sequence_number
 from gradscope.capture.measurements import BackwardWatch, Measurements
 from gradscope.capture.modules import ModuleTracker
-from gradscope.capture.parameters_made import watch_parameters_made
 from gradscope.capture.shards import Shards, trained_by
 from gradscope.capture.sites import SiteMode
-from gradscope.capture.teardown import let_go
-from gradscope.capture.writes import WriteWitness
+from gradscope.capture.teardown import let_go, no_garbage_collection
+from gradscope.capture.writes import WriteWitness, watch_parameters_made
 
 
 class StepCapture:

@@ -15,7 +15,7 @@ from gradscope.capture.lines import created
 from gradscope.capture.modules import ModuleCall
 from gradscope.capture.reading import is_plain
 from gradscope.capture.statistics import Key, Measurer
-from gradscope.capture.training.interruptions import is_interruption
+from gradscope.capture.training.guard import is_interruption
 
 _User = tuple[int, int, int]
 """What hands a tensor a gradient: creation number, node, which of its inputs the tensor is."""

@@ -12,10 +12,10 @@ from types import FrameType
 
 from torch.overrides import BaseTorchFunctionMode, TorchFunctionMode
 
+from gradscope.capture.compiler import follow_original
 from gradscope.capture.cuts import CutTracker
 from gradscope.capture.edges import Edge, edges
 from gradscope.capture.lines import Caller, Line, hands_on_input, sequence_number
-from gradscope.capture.untraced import follow_original
 from gradscope.capture.witness import Witness, Witnesses
 
 

@@ -1,13 +1,95 @@
-"""Finds the statements around lines."""
+"""Reads, parses and searches the source code around lines."""
 
 import ast
 import functools
 import linecache
+import warnings
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from types import CodeType
 
-from gradscope.capture.parsing import parsed
-from gradscope.recording.evidence.code import StatementRecord
+from gradscope.recording.evidence.code import SourceRecord, StatementRecord
 from gradscope.recording.records import Site
+
+
+def parsed(source: str) -> ast.Module | None:
+    """Return the tree of a source, None of what cannot be parsed, as a notebook's cell may be."""
+    try:
+        with _unwarned():
+            return ast.parse(source)
+    except (SyntaxError, ValueError, RecursionError):
+        return None
+
+
+def compiled(source: str, file: str) -> CodeType | None:
+    """Return the code of a source, None of what cannot be compiled."""
+    try:
+        with _unwarned():
+            return compile(source, file, "exec", dont_inherit=True)
+    except (SyntaxError, ValueError, RecursionError):
+        return None
+
+
+@contextmanager
+def _unwarned() -> Iterator[None]:
+    """Show no warnings: they have been shown when Python compiled the source.
+
+    `warnings.catch_warnings` would make Python forget which warnings of the script's it has shown.
+    """
+    shown = warnings._showwarnmsg  # type: ignore[attr-defined]
+    warnings._showwarnmsg = lambda message: None  # type: ignore[attr-defined]
+    try:
+        yield
+    finally:
+        warnings._showwarnmsg = shown  # type: ignore[attr-defined]
+
+
+@functools.lru_cache(maxsize=16)
+def tree_of(file: str) -> ast.Module:
+    """Return the source of a file, nothing of what cannot be read."""
+    return parsed("".join(linecache.getlines(file))) or ast.Module(body=[], type_ignores=[])
+
+
+@functools.lru_cache(maxsize=64)
+def code_at(file: str, line: int) -> CodeType | None:
+    """Return the innermost code that a line belongs to, compiled from the source as it is."""
+    code = compiled("".join(linecache.getlines(file)), file)
+    if code is None:
+        return None
+    waiting, found = [code], None
+    while waiting:
+        one = waiting.pop()
+        if any(number == line for *_, number in one.co_lines()):
+            found = one
+        waiting += [inner for inner in one.co_consts if isinstance(inner, CodeType)]
+    return found
+
+
+CONTEXT = 2
+"""Lines that are kept before and after each line."""
+
+
+def sources_around(sites: Iterable[Site]) -> Iterator[SourceRecord]:
+    """Yield the lines around the sites, in windows that do not touch; none of unreadable files."""
+    by_file: dict[str, set[int]] = {}
+    for site in sites:
+        window = range(site.line - CONTEXT, site.line + CONTEXT + 1)
+        by_file.setdefault(site.file, set()).update(window)
+    for file, numbers in by_file.items():
+        lines = linecache.getlines(file)
+        known = sorted(number for number in numbers if 1 <= number <= len(lines))
+        for first, last in _runs(known):
+            texts = tuple(line.rstrip() for line in lines[first - 1 : last])
+            yield SourceRecord(file=file, first=first, lines=texts)
+
+
+def _runs(numbers: list[int]) -> Iterator[tuple[int, int]]:
+    """Yield first and last of each run of consecutive numbers; the numbers ascend."""
+    present = set(numbers)
+    starts = (number for number in numbers if number - 1 not in present)
+    ends = (number for number in numbers if number + 1 not in present)
+    return zip(starts, ends, strict=True)
+
 
 _LONGEST = 1_000
 """Characters; longer ones are lists and calls of which every line is a matter of its own."""

@@ -1,14 +1,24 @@
-"""Lets go of deep graphs.
+"""Lets go of deep graphs, and keeps Python's garbage collector away from large ones."""
 
-A node that Python has once seen is destroyed by way of its Python object, and takes along the nodes
-that nobody else holds, each within the destructor of the one before: a chain of a hundred thousand
-overflows the stack. So of a deep graph a node in every thousand is held until the graph is dead
-from the loss down to it.
-"""
-
+import gc
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 from torch.autograd.graph import Node
+
+
+@contextmanager
+def no_garbage_collection() -> Iterator[None]:
+    """Keep the collector from going through the many objects of a graph again and again."""
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
+
 
 DEEP = 5_000
 """Graphs of fewer nodes are small enough for the stack."""

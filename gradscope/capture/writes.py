@@ -1,15 +1,44 @@
-"""Which lines wrote into tensors in place."""
+"""Which lines wrote into tensors in place, and which wrapped tensors in new parameters."""
 
 import re
-from collections.abc import Mapping
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import NamedTuple
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch._C import DisableTorchFunction
 from torch.multiprocessing.reductions import StorageWeakRef
 
+from gradscope.capture.compiler import is_traced
+from gradscope.capture.cuts import CutTracker
+from gradscope.capture.frames import uncounted
 from gradscope.capture.lines import Line, sequence_number
+
+
+@contextmanager
+def watch_parameters_made(cuts: CutTracker) -> Iterator[None]:
+    """Tell of every tensor that is made a parameter while the block runs."""
+    kept = vars(nn.Parameter)["__new__"]
+    original = nn.Parameter.__new__
+
+    @uncounted
+    def noted(
+        kind: type[nn.Parameter], data: Tensor | None = None, requires_grad: bool = True
+    ) -> nn.Parameter:
+        parameter = original(kind, data, requires_grad)
+        if not is_traced() and isinstance(data, Tensor):
+            cuts.see_wrapped(data, parameter, sys._getframe(1))
+        return parameter
+
+    nn.Parameter.__new__ = staticmethod(noted)  # type: ignore[method-assign,assignment]
+    try:
+        yield
+    finally:
+        if nn.Parameter.__new__ is noted:  # else somebody has replaced it since
+            nn.Parameter.__new__ = kept  # type: ignore[method-assign]
+
 
 _NO_WRITES = frozenset({"detach_", "rename_", "requires_grad_", "retain_grad", "share_memory_"})
 

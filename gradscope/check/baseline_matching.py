@@ -1,4 +1,8 @@
-"""Which finding is which entry of a baseline, also where files and targets were renamed."""
+"""Which finding is which entry of a baseline, also where files and targets were renamed.
+
+The same line may be wrong in two models. So a known finding has only moved if the file that it was
+in is gone, or the target that showed it, and if exactly one new finding can be it.
+"""
 
 from collections import Counter
 from collections.abc import Collection, Iterator, Sequence

@@ -10,31 +10,28 @@ import torch
 from torch import Tensor
 from torch._C import DisableTorchFunction
 
-from gradscope.capture.compiled import compiles_backward
+from gradscope.capture.compiler import compiles_backward
 from gradscope.capture.definitions import watch_definitions
 from gradscope.capture.errors import backward_call, is_autograds
-from gradscope.capture.garbage import no_garbage_collection
 from gradscope.capture.lines import NUMBERED
 from gradscope.capture.naming import name_model
 from gradscope.capture.own_faults import is_own_fault
 from gradscope.capture.session import StepCapture
+from gradscope.capture.teardown import no_garbage_collection
 from gradscope.capture.training.backwards import subject_of
 from gradscope.capture.training.close_looks import MakeLooks, Start
-from gradscope.capture.training.interruptions import is_interruption
+from gradscope.capture.training.guard import is_interruption
 from gradscope.capture.training.places import NOWHERE, Place
 from gradscope.capture.training.scene import Scene as Training
 from gradscope.errors import GradscopeError
-from gradscope.looks.broken_losses import broken_loss
-from gradscope.looks.failed_look import failed_look
+from gradscope.looks.failed_look import broken_loss, failed_look
 from gradscope.looks.forward_watch import Constants
-from gradscope.looks.half_precision import HalfPrecision
+from gradscope.looks.half_precision import HalfPrecision, unscaled
 from gradscope.looks.late_looks import LastStart, LateLook, LateLooks, LineKey
 from gradscope.looks.look_records import CurrentLook, LookRecords, Made, is_broken
 from gradscope.looks.mode import LookMode
-from gradscope.looks.schedule import FIRST, MOST_RESTS, Schedule
+from gradscope.looks.schedule import FIRST, MOST_RESTS, Schedule, Thoroughness
 from gradscope.looks.script_models import ScriptNames, script_of
-from gradscope.looks.thoroughness import Thoroughness
-from gradscope.looks.unscaling import unscaled
 from gradscope.looks.window import Window
 from gradscope.recording.meta import Header
 from gradscope.recording.records import Look

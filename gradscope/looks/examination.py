@@ -11,17 +11,16 @@ from gradscope.looks.forward_watch import ForwardWatch
 from gradscope.looks.half_precision import HalfPrecision
 from gradscope.probes.attributes import examine_attributes
 from gradscope.probes.comparisons import examine_comparisons
-from gradscope.probes.dropped import examine_dropped
 from gradscope.probes.examinations import EXAMINATIONS
 from gradscope.probes.forward_values import note_forward
 from gradscope.probes.freezes import examine_freezes
+from gradscope.probes.influence import examine_dropped
 from gradscope.probes.initialisations import examine_initialisations
 from gradscope.probes.leaves import examine_leaves
 from gradscope.probes.nonfinite_origins import note_origins
 from gradscope.probes.optimizers import examine_optimizers
 from gradscope.probes.scene import Scene
-from gradscope.probes.symmetry import examine_symmetry
-from gradscope.probes.twins import examine_twins
+from gradscope.probes.twins import examine_symmetry, examine_twins
 from gradscope.recording.evidence.batches import ExaminationRecord
 from gradscope.recording.repeated_looks import NOT_IN_EVERY_STEP
 

@@ -1,4 +1,7 @@
-"""Whether half precision loses gradients of a script: the backward, first from a larger loss."""
+"""Whether half precision loses gradients of a script, and gradients without a loss scale."""
+
+import math
+from dataclasses import replace
 
 from torch import Tensor
 from torch.autograd.function import BackwardCFunction
@@ -14,6 +17,43 @@ from gradscope.probes.scaled_backward import (
     scaled_gradients,
 )
 from gradscope.probes.scene import Scene
+from gradscope.recording.records import GradientStat, Recording
+
+
+def unscaled(recording: Recording, scale: float) -> Recording:
+    """Return a look whose gradients are divided by the scale of its loss."""
+    if scale == 1 or not math.isfinite(scale) or scale <= 0:
+        return recording
+    return replace(
+        recording,
+        parameter_stats=tuple(
+            replace(stat, gradient=_divided(stat.gradient, scale))
+            for stat in recording.parameter_stats
+        ),
+        tensor_stats=tuple(
+            replace(stat, gradient=_divided(stat.gradient, scale))
+            for stat in recording.tensor_stats
+        ),
+        input_stats=tuple(
+            replace(stat, norm=None if stat.norm is None else stat.norm / scale)
+            for stat in recording.input_stats
+        ),
+    )
+
+
+def _divided(stat: GradientStat | None, scale: float) -> GradientStat | None:
+    if stat is None:
+        return None
+    return replace(
+        stat,
+        norm=stat.norm / scale,
+        absolute_maximum=None if stat.absolute_maximum is None else stat.absolute_maximum / scale,
+        # Scales are powers of two, so that no magnitude changes its octave with another.
+        lowest_exponent=(
+            None if stat.lowest_exponent is None else stat.lowest_exponent - round(math.log2(scale))
+        ),
+    )
+
 
 _WIDE_RANGE = "bfloat16"
 """Has the range of float32: nothing is too small for it that is not for both."""

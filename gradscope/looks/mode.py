@@ -13,15 +13,13 @@ from torch.nn.modules.module import register_module_forward_pre_hook
 from torch.overrides import BaseTorchFunctionMode, TorchFunctionMode, _pop_mode, _push_mode
 from torch.utils.hooks import RemovableHandle
 
-from gradscope.capture.compiled import is_traced
+from gradscope.capture.compiler import follow_original, is_traced
 from gradscope.capture.frames import uncounted
 from gradscope.capture.sites import SiteMode
-from gradscope.capture.training.interruptions import is_interruption
+from gradscope.capture.training.guard import is_interruption
 from gradscope.capture.training.patches import Function, Patches
-from gradscope.capture.untraced import follow_original
-from gradscope.looks.called_from import CalledFrom
 from gradscope.looks.forward_watch import ForwardWatch
-from gradscope.looks.replaced import HANDING_ON, handed_on
+from gradscope.looks.replaced import HANDING_ON, CalledFrom, handed_on
 
 _PACKAGE = str(Path(__file__).parents[1]) + os.sep
 

@@ -15,7 +15,7 @@ from gradscope.capture.graph import Graph
 from gradscope.capture.known_values import KnownValues
 from gradscope.capture.naming import dtype_name
 from gradscope.capture.saved_tensors import saved_value
-from gradscope.looks.operation_names import written
+from gradscope.looks.singular_points import written
 from gradscope.probes.forward_values import values_of
 from gradscope.probes.nonfinite_tracker import (
     MOST_ORIGINS,

@@ -1,10 +1,7 @@
-"""Operations whose derivative may be infinite: looked at before each backward, where that is cheap.
-
-The gradient of `sqrt` at 0 is infinite though the loss is finite; afterwards nothing of the graph
-would tell. What such an operation has saved tells it before.
-"""
+"""Operations whose derivative may be infinite: read before each backward, where that is cheap."""
 
 import math
+import re
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -19,6 +16,15 @@ from gradscope.capture.lines import created
 from gradscope.capture.saved_tensors import saved_tensor, saved_value
 from gradscope.probes.forward_values import Values, values_of
 from gradscope.probes.operations import NodeNumber, plain_floats
+
+_CAPITAL = re.compile(r"(?<=[a-z0-9])([A-Z])")
+
+
+def written(node: str) -> str:
+    """Return the name of the operation behind a node: `log_softmax` for `LogSoftmaxBackward0`."""
+    base, _, number = node.partition("Backward")
+    return _CAPITAL.sub(r"_\1", base).lower() if number.isdigit() else base
+
 
 _SHARE = 0.02
 """Of the time between two backward passes of a line: reading these operations costs no more."""

@@ -10,10 +10,9 @@ from torch._C import DisableTorchFunction
 from torch.multiprocessing.reductions import StorageWeakRef
 
 from gradscope.capture.lines import Line, sequence_number
-from gradscope.capture.parameters_made import watch_parameters_made
 from gradscope.capture.session import StepCapture
 from gradscope.capture.training.scene import Scene as Training
-from gradscope.capture.writes import Write, has_versions
+from gradscope.capture.writes import Write, has_versions, watch_parameters_made
 from gradscope.looks.forward_watch import Constants, ForwardWatch
 from gradscope.looks.mode import LookMode
 from gradscope.looks.script_models import LiveSources

@@ -1,4 +1,4 @@
-"""Divides a batch into micro-batches of examples."""
+"""What the model is given, and how it is divided into micro-batches of examples."""
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
@@ -9,8 +9,20 @@ import torch
 from torch import Tensor
 from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_sequence
 
+from gradscope.capture.edges import tensors
+from gradscope.capture.naming import shape_of
 from gradscope.errors import GradscopeError
+from gradscope.probes.scene import Scene
+from gradscope.recording.evidence.batches import BatchRecord
 from gradscope.target.structures import describe, map_items, named_tensors
+
+
+def examine_batch(scene: Scene) -> str | None:
+    """Note the shapes of the batch's tensors."""
+    shapes = tuple(shape_of(tensor) for tensor in tensors(scene.target.batch))
+    scene.assembler.note(BatchRecord(shapes=shapes))
+    return None
+
 
 Sequence = list[object] | tuple[object, ...]
 

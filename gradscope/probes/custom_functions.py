@@ -10,10 +10,10 @@ import torch
 from torch import Tensor
 from torch.autograd import Function
 
-from gradscope.capture.function_code import backward_code, function_of
 from gradscope.capture.graph import Graph
 from gradscope.capture.lines import Caller, Line
 from gradscope.capture.naming import dtype_name
+from gradscope.capture.written_definitions import backward_code, function_of
 from gradscope.errors import GradscopeError
 from gradscope.probes.gradient_check import (
     DOUBLE,

@@ -4,14 +4,13 @@ from collections.abc import Callable
 
 from gradscope.capture.assemble import Assembler
 from gradscope.probes.attributes import examine_attributes
-from gradscope.probes.batch import examine_batch
+from gradscope.probes.batch_division import examine_batch
 from gradscope.probes.comparisons import examine_comparisons
 from gradscope.probes.custom_functions import examine_custom_functions
-from gradscope.probes.dropped import examine_dropped
 from gradscope.probes.forward_values import examine_forward
 from gradscope.probes.freezes import examine_freezes
 from gradscope.probes.horizons import examine_horizons
-from gradscope.probes.influence import examine_influence
+from gradscope.probes.influence import examine_dropped, examine_influence
 from gradscope.probes.initialisations import examine_initialisations
 from gradscope.probes.leaves import examine_leaves
 from gradscope.probes.loss_terms import examine_loss_terms
@@ -21,8 +20,7 @@ from gradscope.probes.optimizers import examine_optimizers
 from gradscope.probes.redraws import examine_redraws
 from gradscope.probes.scaled_backward import examine_half_precision
 from gradscope.probes.scene import Scene
-from gradscope.probes.symmetry import examine_symmetry
-from gradscope.probes.twins import examine_twins
+from gradscope.probes.twins import examine_symmetry, examine_twins
 from gradscope.recording.evidence.batches import ExaminationRecord
 
 Examine = Callable[[Scene], str | None]

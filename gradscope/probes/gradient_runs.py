@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 from torch.autograd.graph import Node
 
-from gradscope.capture.compiled import watchable
+from gradscope.capture.compiler import watchable
 from gradscope.capture.graph import walk
 from gradscope.capture.teardown import let_go
 from gradscope.errors import GradscopeError

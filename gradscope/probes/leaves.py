@@ -6,12 +6,12 @@ from typing import NamedTuple
 
 from torch import Tensor, nn
 
-from gradscope.capture.assignments import assignments
 from gradscope.capture.cuts import leaves_behind
 from gradscope.capture.edges import Edge
 from gradscope.capture.graph import walk
 from gradscope.capture.lines import created
 from gradscope.capture.teardown import let_go
+from gradscope.capture.written_definitions import assignments
 from gradscope.errors import GradscopeError
 from gradscope.probes.scene import Scene
 from gradscope.recording.evidence.parameters import LeafOrigin, LeafRecord

@@ -8,7 +8,7 @@ random numbers in every step, so that its steps alone do not tell.
 import torch
 from torch import Tensor
 
-from gradscope.capture.compiled import watchable
+from gradscope.capture.compiler import watchable
 from gradscope.errors import GradscopeError
 from gradscope.probes.scene import Scene
 from gradscope.probes.snapshot import RandomStates

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from gradscope.capture.compiled import is_traced
+from gradscope.capture.compiler import is_traced
 from gradscope.capture.frames import uncounted
 from gradscope.capture.graph import Graph
 from gradscope.capture.lines import Caller, Line

@@ -8,7 +8,7 @@ from functools import cached_property
 import torch
 
 from gradscope.capture.assemble import Assembler
-from gradscope.capture.compiled import watchable
+from gradscope.capture.compiler import watchable
 from gradscope.capture.definitions import Definitions
 from gradscope.capture.graph_records import GraphPlace
 from gradscope.capture.measurements import Measurements

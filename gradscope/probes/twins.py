@@ -1,14 +1,15 @@
-"""Looks for parameters that were meant as one and are two."""
+"""Looks for parameters that were meant as one and are two, and for units that are equal."""
 
 from itertools import combinations
 
 import torch
 from torch import Tensor, nn
+from torch.nn.modules.conv import _ConvNd, _ConvTransposeNd
 
 from gradscope.capture.reading import is_plain_float
 from gradscope.probes.scene import Scene
 from gradscope.probes.user_code_search import UserCodeSearch
-from gradscope.recording.evidence.parameters import TwinRecord
+from gradscope.recording.evidence.parameters import SymmetryRecord, TwinRecord
 
 
 def examine_twins(scene: Scene) -> str | None:
@@ -78,3 +79,133 @@ def _equal(one: Tensor, other: Tensor) -> bool:
         return False
     smallest, largest = one.detach().aminmax()
     return bool(smallest != largest)  # of constants nobody knows where they come from
+
+
+TOLERANCE = 1e-6
+"""Units are equal if their difference is at most this share of their norm."""
+
+_CONSTANTS = frozenset({"constant_", "ones_", "zeros_"})
+_FEW = 8
+"""So many rows are compared first: of most weights no two are equal."""
+
+
+def examine_symmetry(scene: Scene) -> str | None:
+    """Note the weights whose rows are equal, and equal in their gradients."""
+    found = []
+    for record in scene.named.parameter_records:
+        owner = scene.named.modules[record.module]
+        weight, gradient = _rows(scene.named.parameters[record.index], owner)
+        if weight is None or gradient is None:
+            continue
+        alike = _alike(weight, gradient)
+        if alike <= 1 and _are_exchangeable(scene, record.index, weight, gradient):
+            alike = len(weight)
+        if alike > 1:
+            found.append((record.index, len(weight), alike))
+    site = UserCodeSearch(scene).line_that_fills() if found else None
+    for parameter, rows, count in found:
+        scene.assembler.note(
+            SymmetryRecord(
+                parameter=parameter,
+                rows=rows,
+                alike=count,
+                site=_filling(scene, parameter) or site,
+            )
+        )
+    return None
+
+
+def _filling(scene: Scene, parameter: int) -> int | None:
+    """Return the line (a site) at which a function of `nn.init` made a parameter constant."""
+    filled = scene.definitions.initialisations.of(scene.named.parameters[parameter])
+    if filled is None or filled.function not in _CONSTANTS:
+        return None
+    return scene.assembler.site_of(filled.line)
+
+
+def _are_exchangeable(scene: Scene, index: int, weight: Tensor, gradient: Tensor) -> bool:
+    """Return whether nothing in the model tells the units of a layer apart.
+
+    So it is too where gradients add up to zero: behind the units all is constant, and those of the
+    classes cancel. Whatever has as many elements along a dimension as there are units must be
+    equal along it, in its numbers and in its gradient.
+    """
+    owner = scene.named.modules[scene.named.parameter_records[index].module]
+    if not isinstance(owner, nn.Linear | _ConvNd) or getattr(owner, "groups", 1) != 1:
+        return False
+    if not weight[0].any() or not torch.equal(weight[1], weight[0]):
+        return False
+    parameters = scene.named.parameters
+    gradients = [p.grad for p in parameters if p.grad is not None]
+    if not all(map(is_plain_float, (*parameters, *gradients))):
+        return False
+    scale = max(float(torch.linalg.vector_norm(one)) for one in gradients)
+    others = [p for place, p in enumerate(parameters) if place != index]
+    dims = [(other, dim) for other in others for dim in _unit_dims(other, len(weight))]
+    return (
+        any(dim > 0 for _, dim in dims)
+        and _are_equal(weight, 0.0)
+        and _are_equal(gradient, scale)
+        and all(_is_equal_along(other, dim, scale) for other, dim in dims)
+    )
+
+
+def _is_equal_along(parameter: Tensor, dim: int, scale: float) -> bool:
+    gradient = parameter.grad
+    equal = _are_equal(parameter.movedim(dim, 0), 0.0)
+    return equal and (gradient is None or _are_equal(gradient.movedim(dim, 0), scale))
+
+
+def _unit_dims(parameter: Tensor, units: int) -> list[int]:
+    """Return the dimensions along which a parameter may have a number for each unit."""
+    sizes = list(parameter.shape[:2] if parameter.dim() > 3 else parameter.shape)
+    return [dim for dim, size in enumerate(sizes) if size == units or (dim and size % units == 0)]
+
+
+def _are_equal(rows: Tensor, scale: float) -> bool:
+    """Return whether rows are equal, up to rounding in numbers of some scale."""
+    rows = rows.detach().double()
+    norm = max(scale, float(torch.linalg.vector_norm(rows[0])))
+    return bool(torch.le((rows - rows[0]).abs().max(), TOLERANCE * norm))
+
+
+def _rows(parameter: nn.Parameter, owner: nn.Module) -> tuple[Tensor | None, Tensor | None]:
+    """Return weight and gradient with a row for each unit, None for what has no units."""
+    gradient = parameter.grad
+    if (
+        gradient is None
+        or parameter.dim() < 2
+        or isinstance(owner, nn.Embedding | nn.EmbeddingBag)
+        or not is_plain_float(parameter)
+        or not is_plain_float(gradient)
+    ):
+        return None, None
+    units = 1 if isinstance(owner, _ConvTransposeNd) and owner.groups == 1 else 0
+    rows = parameter.shape[units]
+    if rows < 2 or parameter.numel() < 2 * rows:
+        return None, None
+    both = (tensor.detach().movedim(units, 0).flatten(1) for tensor in (parameter, gradient))
+    weight, gradient = both
+    return weight, gradient
+
+
+def _alike(weight: Tensor, gradient: Tensor) -> int:
+    """Return how many rows are as the first that gets a gradient, this one included."""
+    learning = gradient[: 4 * _FEW].ne(0).any(1).nonzero()
+    if not len(learning):
+        return 0
+    first = int(learning[0])
+    few = torch.arange(first, len(weight), max(1, (len(weight) - first) // _FEW))
+    if first + 1 < len(weight):
+        few = torch.cat([few, torch.tensor([first + 1])])
+    few = few[few != first].unique().to(weight.device)
+    if not _equal_rows(weight[few], weight[first]).any():
+        return 0
+    equal = _equal_rows(weight, weight[first]) & _equal_rows(gradient, gradient[first])
+    return int(equal.sum())
+
+
+def _equal_rows(rows: Tensor, row: Tensor) -> Tensor:
+    wide = row.double()
+    distances = torch.linalg.vector_norm(rows.double() - wide, dim=1)
+    return torch.le(distances, TOLERANCE * torch.linalg.vector_norm(wide))

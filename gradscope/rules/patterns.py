@@ -1,4 +1,4 @@
-"""Patterns of module paths, as the configuration writes them."""
+"""Patterns of module paths."""
 
 from fnmatch import fnmatchcase
 

@@ -1,4 +1,4 @@
-"""Which rules a selector names."""
+"""Which rules run, with which thresholds and limits."""
 
 from collections.abc import Iterable
 from difflib import get_close_matches

@@ -1,9 +1,10 @@
-"""Which rules run, with which thresholds, and where their findings do not count."""
+"""What the user has set for the rules: selection, thresholds and limits."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 Thresholds = Mapping[str, float]
+
 
 WHOLE_MODEL = ""
 """The pattern of `Settings.norm_limits` that means all parameters together."""

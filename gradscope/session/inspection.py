@@ -6,7 +6,7 @@ import torch
 
 from gradscope import __version__
 from gradscope.capture.assemble import Assembler
-from gradscope.capture.compiled import is_compiled
+from gradscope.capture.compiler import is_compiled
 from gradscope.capture.definitions import Definitions
 from gradscope.capture.diagnosis import Diagnosis
 from gradscope.capture.errors import StepFailedError

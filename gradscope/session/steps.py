@@ -10,7 +10,7 @@ from typing import Self
 import torch
 from torch import Tensor
 
-from gradscope.capture.compiled import watchable
+from gradscope.capture.compiler import watchable
 from gradscope.capture.errors import (
     StepFailedError,
     autograd_error,

@@ -4,7 +4,7 @@ import inspect
 
 from torch import nn
 
-from gradscope.capture.assignments import assignments
+from gradscope.capture.written_definitions import assignments
 
 
 class Base(nn.Module):

@@ -22,10 +22,10 @@ from gradscope.capture.reading import (
     why_unreadable,
 )
 from gradscope.capture.statistics import HELD_ELEMENTS, Measurer, norms
+from gradscope.capture.training.clips import value_numbers
 from gradscope.capture.training.journal import number
 from gradscope.capture.training.ledger import _is_zero
 from gradscope.capture.training.rounding import _sampled
-from gradscope.capture.training.value_clips import value_numbers
 from gradscope.probes.clip_methods import power_norm
 from gradscope.probes.nonfinite_tracker import broken_of
 from gradscope.probes.operations import plain_floats

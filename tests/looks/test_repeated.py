@@ -9,8 +9,7 @@ import torch
 from torch import nn
 from torch.nn.functional import cross_entropy
 
-from gradscope.looks.schedule import FIRST, Schedule
-from gradscope.looks.thoroughness import FULL_EVERY, Thoroughness
+from gradscope.looks.schedule import FIRST, FULL_EVERY, Schedule, Thoroughness
 from gradscope.recording.evidence.batches import ExaminationRecord
 from gradscope.recording.evidence.failures import NonfiniteRecord
 from gradscope.recording.evidence.forward import ForwardStat

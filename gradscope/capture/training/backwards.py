@@ -14,7 +14,7 @@ from torch import Tensor
 from torch._C import DisableTorchFunction
 from torch.autograd.graph import GradientEdge, Node, saved_tensors_hooks
 
-from gradscope.capture.compiled import is_in_cuda_graph, is_traced
+from gradscope.capture.compiler import is_in_cuda_graph, is_traced
 from gradscope.capture.lines import Line, created, sequence_number
 from gradscope.capture.teardown import free_the_dead
 from gradscope.capture.training.budget import REPEATED_EVENT

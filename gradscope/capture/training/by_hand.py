@@ -10,6 +10,7 @@ from torch._C import DisableTorchFunction
 from torch.autograd.graph import Node
 
 from gradscope.capture.lines import Line
+from gradscope.capture.statements import code_at, tree_of
 from gradscope.capture.statistics import norms
 from gradscope.capture.training.graph_facts import leaves
 from gradscope.capture.training.holders import name_of
@@ -19,7 +20,6 @@ from gradscope.capture.training.ledger import UNSPENT, Entry
 from gradscope.capture.training.optimizers import Known, describe, learning_rate
 from gradscope.capture.training.places import NOWHERE, Place
 from gradscope.capture.training.scene import Scene
-from gradscope.capture.training.source_trees import code_at, tree_of
 from gradscope.capture.training.step_writer import Finished, Measured, StepWriter
 
 OPTIMIZER, COMPILED = "steps by hand", "compiled steps"

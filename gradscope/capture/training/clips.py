@@ -1,7 +1,7 @@
-"""Where a script clips gradients."""
+"""Where a script clips gradients, which parameters together, and what that does to them."""
 
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from types import FrameType
 from typing import Any
@@ -10,14 +10,47 @@ import torch
 from torch import Tensor
 from torch.nn.utils import clip_grad
 
-from gradscope.capture.compiled import is_traced
+from gradscope.capture.compiler import is_traced
+from gradscope.capture.reading import is_plain_float
 from gradscope.capture.training.journal import known
 from gradscope.capture.training.ledger import EMPTY, SPENT, UNSPENT, Entry
 from gradscope.capture.training.pace import is_broken
 from gradscope.capture.training.patches import Function, Patches
 from gradscope.capture.training.places import Place
 from gradscope.capture.training.scene import Scene
-from gradscope.capture.training.value_clips import value_numbers
+
+
+def value_numbers(parameters: Sequence[Tensor], limit: float) -> dict[str, object]:
+    """Return the norm of all gradients before and after, and the cosine between the two.
+
+    They stay on the gradients' device. Empty where some gradient cannot be measured.
+    """
+    gradients = [one.grad for one in parameters if one.grad is not None]
+    if not gradients or not all(map(is_plain_float, gradients)):
+        return {}
+    sums = [_sums(gradient.detach(), limit) for gradient in gradients]
+    device = sums[0].device
+    before, after, product = torch.stack([one.to(device) for one in sums]).sum(dim=0).unbind()
+    return {
+        "norm": before.sqrt(),
+        "norm_after": after.sqrt(),
+        "cosine": product / (before * after).sqrt(),
+    }
+
+
+def _sums(gradient: Tensor, limit: float) -> Tensor:
+    """Return the squares of elements before and after, and the products of the two, summed up."""
+    # Not every accelerator knows float64.
+    wide = torch.float64 if gradient.device.type in ("cpu", "cuda") else torch.float32
+    sizes = gradient.abs()
+    kept = sizes.clamp(max=limit)
+    return torch.stack(
+        [
+            torch.linalg.vector_norm(sizes, dtype=wide).square(),
+            torch.linalg.vector_norm(kept, dtype=wide).square(),
+            torch.linalg.vecdot(sizes.flatten().to(wide), kept.flatten().to(wide)),
+        ]
+    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,7 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-from gradscope.capture.compiled import may_run_compiled
+from gradscope.capture.compiler import may_run_compiled
 from gradscope.capture.training.patches import Function, Patches
 
 

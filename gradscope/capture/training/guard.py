@@ -1,19 +1,39 @@
 """Keeps a fault of gradscope's own from reaching the script."""
 
 import os
+import signal
 import threading
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from time import perf_counter
+from traceback import walk_tb
+from types import CodeType
 from typing import ParamSpec, TypeVar
 
 import torch
 from torch._C import DisableTorchFunction
 from torch.utils._python_dispatch import _disable_current_modes
 
-from gradscope.capture.training.interruptions import is_interruption
-from gradscope.capture.untraced import unfollowed
+from gradscope.capture.compiler import unfollowed
 from gradscope.errors import GradscopeError
+
+
+def is_interruption(error: BaseException) -> bool:
+    """Return whether a handler of a signal has raised an exception, as for a time limit.
+
+    It may run in the middle of anything, and means the script.
+    """
+    codes = {_code(signal.getsignal(number)) for number in signal.valid_signals()}
+    return any(frame.f_code in codes for frame, _ in walk_tb(error.__traceback__))
+
+
+def _code(handler: object) -> CodeType | None:
+    call = handler if hasattr(handler, "__code__") else getattr(handler, "func", None)
+    if call is None and callable(handler):
+        call = type(handler).__call__
+    code = getattr(call, "__code__", None)
+    return code if isinstance(code, CodeType) else None
+
 
 Parameters = ParamSpec("Parameters")
 Result = TypeVar("Result")

@@ -1,5 +1,7 @@
-"""The places of modules and parameters in the recording of a run, and their names there."""
+"""The modules and parameters of a run in its recording, and the models that own them."""
 
+import gc
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from weakref import ref
 
@@ -11,6 +13,33 @@ from gradscope.capture.training.journal import Sites
 from gradscope.capture.training.ledger import Ledger
 from gradscope.errors import GradscopeError
 from gradscope.recording.records import ModuleRecord, ParameterRecord
+
+
+def models_of(parameters: Mapping[int, Tensor]) -> Iterator[tuple[nn.Module, Tensor]]:
+    """Yield the outermost modules that hold some of the parameters, each with one of these.
+
+    Args:
+        parameters: By `id`.
+    """
+    # By type: to ask some objects for their class runs code of theirs.
+    modules = [one for one in gc.get_objects() if issubclass(type(one), nn.Module)]
+    inner = {id(child) for one in modules for child in _children(one)}
+    for module in modules:
+        if id(module) not in inner:
+            own = (key for one in module.modules() for key in _own(one) if key in parameters)
+            first = next(own, None)
+            if first is not None:
+                yield module, parameters[first]
+
+
+def _own(module: nn.Module) -> list[int]:
+    return [id(one) for one in vars(module).get("_parameters", {}).values() if one is not None]
+
+
+def _children(module: nn.Module) -> Iterable[object]:
+    children: dict[str, object] = vars(module).get("_modules", {})
+    return children.values()
+
 
 _NO_MODULE = ModuleRecord(
     index=0,

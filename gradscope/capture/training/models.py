@@ -14,7 +14,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from torch.nn.modules.module import register_module_forward_pre_hook
 from torch.utils.hooks import RemovableHandle
 
-from gradscope.capture.compiled import is_traced
+from gradscope.capture.compiler import is_traced, untraced
 from gradscope.capture.edges import tensors
 from gradscope.capture.naming import shape_of
 from gradscope.capture.shards import parameters_of
@@ -22,11 +22,9 @@ from gradscope.capture.training.guard import Guard
 from gradscope.capture.training.holders import name_of
 from gradscope.capture.training.journal import Sites
 from gradscope.capture.training.ledger import Ledger
-from gradscope.capture.training.model_records import ModelRecords
+from gradscope.capture.training.model_records import ModelRecords, models_of
 from gradscope.capture.training.modes import EvalModes, Mode, depends_on_mode
-from gradscope.capture.training.owners import models_of
 from gradscope.capture.training.places import Places, receiver, stem
-from gradscope.capture.untraced import untraced
 
 _MODULE_FILE = nn.modules.module.__file__
 _ALL_SEEN, _ALL_SEEN_EVERY = 10, 20

@@ -9,7 +9,7 @@ from torch import nn
 from torch.nn.modules.batchnorm import _BatchNorm
 from torch.nn.modules.dropout import _DropoutNd
 
-from gradscope.capture.compiled import is_traced
+from gradscope.capture.compiler import is_traced
 from gradscope.capture.training.guard import Guard
 from gradscope.capture.training.patches import Function, Patches
 from gradscope.capture.training.places import Place, Places

@@ -4,8 +4,8 @@ import functools
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+from gradscope.capture.compiler import follow_original, skip_frame
 from gradscope.capture.frames import uncounted
-from gradscope.capture.untraced import follow_original, skip_frame
 
 Function = Callable[..., Any]
 

@@ -9,7 +9,7 @@ from types import CodeType, FrameType
 from typing import NamedTuple
 
 from gradscope.capture.lines import Line, is_users_file
-from gradscope.capture.parsing import parsed
+from gradscope.capture.statements import parsed
 
 _STANDARD_LIBRARY = sysconfig.get_path("stdlib")
 _INSTALLED = ("site-packages", "dist-packages")

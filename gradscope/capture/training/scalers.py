@@ -8,7 +8,7 @@ from torch import Tensor
 from torch.amp.grad_scaler import GradScaler
 from torch.optim import Optimizer
 
-from gradscope.capture.compiled import is_traced
+from gradscope.capture.compiler import is_traced
 from gradscope.capture.edges import tensors
 from gradscope.capture.lines import created
 from gradscope.capture.training.backwards import Backwards

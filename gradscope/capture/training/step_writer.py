@@ -5,8 +5,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from gradscope.capture.gradient_keeping import UNREADABLE
-from gradscope.capture.sources import sources_around
-from gradscope.capture.statements import statements_around
+from gradscope.capture.statements import sources_around, statements_around
 from gradscope.capture.training.keeping import KeptEntry
 from gradscope.capture.training.ledger import Entry
 from gradscope.capture.training.rounding import Rounded

@@ -20,7 +20,7 @@ from torch.optim.optimizer import (
 )
 from torch.utils.hooks import RemovableHandle
 
-from gradscope.capture.compiled import is_traced
+from gradscope.capture.compiler import is_traced, untraced
 from gradscope.capture.reading import (
     CALCULABLE,
     NotReadable,
@@ -41,7 +41,6 @@ from gradscope.capture.training.scene import Scene
 from gradscope.capture.training.step_patterns import Position
 from gradscope.capture.training.step_writer import Finished, Measured, StepWriter
 from gradscope.capture.training.troubles import Troubles
-from gradscope.capture.untraced import untraced
 from gradscope.phrasing import counted
 
 _UPDATES_FIRST, _UPDATES_EVERY = 3, 10

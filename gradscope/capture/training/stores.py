@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from types import CodeType, FrameType
 
 from gradscope.capture.lines import Line
+from gradscope.capture.statements import code_at, tree_of
 from gradscope.capture.training.places import is_installed
-from gradscope.capture.training.source_trees import code_at, tree_of
 
 _Function = ast.FunctionDef | ast.AsyncFunctionDef
 _Loop = ast.For | ast.AsyncFor | ast.While

@@ -11,7 +11,7 @@ import torch
 from torch.autograd.graph import saved_tensors_hooks
 from torch.optim import Optimizer
 
-from gradscope.capture.compiled import is_traced
+from gradscope.capture.compiler import is_traced, unfollow_package
 from gradscope.capture.training.backwards import Backwards
 from gradscope.capture.training.budget import Budget
 from gradscope.capture.training.by_hand import ByHand
@@ -21,17 +21,15 @@ from gradscope.capture.training.compilations import Compilations
 from gradscope.capture.training.given import Given, compiled_models
 from gradscope.capture.training.guard import Guard
 from gradscope.capture.training.keeping import Keeping
-from gradscope.capture.training.loaders import Loaders
+from gradscope.capture.training.loop_calls import Loaders, Schedulers
 from gradscope.capture.training.pace import Pace
 from gradscope.capture.training.patches import Function, Patches
 from gradscope.capture.training.scalers import Scalers
 from gradscope.capture.training.scene import Scene
-from gradscope.capture.training.schedulers import Schedulers
 from gradscope.capture.training.step_patterns import Position
 from gradscope.capture.training.step_writer import StepWriter
 from gradscope.capture.training.steps import Steps
 from gradscope.capture.training.zeroing import Zeroing
-from gradscope.capture.untraced import unfollow_package
 from gradscope.errors import GradscopeError
 from gradscope.recording.meta import Header
 from gradscope.recording.run_header import RunEnding, run_header

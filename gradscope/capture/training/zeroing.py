@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 from torch import nn
 from torch.optim import Optimizer
 
-from gradscope.capture.compiled import is_traced
+from gradscope.capture.compiler import is_traced
 from gradscope.capture.shards import parameters_of
 from gradscope.capture.training.ledger import EMPTY, UNSPENT, Entry
 from gradscope.capture.training.patches import Function, Patches

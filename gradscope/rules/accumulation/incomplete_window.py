@@ -6,8 +6,13 @@ from typing import ClassVar
 
 from gradscope.analysis.optimizer_steps import Window, Windows
 from gradscope.recording.finding import Finding, Severity
-from gradscope.rules.accumulation.leftovers import Leftover, leftovers, overfull
-from gradscope.rules.accumulation.micro_batches import Accumulation, accumulations
+from gradscope.rules.accumulation.leftovers import (
+    Accumulation,
+    Leftover,
+    accumulations,
+    leftovers,
+    overfull,
+)
 from gradscope.rules.context import RuleContext
 from gradscope.rules.rule import Rule
 

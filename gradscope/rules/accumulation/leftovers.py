@@ -1,9 +1,80 @@
-"""Micro-batches at the end of an epoch that make no whole window."""
+"""Gradients that were left over from earlier steps, erased before one, or added up."""
 
+from collections import Counter
 from dataclasses import dataclass
 
-from gradscope.analysis.optimizer_steps import RunEvent, Window, Windows
-from gradscope.rules.accumulation.micro_batches import Accumulation
+from gradscope.analysis.optimizer_steps import RunEvent, Series, Window, Windows
+from gradscope.rules.accumulation.missing_zero_grad import carries
+from gradscope.rules.context import RuleContext
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Overwriting:
+    """Passes before one step of which each but the last was zeroed, as a loop does."""
+
+    erased: tuple[RunEvent, ...]
+    kept: tuple[RunEvent, ...]
+    zero: RunEvent
+
+    @property
+    def divisor(self) -> float:
+        """By what the loss was divided, 1 where by nothing."""
+        return self.kept[-1].number("divided") or 1.0
+
+
+def last_erasure(series: Series, window: Window) -> RunEvent | None:
+    """Return what zeroed the gradients behind the last backward of a step that then got none."""
+    if not window.is_empty:
+        return None
+    for event in reversed(since_any_step(window)):
+        if event.kind == "backward":
+            return None
+        if series.may_lose(event):
+            return event
+    return None
+
+
+def overwriting(series: Series, window: Window) -> Overwriting | None:
+    """Return how a loop zeroed all passes but the last, None where it did not.
+
+    Passes of several lines are different things, as an attack and the training on its result are;
+    so are erasures of several lines. What reaches parameters of others too is not erased by the
+    zero. That a loop zeroes after its steps as well, in another line, changes nothing.
+    """
+    erased: list[RunEvent] = []
+    pending: list[RunEvent] = []
+    zeros: list[RunEvent] = []
+    erasing = set[int | None]()
+    for event in since_any_step(window):
+        if event.kind == "backward":
+            pending.append(event)
+        elif event.kind == "zero" and _concerns(series, event):
+            zeros.append(event)
+            if pending and event.count("unspent") >= max(one.count("reached") for one in pending):
+                erased += pending
+                pending = []
+                erasing.add(event.site)
+    passes = [*erased, *pending]
+    zeros = [zero for zero in zeros if zero.site in erasing]
+    is_loop = len({one.site for one in passes}) == 1 and len(erasing) == 1
+    if not erased or not pending or not is_loop or len(zeros) < len(passes):
+        return None
+    if window.step.number("backwards") not in (None, len(pending)):
+        return None  # gradients of another origin, as of a projection of several
+    return Overwriting(erased=tuple(erased), kept=tuple(pending), zero=zeros[-1])
+
+
+def since_any_step(window: Window) -> tuple[RunEvent, ...]:
+    """Return what happened since the last step of any optimizer.
+
+    What was computed before has served that step, even where it is zeroed for this one.
+    """
+    steps = [place for place, event in enumerate(window.events) if event.kind == "step"]
+    return window.events[steps[-1] + 1 :] if steps else window.events
+
+
+def _concerns(series: Series, zero: RunEvent) -> bool:
+    return zero.optimizer is None or zero.optimizer in series.optimizers
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -13,6 +84,27 @@ class Leftover:
     passes: tuple[RunEvent, ...]
     zero: RunEvent | None
     """What erased them; None where the run ended."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Accumulation:
+    """An optimizer most of whose steps are fed by several passes of one line."""
+
+    series: Series
+    windows: tuple[Window, ...]
+    """The steps that are."""
+    passes: int
+    """As many as most of them have."""
+
+    @property
+    def site(self) -> int | None:
+        """The line of the backward."""
+        return self.windows[0].passes[0].site
+
+    @property
+    def whole(self) -> tuple[Window, ...]:
+        """The steps of so many passes."""
+        return tuple(window for window in self.windows if len(window.passes) == self.passes)
 
 
 def leftovers(windows: Windows, accumulation: Accumulation) -> tuple[Leftover, ...]:
@@ -60,3 +152,39 @@ def _is_at_end_of_epoch(windows: Windows, last: RunEvent) -> bool:
         if one.kind == "backward" and one.site == last.site and one.place > epochs[-1].place
     ]
     return epochs[-1].number("batches") == len(passes)
+
+
+def accumulations(context: RuleContext) -> tuple[Accumulation, ...]:
+    """Return the optimizers that accumulate."""
+    found = [_accumulation(series) for series in context.shared(Windows).series]
+    return tuple(one for one in found if one is not None)
+
+
+def _accumulation(series: Series) -> Accumulation | None:
+    windows = tuple(window for window in series.windows if _accumulates(window))
+    if not windows or 2 * len(windows) < len(series.windows):
+        return None
+    passes = Counter(len(window.passes) for window in windows).most_common(1)[0][0]
+    return Accumulation(series=series, windows=windows, passes=passes)
+
+
+def _accumulates(window: Window) -> bool:
+    """Return whether a step is fed by passes of one line, over the same parameters each."""
+    first, *others = window.passes or (None,)
+    if first is None or not others or carries(window):
+        return False
+    return all(_is_alike(first, one) for one in others)
+
+
+def _is_alike(one: RunEvent, other: RunEvent) -> bool:
+    is_repeated = bool(other.count("again"))
+    return (
+        one.site == other.site
+        and not is_repeated
+        and one.number("reached") == other.number("reached")
+    )
+
+
+def is_mean(passes: tuple[RunEvent, ...]) -> bool:
+    """Return whether each loss is known to be a mean over its micro-batch."""
+    return bool(passes) and all(one.number("reduction") == 1 for one in passes)

@@ -1,11 +1,37 @@
-"""The clips that rules on how hard they cut can judge."""
+"""The series of clips that rules judge, and the loss scale that each is under."""
 
-from dataclasses import replace
+from bisect import bisect_right
+from dataclasses import dataclass, replace
+from functools import cached_property
 
 from gradscope.analysis.clip_series import ClipSeries, clip_series
 from gradscope.analysis.clips import Clip
+from gradscope.analysis.optimizer_steps import RunEvent, Windows
 from gradscope.recording.evidence.clipping import ClipTrial
 from gradscope.rules.context import RuleContext
+
+
+@dataclass(frozen=True)
+class LossScale:
+    """What the gradient scaler multiplies losses by."""
+
+    context: RuleContext
+
+    @cached_property
+    def _updates(self) -> tuple[RunEvent, ...]:
+        """The scaler's updates, in their order."""
+        return tuple(
+            event
+            for event in self.context.shared(Windows).events
+            if event.kind == "scaler-update" and event.number("scale_before") is not None
+        )
+
+    def at(self, event: RunEvent) -> float | None:
+        """Return the scale when something happened; None where nothing tells it."""
+        place = bisect_right(self._updates, event.place, key=lambda one: one.place)
+        if place < len(self._updates):
+            return self._updates[place].number("scale_before")
+        return self._updates[-1].number("scale_after") if self._updates else None
 
 
 def is_of_trial(context: RuleContext) -> bool:

@@ -11,13 +11,16 @@ from gradscope.rules.context import RuleContext
 from gradscope.rules.measure import Measure
 from gradscope.rules.reach.dead_ends import DeadEnd, DeadEnds
 from gradscope.rules.reach.outputs import feeds_loss, is_margin, normalises_one_feature
-from gradscope.rules.reach.zero_operations import (
+from gradscope.rules.reach.zero_words import (
     CUTTING,
     FLOORS,
     ROUTING,
     WHATEVER_VALUES,
+    is_of_one_row,
+    remedy,
+    twice_differentiated,
+    why,
 )
-from gradscope.rules.reach.zero_words import is_of_one_row, remedy, twice_differentiated, why
 from gradscope.rules.rule import Evidence, Rule
 
 
