@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 import gradscope
-from gradscope.capture.session import StepCapture
+from gradscope.capture.step.forward_backward import StepCapture
 from tests.architectures import ARCHITECTURES, built, forward_loss, plain_step
 
 STEPS = 2

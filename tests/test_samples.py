@@ -15,7 +15,7 @@ import pytest
 import torch
 
 import gradscope
-from gradscope.capture.session import StepCapture
+from gradscope.capture.step.forward_backward import StepCapture
 from gradscope.rules.catalogue import RULES
 from gradscope.session.api import inspect_target
 from gradscope.target.loading import load_target

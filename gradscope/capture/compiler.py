@@ -22,7 +22,7 @@ _frames = torch._C._dynamo.eval_frame
 
 _Hook = TypeVar("_Hook", bound=Callable[..., object])
 
-_PACKAGES = ("gradscope.capture.", "gradscope.launch.", "gradscope.looks.")
+_PACKAGES = ("gradscope.capture.", "gradscope.launch.", "gradscope.step_capture.")
 """What of gradscope runs while a script does."""
 
 _with_those_below: set[int] = set()

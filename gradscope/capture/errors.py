@@ -7,10 +7,10 @@ from types import FrameType
 import torch
 from torch import Tensor
 
-from gradscope.capture.edges import tensors
-from gradscope.capture.lines import Line
 from gradscope.capture.own_faults import is_own_fault
-from gradscope.capture.session import StepCapture
+from gradscope.capture.source.lines import Line
+from gradscope.capture.step.edges import tensors
+from gradscope.capture.step.forward_backward import StepCapture
 from gradscope.errors import GradscopeError, UserCodeError
 from gradscope.recording.evidence.failures import (
     ErrorKind,

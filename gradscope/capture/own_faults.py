@@ -6,7 +6,7 @@ from types import CodeType
 
 import torch
 
-from gradscope.capture.lines import is_users
+from gradscope.capture.source.lines import is_users
 
 _PACKAGE = f"{Path(__file__).parents[1]}/"
 

@@ -17,9 +17,9 @@ from gradscope.check.results import Failure
 from gradscope.cli.errors import show_error, show_note
 from gradscope.cli.job import Job, failure_in, read_failure, recording_in, stacks_in
 from gradscope.errors import ExitCode, GradscopeError
-from gradscope.recording.kept_tables import in_memory
 from gradscope.recording.records import Recording
 from gradscope.recording.store import load_recording
+from gradscope.recording.stored_gradient_tables import in_memory
 
 _OWN_FOLDER = str(Path(__file__).resolve().parents[1])
 _FRAME = re.compile(r'  File "(?P<file>.+)", line (?P<line>\d+) in (?P<function>.+)')

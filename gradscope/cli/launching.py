@@ -47,10 +47,10 @@ class WatchedRun:
 
     def make_watch(self) -> Watch:
         """Return what watches the training: torch has been imported."""
-        from gradscope.capture.training.keeping import Keeping
+        from gradscope.capture.training.stored_gradients import Keeping
         from gradscope.capture.training.watch import TrainingWatch
-        from gradscope.looks.close_looks import script_looks
-        from gradscope.looks.schedule import Schedule
+        from gradscope.step_capture.schedule import Schedule
+        from gradscope.step_capture.script_captures import script_looks
 
         planned, watch = self.planned, self.planned.watch
         self.recording = planned.place.clear()

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 from gradscope.cli.console import ColorChoice
 from gradscope.cli.declared import Argument, Option
 from gradscope.config.formats import OutputFormat
-from gradscope.recording.kept_gradient import KeepMode
+from gradscope.recording.stored_gradient import KeepMode
 
 if TYPE_CHECKING:
     from gradscope.analysis.view import ViewOptions

@@ -24,8 +24,8 @@ from gradscope.errors import ExitCode, GradscopeError
 from gradscope.phrasing import counted
 from gradscope.recording.records import Recording
 from gradscope.recording.store import load_recording
-from gradscope.report.gate.render import render_check
-from gradscope.report.gate.words import closing_text, found_text
+from gradscope.report.check.phrasing import closing_text, found_text
+from gradscope.report.check.render import render_check
 from gradscope.report.render import render
 from gradscope.rules.engine import judge
 

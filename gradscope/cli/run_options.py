@@ -10,7 +10,7 @@ from gradscope.check.options import Policy
 from gradscope.cli.declared import Argument, Option
 from gradscope.errors import GradscopeError
 from gradscope.recording.finding import Severity
-from gradscope.recording.kept_gradient import KeepMode
+from gradscope.recording.stored_gradient import KeepMode
 
 _WATCH = "Watching"
 _GATE = "Gate"

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from gradscope.check.options import PlannedTarget
     from gradscope.cli.options import Value
     from gradscope.config import Configuration
-    from gradscope.recording.kept_gradient import KeepMode
     from gradscope.recording.records import Recording
+    from gradscope.recording.stored_gradient import KeepMode
     from gradscope.target.options import TargetOptions, Trial
 
 
@@ -32,7 +32,7 @@ def record_target(
 ) -> "Recording":
     """Load a target, tell what was decided for the user, run it, and return what was seen."""
     _import_torch()
-    from gradscope.capture.definitions import watch_definitions
+    from gradscope.capture.source.definitions import watch_definitions
     from gradscope.session.inspection import record
     from gradscope.target.loading import load_target
 

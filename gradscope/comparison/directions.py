@@ -7,7 +7,7 @@ from operator import add
 
 from gradscope.comparison.matching import Matching
 from gradscope.comparison.side import Side
-from gradscope.recording.kept_gradient import Agreement, KeptGradient, agreement
+from gradscope.recording.stored_gradient import Agreement, KeptGradient, agreement
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,7 +9,7 @@ from gradscope.comparison.directions import Directions
 from gradscope.comparison.matching import Matching
 from gradscope.comparison.rounding import are_rounding, rounding_limits
 from gradscope.comparison.side import Series, Side, SideParameter
-from gradscope.recording.kept_gradient import Agreement
+from gradscope.recording.stored_gradient import Agreement
 
 Change = Literal[
     "non-finite",

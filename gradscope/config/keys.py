@@ -10,7 +10,7 @@ from gradscope.config import values
 from gradscope.config.formats import OutputFormat
 from gradscope.config.values import Check, Value
 from gradscope.recording.finding import Severity
-from gradscope.recording.kept_gradient import KeepMode
+from gradscope.recording.stored_gradient import KeepMode
 from gradscope.target.options import Mode, TargetOptions, Trial
 
 _POLICY, _BASELINE, _OPTIONS, _TRIAL = Policy(), BaselineOptions(), TargetOptions(), Trial()

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
-from gradscope.capture.teardown import no_garbage_collection
+from gradscope.capture.step.teardown import no_garbage_collection
 from gradscope.launch.execution import Ending, execute
 from gradscope.launch.program import Program
 from gradscope.launch.shadows import Shadows

@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 from torch import Tensor
 from torch.autograd.graph import Node
 
-from gradscope.capture.graph import VIEW_OPERATIONS
 from gradscope.capture.reading import is_plain_float
+from gradscope.capture.step.graph import VIEW_OPERATIONS
+from gradscope.probes.context import Scene
 from gradscope.probes.operations import NodeNumber, Operation, Places, reference
-from gradscope.probes.scene import Scene
 from gradscope.recording.evidence.forward import SaturationRecord, UnitRecord
 
 STEEP = 0.05

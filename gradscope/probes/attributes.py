@@ -9,7 +9,7 @@ from functools import cache
 
 from torch import nn
 
-from gradscope.probes.scene import Scene
+from gradscope.probes.context import Scene
 from gradscope.probes.user_code_search import UserCodeSearch
 from gradscope.recording.evidence.parameters import AttributeRecord
 

@@ -9,10 +9,10 @@ import torch
 from torch import Tensor
 from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_sequence
 
-from gradscope.capture.edges import tensors
 from gradscope.capture.naming import shape_of
+from gradscope.capture.step.edges import tensors
 from gradscope.errors import GradscopeError
-from gradscope.probes.scene import Scene
+from gradscope.probes.context import Scene
 from gradscope.recording.evidence.batches import BatchRecord
 from gradscope.target.structures import describe, map_items, named_tensors
 

@@ -2,8 +2,8 @@
 
 from torch.autograd.graph import Node
 
-from gradscope.capture.edges import Edge
-from gradscope.probes.scene import Scene
+from gradscope.capture.step.edges import Edge
+from gradscope.probes.context import Scene
 from gradscope.recording.evidence.forward import ComparisonRecord, SoftmaxRecord
 from gradscope.recording.records import TensorRef
 

@@ -10,11 +10,12 @@ import torch
 from torch import Tensor
 from torch.autograd import Function
 
-from gradscope.capture.graph import Graph
-from gradscope.capture.lines import Caller, Line
 from gradscope.capture.naming import dtype_name
-from gradscope.capture.written_definitions import backward_code, function_of
+from gradscope.capture.source.lines import Caller, Line
+from gradscope.capture.source.written_definitions import backward_code, function_of
+from gradscope.capture.step.graph import Graph
 from gradscope.errors import GradscopeError
+from gradscope.probes.context import Scene
 from gradscope.probes.gradient_check import (
     DOUBLE,
     MOST_ELEMENTS,
@@ -24,7 +25,6 @@ from gradscope.probes.gradient_check import (
     Precision,
     compare,
 )
-from gradscope.probes.scene import Scene
 from gradscope.recording.evidence.failures import (
     CheckOutcome,
     CustomFunctionRecord,

@@ -15,6 +15,7 @@ from gradscope.capture.arithmetic import (
     zeros_on_device,
 )
 from gradscope.probes.activations import ActivationWatch
+from gradscope.probes.context import Scene
 from gradscope.probes.operations import (
     NodeNumber,
     Operation,
@@ -24,7 +25,6 @@ from gradscope.probes.operations import (
     reference,
     run_again,
 )
-from gradscope.probes.scene import Scene
 from gradscope.recording.evidence.forward import ForwardStat
 
 

@@ -5,8 +5,8 @@ import re
 from collections.abc import Iterator
 from types import CodeType
 
-from gradscope.capture.lines import Line
-from gradscope.probes.scene import Scene
+from gradscope.capture.source.lines import Line
+from gradscope.probes.context import Scene
 from gradscope.recording.evidence.parameters import FreezeRecord, ReplacementRecord
 
 _FREEZES = re.compile(r"requires_grad(\s*=\s*False|_\(\s*(requires_grad\s*=\s*)?False)")

@@ -8,10 +8,10 @@ from torch import Tensor
 from torch.autograd.graph import Node
 
 from gradscope.capture.compiler import watchable
-from gradscope.capture.graph import walk
-from gradscope.capture.teardown import let_go
+from gradscope.capture.step.graph import walk
+from gradscope.capture.step.teardown import let_go
 from gradscope.errors import GradscopeError
-from gradscope.probes.scene import Scene
+from gradscope.probes.context import Scene
 from gradscope.probes.snapshot import RandomStates, preserved
 from gradscope.target.forward import seed_everything
 from gradscope.target.target import Outcome

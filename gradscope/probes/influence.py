@@ -6,11 +6,11 @@ from contextlib import contextmanager
 import torch
 from torch import Tensor
 
-from gradscope.capture.cut_records import CutFinder
-from gradscope.capture.cuts import leaves_behind
-from gradscope.capture.modules import ModuleCall
+from gradscope.capture.step.cut_records import CutFinder
+from gradscope.capture.step.cuts import leaves_behind
+from gradscope.capture.step.modules import ModuleCall
 from gradscope.errors import GradscopeError
-from gradscope.probes.scene import Scene
+from gradscope.probes.context import Scene
 from gradscope.recording.evidence.parameters import DroppedRecord, InfluenceRecord
 
 

@@ -1,6 +1,6 @@
 """Which lines initialised the parameters anew, after their layers had."""
 
-from gradscope.probes.scene import Scene
+from gradscope.probes.context import Scene
 from gradscope.recording.evidence.parameters import InitialisationRecord
 
 

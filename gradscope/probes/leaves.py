@@ -6,14 +6,14 @@ from typing import NamedTuple
 
 from torch import Tensor, nn
 
-from gradscope.capture.cuts import leaves_behind
-from gradscope.capture.edges import Edge
-from gradscope.capture.graph import walk
-from gradscope.capture.lines import created
-from gradscope.capture.teardown import let_go
-from gradscope.capture.written_definitions import assignments
+from gradscope.capture.source.lines import created
+from gradscope.capture.source.written_definitions import assignments
+from gradscope.capture.step.cuts import leaves_behind
+from gradscope.capture.step.edges import Edge
+from gradscope.capture.step.graph import walk
+from gradscope.capture.step.teardown import let_go
 from gradscope.errors import GradscopeError
-from gradscope.probes.scene import Scene
+from gradscope.probes.context import Scene
 from gradscope.recording.evidence.parameters import LeafOrigin, LeafRecord
 
 MOST_VALUES = 20_000

@@ -7,11 +7,11 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from gradscope.capture.graph import walk
-from gradscope.capture.lines import Line
-from gradscope.capture.teardown import let_go
+from gradscope.capture.source.lines import Line
+from gradscope.capture.step.graph import walk
+from gradscope.capture.step.teardown import let_go
 from gradscope.errors import GradscopeError
-from gradscope.probes.scene import Scene
+from gradscope.probes.context import Scene
 from gradscope.recording.evidence.batches import LossTermRecord, TermPairRecord
 from gradscope.target.target import Outcome
 

@@ -13,10 +13,10 @@ from gradscope.probes.accumulation_laws import (
     find_law,
 )
 from gradscope.probes.batch_division import Division
+from gradscope.probes.context import Scene
 from gradscope.probes.equal_draws import EqualDraws, Part
 from gradscope.probes.gradient_runs import GradientRun, run_gradients
 from gradscope.probes.gradient_sums import GradientSums, Products
-from gradscope.probes.scene import Scene
 from gradscope.target.structures import named_tensors
 
 _IGNORED = -100

@@ -10,11 +10,11 @@ from collections.abc import Sequence
 from torch import nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
-from gradscope.capture.graph import VIEW_OPERATIONS
+from gradscope.capture.step.graph import VIEW_OPERATIONS
 from gradscope.errors import GradscopeError
 from gradscope.probes.batch_division import Division, divide
+from gradscope.probes.context import Scene
 from gradscope.probes.micro_batch_runs import MicroBatchTrial, run_micro_batches
-from gradscope.probes.scene import Scene
 from gradscope.recording.evidence.batches import (
     AccumulatedGradient,
     AccumulationRecord,

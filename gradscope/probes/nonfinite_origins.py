@@ -5,9 +5,10 @@ from collections.abc import Iterable, Iterator
 
 from torch import nn
 
-from gradscope.capture.assemble import Assembler
-from gradscope.capture.edges import tensors
 from gradscope.capture.naming import dtype_name
+from gradscope.capture.step.assemble import Assembler
+from gradscope.capture.step.edges import tensors
+from gradscope.probes.context import Scene
 from gradscope.probes.forward_values import values_of
 from gradscope.probes.nonfinite_tracker import (
     Origin,
@@ -18,7 +19,6 @@ from gradscope.probes.nonfinite_tracker import (
     storage_of,
 )
 from gradscope.probes.operations import Places, plain_floats, reference, run_again
-from gradscope.probes.scene import Scene
 from gradscope.recording.evidence.failures import NonfiniteRecord, NonfiniteSource
 
 

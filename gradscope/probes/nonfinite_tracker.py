@@ -9,9 +9,9 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from gradscope.capture.edges import tensors
-from gradscope.capture.lines import Caller, Line
 from gradscope.capture.naming import dtype_name, shape_of
+from gradscope.capture.source.lines import Caller, Line
+from gradscope.capture.step.edges import tensors
 from gradscope.probes import operations
 from gradscope.probes.forward_values import values_of
 from gradscope.probes.operations import (

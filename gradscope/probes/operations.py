@@ -9,12 +9,12 @@ from torch import Tensor
 from torch.autograd.graph import Node
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from gradscope.capture.graph import VIEW_OPERATIONS, walk
-from gradscope.capture.lines import created
 from gradscope.capture.reading import is_plain_float
-from gradscope.capture.teardown import let_go
+from gradscope.capture.source.lines import created
+from gradscope.capture.step.graph import VIEW_OPERATIONS, walk
+from gradscope.capture.step.teardown import let_go
 from gradscope.errors import GradscopeError
-from gradscope.probes.scene import Scene
+from gradscope.probes.context import Scene
 from gradscope.recording.records import TensorRef
 
 

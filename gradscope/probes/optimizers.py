@@ -9,7 +9,7 @@ from torch import Tensor
 
 from gradscope.capture.naming import shape_of
 from gradscope.capture.reading import whole
-from gradscope.probes.scene import Scene
+from gradscope.probes.context import Scene
 from gradscope.recording.evidence.optimizers import (
     GroupRecord,
     OptimizerFamily,

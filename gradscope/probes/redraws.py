@@ -10,7 +10,7 @@ from torch import Tensor
 
 from gradscope.capture.compiler import watchable
 from gradscope.errors import GradscopeError
-from gradscope.probes.scene import Scene
+from gradscope.probes.context import Scene
 from gradscope.probes.snapshot import RandomStates
 from gradscope.recording.evidence.parameters import RedrawRecord
 from gradscope.target.forward import seed_everything

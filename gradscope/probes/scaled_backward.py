@@ -14,11 +14,11 @@ from torch import Tensor
 
 from gradscope.capture.compiler import is_traced
 from gradscope.capture.frames import uncounted
-from gradscope.capture.graph import Graph
-from gradscope.capture.lines import Caller, Line
 from gradscope.capture.reading import NotReadable, elements, is_plain
+from gradscope.capture.source.lines import Caller, Line
+from gradscope.capture.step.graph import Graph
 from gradscope.errors import GradscopeError
-from gradscope.probes.scene import Scene
+from gradscope.probes.context import Scene
 from gradscope.recording.evidence.failures import FlushedGradient, FlushRecord
 
 _FACTORS = (2.0**16, 2.0**12, 2.0**8, 2.0**4)

@@ -7,7 +7,7 @@ from torch import Tensor, nn
 from torch.nn.modules.conv import _ConvNd, _ConvTransposeNd
 
 from gradscope.capture.reading import is_plain_float
-from gradscope.probes.scene import Scene
+from gradscope.probes.context import Scene
 from gradscope.probes.user_code_search import UserCodeSearch
 from gradscope.recording.evidence.parameters import SymmetryRecord, TwinRecord
 

@@ -10,8 +10,8 @@ from types import CodeType
 
 import torch
 
-from gradscope.capture.lines import Line
-from gradscope.probes.scene import Scene
+from gradscope.capture.source.lines import Line
+from gradscope.probes.context import Scene
 
 _INSTALLED = ("site-packages", "dist-packages", str(Path(torch.__file__).parent))
 _PACKAGE = str(Path(__file__).parents[1])

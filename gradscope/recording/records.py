@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from math import isfinite
 from typing import Literal, TypeVar
 
-from gradscope.recording.kept_gradient import KeptGradient
+from gradscope.recording.stored_gradient import KeptGradient
 
 Evidence = TypeVar("Evidence")
 

@@ -11,7 +11,6 @@ from gradscope.recording.evidence.clipping import ClipScope
 from gradscope.recording.evidence.code import SourceRecord, StatementRecord
 from gradscope.recording.evidence.optimizers import RoundedUpdate, TrainedOptimizer, WatchCost
 from gradscope.recording.evidence_tables import evidence_tables
-from gradscope.recording.kept_gradient import KeptGradient
 from gradscope.recording.meta import Header
 from gradscope.recording.records import (
     EventRecord,
@@ -25,6 +24,7 @@ from gradscope.recording.records import (
 from gradscope.recording.repeated_steps import REPEATED_STEPS, RepeatedSteps
 from gradscope.recording.run_header import RunEnding
 from gradscope.recording.step_tables import EVENTS, NORM_COLUMNS, PARAMETER_STATS, SKIPPED, STEPS
+from gradscope.recording.stored_gradient import KeptGradient
 from gradscope.recording.structure_tables import MODULES, PARAMETERS, SITES
 from gradscope.recording.table import Cells, Table
 from gradscope.recording.writer import RecordingWriter

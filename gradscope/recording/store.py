@@ -10,12 +10,12 @@ from os import PathLike
 from pathlib import Path
 
 from gradscope.errors import GradscopeError
+from gradscope.recording.captured_step_tables import read_looks
 from gradscope.recording.contents import contents, recording_of
-from gradscope.recording.kept_tables import read_kept
-from gradscope.recording.look_tables import read_looks
 from gradscope.recording.meta import header_of, read_header
 from gradscope.recording.records import Recording
 from gradscope.recording.step_tables import read_parameter_stats
+from gradscope.recording.stored_gradient_tables import read_kept
 from gradscope.recording.writer import (
     APPLICATION_ID,
     FORMAT,

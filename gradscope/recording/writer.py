@@ -9,19 +9,19 @@ from types import TracebackType
 from typing import Self
 
 from gradscope.errors import GradscopeError
+from gradscope.recording.captured_step_tables import LOOKS, LookRow, look_definitions, look_tables
 from gradscope.recording.contents import all_tables, contents
-from gradscope.recording.kept_gradient import KeptGradient
-from gradscope.recording.kept_tables import (
+from gradscope.recording.meta import Header, header_of, write_header
+from gradscope.recording.records import Look
+from gradscope.recording.repeated_captures import own_part
+from gradscope.recording.stored_gradient import KeptGradient
+from gradscope.recording.stored_gradient_tables import (
     KEPT,
     PART_DEFINITION,
     PART_INSERTION,
     PARTS,
     KeptRow,
 )
-from gradscope.recording.look_tables import LOOKS, LookRow, look_definitions, look_tables
-from gradscope.recording.meta import Header, header_of, write_header
-from gradscope.recording.records import Look
-from gradscope.recording.repeated_looks import own_part
 from gradscope.recording.table import Cells, Record, Table
 
 APPLICATION_ID = 0x47726164

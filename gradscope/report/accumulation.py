@@ -17,8 +17,8 @@ from gradscope.recording.evidence.batches import (
     MicroBatchRecord,
 )
 from gradscope.recording.records import Recording
+from gradscope.report.json_objects import Object, location_object
 from gradscope.report.number_format import number
-from gradscope.report.objects import Object, location_object
 from gradscope.report.page import Page
 from gradscope.report.text_findings import hanging
 

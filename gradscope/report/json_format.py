@@ -4,11 +4,11 @@ import json
 from collections.abc import Iterator
 
 from gradscope.analysis.report import Report
-from gradscope.report import objects
+from gradscope.report import json_objects as objects
 from gradscope.report.accumulation import accumulation_object
-from gradscope.report.clipping.objects import clipping_object
-from gradscope.report.objects import Json, Object
-from gradscope.report.run.objects import run_lines, run_objects
+from gradscope.report.clipping.json_objects import clipping_object
+from gradscope.report.json_objects import Json, Object
+from gradscope.report.run.json_objects import run_lines, run_objects
 
 
 def render_json(report: Report) -> str:

@@ -15,8 +15,8 @@ from gradscope.recording.finding import Finding
 from gradscope.report.finding_phrasing import level_counts
 from gradscope.report.number_format import figure
 from gradscope.report.page import Page, Signs
+from gradscope.report.run.phrasing import CURVE_NAMES, duration, extreme_text
 from gradscope.report.run.text_strips import BROKEN, NOTHING, ZERO, Scale, scale_of, strip
-from gradscope.report.run.words import CURVE_NAMES, duration, extreme_text
 from gradscope.report.text_findings import SEVERITY_STYLES, hanging
 
 _GAP = 2

@@ -16,7 +16,7 @@ from gradscope.report.finding_phrasing import (
 )
 from gradscope.report.number_format import number
 from gradscope.report.page import ASCII
-from gradscope.report.run.words import run_words
+from gradscope.report.run.phrasing import run_words
 
 _SHOWN = 3
 _FINDINGS_SHOWN = 10

@@ -13,9 +13,9 @@ from gradscope.recording.finding import (
     Verdict,
 )
 from gradscope.recording.records import Recording, Site
+from gradscope.rules.captured_steps.judging import Looks
 from gradscope.rules.catalogue import RULES
 from gradscope.rules.context import RuleContext
-from gradscope.rules.looks.judging import Looks
 from gradscope.rules.patterns import matches
 from gradscope.rules.rule import Rule
 from gradscope.rules.selection import is_named, reason_left_out, rules_named, suggestion

@@ -6,10 +6,10 @@ from dataclasses import replace
 import torch
 from torch import nn
 
-from gradscope.capture.definitions import Definitions
+from gradscope.capture.source.definitions import Definitions
 from gradscope.errors import GradscopeError
 from gradscope.probes.snapshot import RandomStates
-from gradscope.recording.kept_gradient import KeepMode, check_keep_mode
+from gradscope.recording.stored_gradient import KeepMode, check_keep_mode
 from gradscope.rules.engine import check_settings, judge
 from gradscope.rules.selection import parsed_selectors
 from gradscope.rules.settings import DEFAULT_SETTINGS, Settings

@@ -6,8 +6,8 @@ from pathlib import Path
 import torch
 from torch import nn
 
-from gradscope.capture.edges import tensors
 from gradscope.capture.naming import NamedModel, shape_of
+from gradscope.capture.step.edges import tensors
 from gradscope.probes.optimizer_steps import describe_optimizer
 from gradscope.recording.records import Environment, TargetRecord
 from gradscope.recording.run_header import repository_of

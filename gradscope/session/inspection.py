@@ -5,20 +5,20 @@ from collections.abc import Callable
 import torch
 
 from gradscope import __version__
-from gradscope.capture.assemble import Assembler
 from gradscope.capture.compiler import is_compiled
-from gradscope.capture.definitions import Definitions
-from gradscope.capture.diagnosis import Diagnosis
 from gradscope.capture.errors import StepFailedError
-from gradscope.capture.lines import NUMBERED
 from gradscope.capture.naming import NamedModel, name_model
-from gradscope.capture.written_definitions import written_definitions
+from gradscope.capture.source.definitions import Definitions
+from gradscope.capture.source.lines import NUMBERED
+from gradscope.capture.source.written_definitions import written_definitions
+from gradscope.capture.step.assemble import Assembler
+from gradscope.capture.step.diagnosis import Diagnosis
 from gradscope.errors import GradscopeError, UserCodeError
 from gradscope.probes.batch_division import divide
 from gradscope.probes.clipping import ClipProbe
-from gradscope.probes.examinations import examine, examine_making, make_none
+from gradscope.probes.context import Scene
 from gradscope.probes.optimizer_steps import OptimizerProbe
-from gradscope.probes.scene import Scene
+from gradscope.probes.registry import examine, examine_making, make_none
 from gradscope.probes.snapshot import preserved
 from gradscope.recording.records import Recording, TargetRecord
 from gradscope.session.description import environment_of, target_record

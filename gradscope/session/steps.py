@@ -18,10 +18,10 @@ from gradscope.capture.errors import (
     is_autograds,
     subject_of,
 )
-from gradscope.capture.measurements import Measurements
 from gradscope.capture.naming import NamedModel
-from gradscope.capture.session import StepCapture
-from gradscope.capture.sites import SiteMode
+from gradscope.capture.step.forward_backward import StepCapture
+from gradscope.capture.step.measurements import Measurements
+from gradscope.capture.step.sites import SiteMode
 from gradscope.errors import GradscopeError
 from gradscope.probes.snapshot import RandomStates
 from gradscope.recording.records import GradientStat

@@ -3,8 +3,8 @@
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from gradscope.capture.assemble import Assembler
 from gradscope.capture.errors import StepFailedError
+from gradscope.capture.step.assemble import Assembler
 from gradscope.errors import GradscopeError, UserCodeError
 from gradscope.probes.clipping import ClipProbe
 from gradscope.probes.optimizer_steps import OptimizerProbe

@@ -17,23 +17,23 @@ from torch.optim import Optimizer
 
 from gradscope.capture.training.budget import DEFAULT, check_share
 from gradscope.capture.training.given import Given, given_by
-from gradscope.capture.training.keeping import Keeping
+from gradscope.capture.training.stored_gradients import Keeping
 from gradscope.capture.training.watch import TrainingWatch
 from gradscope.errors import GradscopeError
 from gradscope.launch.endings import ending_by
-from gradscope.looks.close_looks import script_looks
-from gradscope.looks.schedule import Schedule
 from gradscope.recording.finding import Finding
-from gradscope.recording.kept_gradient import KeepMode, check_keep_mode
-from gradscope.recording.kept_tables import in_memory
 from gradscope.recording.records import Recording
 from gradscope.recording.run_header import RunEnding, says_nothing
 from gradscope.recording.store import load_recording
+from gradscope.recording.stored_gradient import KeepMode, check_keep_mode
+from gradscope.recording.stored_gradient_tables import in_memory
 from gradscope.recording.writer import check_free, remove_logs
 from gradscope.rules.engine import check_settings, judge
 from gradscope.rules.selection import parsed_selectors
 from gradscope.rules.settings import Settings
 from gradscope.session.report import Report
+from gradscope.step_capture.schedule import Schedule
+from gradscope.step_capture.script_captures import script_looks
 from gradscope.switch import is_off
 
 

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, replace
 from typing import Literal, Self
 
-from gradscope.recording.kept_gradient import KeepMode
+from gradscope.recording.stored_gradient import KeepMode
 
 Mode = Literal["train", "eval"]
 

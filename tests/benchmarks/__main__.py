@@ -34,19 +34,19 @@ from scripts import scripts
 from training_loops import LOOPS
 
 import gradscope
-from gradscope.capture.assemble import Assembler
 from gradscope.capture.naming import name_model
-from gradscope.capture.session import StepCapture
-from gradscope.capture.training.keeping import Keeping
+from gradscope.capture.step.assemble import Assembler
+from gradscope.capture.step.forward_backward import StepCapture
+from gradscope.capture.training.stored_gradients import Keeping
 from gradscope.capture.training.watch import TrainingWatch
-from gradscope.looks.close_looks import script_looks
-from gradscope.looks.schedule import FIRST, Schedule
 from gradscope.recording.records import Environment
 from gradscope.recording.store import load_recording
 from gradscope.rules.catalogue import RULES
 from gradscope.rules.context import RuleContext
 from gradscope.rules.engine import judge
 from gradscope.session.report import Report
+from gradscope.step_capture.schedule import FIRST, Schedule
+from gradscope.step_capture.script_captures import script_looks
 
 GRADSCOPE = (sys.executable, "-m", "gradscope")
 QUIETLY = {"check": True, "capture_output": True}

@@ -6,7 +6,7 @@ from pathlib import Path
 import models
 import torch
 
-from gradscope.capture.session import StepCapture
+from gradscope.capture.step.forward_backward import StepCapture
 
 
 def report(make: str, variant: str) -> None:

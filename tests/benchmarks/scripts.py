@@ -18,10 +18,10 @@ import torch
 from training_loops import LOOPS, Loop
 
 from gradscope.capture.training.watch import TrainingWatch
-from gradscope.looks.close_looks import script_looks
-from gradscope.looks.schedule import Schedule
 from gradscope.recording.evidence.optimizers import WatchCost
 from gradscope.recording.store import load_recording
+from gradscope.step_capture.schedule import Schedule
+from gradscope.step_capture.script_captures import script_looks
 
 _FIRST = 110
 """Iterations in which things are done once, or more often at first."""

@@ -8,8 +8,8 @@ from playwright.sync_api import expect
 from torch import nn
 
 import gradscope
+from gradscope.report.html.charts.module_map import MOST_DRAWN
 from gradscope.report.html.page import render_page
-from gradscope.report.html.pictures.module_map import MOST_DRAWN
 from gradscope.report.html.tabs import sheet_of
 from tests.browser.recordings import HOSTILE, hostile_report, sample_report
 

@@ -7,10 +7,10 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from gradscope.capture.assemble import Assembler
-from gradscope.capture.measurements import Measurements
 from gradscope.capture.naming import name_model
-from gradscope.capture.session import StepCapture
+from gradscope.capture.step.assemble import Assembler
+from gradscope.capture.step.forward_backward import StepCapture
+from gradscope.capture.step.measurements import Measurements
 from gradscope.recording.records import (
     Environment,
     GradientStat,

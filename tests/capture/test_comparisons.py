@@ -5,8 +5,8 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from gradscope.capture.comparisons import grow_both
-from gradscope.capture.session import StepCapture
+from gradscope.capture.step.comparisons import grow_both
+from gradscope.capture.step.forward_backward import StepCapture
 
 A = torch.randn(4, 1, requires_grad=True)
 

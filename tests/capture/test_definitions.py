@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import nn
 
-from gradscope.capture.definitions import Definitions, watch_definitions
+from gradscope.capture.source.definitions import Definitions, watch_definitions
 
 
 def line_of(function, text: str) -> int:

@@ -7,10 +7,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gradscope.capture import gradient_keeping, sketches
-from gradscope.capture.gradient_keeping import keep
 from gradscope.capture.sketches import Sketcher
+from gradscope.capture.step.stored_gradients import keep
 from gradscope.recording.count_sketch import BUCKETS
-from gradscope.recording.kept_gradient import agreement, cosine, relative_difference
+from gradscope.recording.stored_gradient import agreement, cosine, relative_difference
 
 CPU = torch.device("cpu")
 

@@ -4,8 +4,8 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from gradscope.capture.graph import walk
-from gradscope.capture.modules import InnermostCall, ModuleCall
+from gradscope.capture.step.graph import walk
+from gradscope.capture.step.modules import InnermostCall, ModuleCall
 from gradscope.recording.records import TensorRef
 
 

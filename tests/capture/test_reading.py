@@ -11,7 +11,6 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.nn.parameter import UninitializedParameter
 from torch.testing._internal.two_tensor import TwoTensor
 
-from gradscope.capture.gradient_keeping import keep
 from gradscope.capture.reading import (
     NotReadable,
     elements,
@@ -22,9 +21,10 @@ from gradscope.capture.reading import (
     why_unreadable,
 )
 from gradscope.capture.statistics import HELD_ELEMENTS, Measurer, norms
+from gradscope.capture.step.stored_gradients import keep
 from gradscope.capture.training.clips import value_numbers
-from gradscope.capture.training.journal import number
-from gradscope.capture.training.ledger import _is_zero
+from gradscope.capture.training.event_log import number
+from gradscope.capture.training.gradient_state import _is_zero
 from gradscope.capture.training.rounding import _sampled
 from gradscope.probes.clip_methods import power_norm
 from gradscope.probes.nonfinite_tracker import broken_of

@@ -16,8 +16,8 @@ import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
-from gradscope.capture import teardown
-from gradscope.capture.session import StepCapture
+from gradscope.capture.step import teardown
+from gradscope.capture.step.forward_backward import StepCapture
 
 STEPS = 5
 

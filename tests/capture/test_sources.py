@@ -1,4 +1,4 @@
-from gradscope.capture.statements import sources_around
+from gradscope.capture.source.statements import sources_around
 from gradscope.recording.records import Site
 
 

@@ -2,7 +2,7 @@ import linecache
 
 import pytest
 
-from gradscope.capture.statements import statements_around
+from gradscope.capture.source.statements import statements_around
 from gradscope.recording.records import Site
 
 TEXT = """\

@@ -3,7 +3,7 @@ import torch
 import torch.nn.functional as F  # noqa: N812
 from torch import nn
 
-from gradscope.capture.session import StepCapture
+from gradscope.capture.step.forward_backward import StepCapture
 
 
 def watched(run):

@@ -4,8 +4,8 @@ from textwrap import dedent
 
 import pytest
 
-from gradscope.recording.kept_gradient import cosine
 from gradscope.recording.store import load_recording
+from gradscope.recording.stored_gradient import cosine
 
 MODEL = """
 import torch

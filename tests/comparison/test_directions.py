@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from gradscope.comparison.tolerance import Tolerance
-from gradscope.recording.kept_gradient import KeptGradient, KeptPart
+from gradscope.recording.stored_gradient import KeptGradient, KeptPart
 from tests.comparison.sides import changes, compared, of_run, of_step
 
 SHAPE = (2, 2)

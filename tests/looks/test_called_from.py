@@ -6,7 +6,7 @@ import torch
 from torch import nn
 
 import gradscope
-from gradscope.capture.statements import compiled, parsed
+from gradscope.capture.source.statements import compiled, parsed
 
 
 def warned(train):

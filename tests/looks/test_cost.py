@@ -9,8 +9,8 @@ from torch import nn
 from torch.nn.functional import cross_entropy
 
 import gradscope
-from gradscope.looks import mode
 from gradscope.recording.evidence.parameters import DroppedRecord
+from gradscope.step_capture import mode
 from tests.looks.models_to_train import features, mlp
 
 
@@ -126,7 +126,7 @@ def test_a_model_that_is_called_often_before_its_backward(look):
 
 
 def test_a_graph_that_is_too_large_is_looked_at_no_more(monkeypatch):
-    monkeypatch.setattr("gradscope.looks.close_looks._MOST_NODES", 50)
+    monkeypatch.setattr("gradscope.step_capture.script_captures._MOST_NODES", 50)
     weight = torch.ones(3, requires_grad=True)
     optimizer = torch.optim.SGD([weight], lr=0.1)
     with gradscope.watch() as watch:

@@ -2,7 +2,7 @@
 
 import torch
 
-from gradscope.looks.schedule import FIRST
+from gradscope.step_capture.schedule import FIRST
 
 
 def test_a_script_without_modules_is_left_after_its_first_steps_by_hand(look):

@@ -7,9 +7,9 @@ import pytest
 import torch
 from torch import nn
 
-from gradscope.looks import singular_points
 from gradscope.recording.evidence.failures import LateCapture
 from gradscope.rules.engine import judge
+from gradscope.step_capture import singular_points
 from tests.looks import broken_loops
 from tests.looks.broken_loops import HEALTHY, IN_BACKWARD, IN_FORWARD, train
 

@@ -105,7 +105,7 @@ def test_a_fault_of_a_look_ends_looks_alone(look, monkeypatch):
     def fails(*_, **__):
         raise ZeroDivisionError("a fault")
 
-    monkeypatch.setattr("gradscope.looks.look_records.examine_look", fails)
+    monkeypatch.setattr("gradscope.step_capture.records.examine_look", fails)
     made = look(lambda: train(mlp()))
     assert made.looks == ()
     (reason,) = made.reasons

@@ -9,13 +9,13 @@ import torch
 from torch import nn
 from torch.nn.functional import cross_entropy
 
-from gradscope.looks.schedule import FIRST, FULL_EVERY, Schedule, Thoroughness
 from gradscope.recording.evidence.batches import ExaminationRecord
 from gradscope.recording.evidence.failures import NonfiniteRecord
 from gradscope.recording.evidence.forward import ForwardStat
 from gradscope.recording.evidence.optimizers import OptimizerRecord
-from gradscope.recording.repeated_looks import NOT_IN_EVERY_STEP
+from gradscope.recording.repeated_captures import NOT_IN_EVERY_STEP
 from gradscope.recording.store import load_recording, save_recording
+from gradscope.step_capture.schedule import FIRST, FULL_EVERY, Schedule, Thoroughness
 from tests.looks.models_to_train import features, mlp
 
 

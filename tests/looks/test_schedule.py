@@ -6,9 +6,9 @@ from torch import nn
 from torch.nn.functional import cross_entropy
 
 from gradscope.capture.training.watch import TrainingWatch
-from gradscope.looks.close_looks import script_looks
-from gradscope.looks.schedule import FIRST, Schedule
 from gradscope.recording.store import load_recording
+from gradscope.step_capture.schedule import FIRST, Schedule
+from gradscope.step_capture.script_captures import script_looks
 from tests.looks.loops_to_watch import gradient_penalty
 from tests.looks.models_to_train import features, mlp
 

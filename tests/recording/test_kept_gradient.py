@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gradscope.recording import kept_gradient
+from gradscope.recording import stored_gradient as kept_gradient
 from gradscope.recording.count_sketch import BUCKETS
-from gradscope.recording.kept_gradient import (
+from gradscope.recording.stored_gradient import (
     KeptGradient,
     KeptPart,
     agreement,

@@ -4,8 +4,8 @@ from dataclasses import replace
 import pytest
 
 from gradscope.errors import GradscopeError
-from gradscope.recording.kept_gradient import KeptGradient, KeptPart
 from gradscope.recording.store import load_recording, save_recording
+from gradscope.recording.stored_gradient import KeptGradient, KeptPart
 from tests.recording.recordings import round_trip, same, small
 
 WHOLE = KeptGradient(

@@ -17,8 +17,8 @@ from gradscope.recording.evidence.batches import (
 )
 from gradscope.recording.finding import UNJUDGED
 from gradscope.report.accumulation import Accumulation, headline, off, remarks
+from gradscope.report.check.phrasing import remarks as check_remarks
 from gradscope.report.concise import render_concise
-from gradscope.report.gate.words import remarks as check_remarks
 from gradscope.report.json_format import render_json, render_jsonl
 from gradscope.report.markdown import render_markdown
 from gradscope.report.text import render_text

@@ -3,7 +3,7 @@ from dataclasses import replace
 import pytest
 
 from gradscope.recording.records import Site
-from gradscope.report.ci.places import (
+from gradscope.report.ci.locations import (
     bare_name,
     named_file,
     path_within,

@@ -6,7 +6,7 @@ import pytest
 
 from gradscope.analysis.columns import Columns, curves
 from gradscope.report.page import UNICODE
-from gradscope.report.run.words import course_text, duration, extreme_text
+from gradscope.report.run.phrasing import course_text, duration, extreme_text
 from tests.report_run.conftest import adversarial, network, plain
 
 

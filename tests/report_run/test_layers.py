@@ -9,7 +9,7 @@ from gradscope.analysis.columns import Columns
 from gradscope.analysis.layers import layers, module_norms
 from gradscope.analysis.view import ViewOptions
 from gradscope.report.page import UNICODE
-from gradscope.report.run.words import layer_ends
+from gradscope.report.run.phrasing import layer_ends
 from gradscope.session.report import Report
 from tests.report_run.conftest import network
 

@@ -5,7 +5,7 @@ import math
 import pytest
 
 from gradscope.report.page import ASCII, UNICODE
-from gradscope.report.run.words import picture_text
+from gradscope.report.run.phrasing import picture_text
 from tests.report_run.conftest import accumulation, adversarial
 from tests.rules.accumulation.runs import Run
 

@@ -4,7 +4,7 @@ import linecache
 import sys
 from pathlib import Path
 
-from gradscope.capture.definitions import watch_definitions
+from gradscope.capture.source.definitions import watch_definitions
 from gradscope.rules.settings import DEFAULT_SETTINGS, Settings
 from gradscope.session.api import inspect_target
 from gradscope.target.loading import load_target

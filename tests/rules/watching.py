@@ -6,11 +6,11 @@ from collections.abc import Callable
 from pathlib import Path
 
 from gradscope.capture.training.watch import TrainingWatch
-from gradscope.looks.close_looks import script_looks
-from gradscope.looks.schedule import Schedule
 from gradscope.recording.finding import Finding
 from gradscope.recording.store import load_recording
 from gradscope.rules.engine import judge
+from gradscope.step_capture.schedule import Schedule
+from gradscope.step_capture.script_captures import script_looks
 
 EVERY = 100
 """After the first steps, every so manieth is looked at closely, as by default."""

@@ -4,8 +4,8 @@ from torch import nn
 
 import gradscope
 from gradscope.errors import GradscopeError
-from gradscope.recording.kept_gradient import cosine, relative_difference
 from gradscope.recording.store import load_recording
+from gradscope.recording.stored_gradient import cosine, relative_difference
 
 
 def parts():

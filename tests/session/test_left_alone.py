@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 import gradscope
-from gradscope.capture.session import StepCapture
+from gradscope.capture.step.forward_backward import StepCapture
 
 
 def squares(model, batch):

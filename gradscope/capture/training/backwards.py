@@ -15,17 +15,17 @@ from torch._C import DisableTorchFunction
 from torch.autograd.graph import GradientEdge, Node, saved_tensors_hooks
 
 from gradscope.capture.compiler import is_in_cuda_graph, is_traced
-from gradscope.capture.lines import Line, created, sequence_number
-from gradscope.capture.teardown import free_the_dead
+from gradscope.capture.source.lines import Line, created, sequence_number
+from gradscope.capture.step.teardown import free_the_dead
 from gradscope.capture.training.budget import REPEATED_EVENT
-from gradscope.capture.training.close_looks import CloseLooks, Start
+from gradscope.capture.training.event_log import Number, known
 from gradscope.capture.training.graph_facts import contains, extent, scaling
 from gradscope.capture.training.history import History
-from gradscope.capture.training.journal import Number, known
+from gradscope.capture.training.locations import Place
 from gradscope.capture.training.optimizers import learning_rate
 from gradscope.capture.training.patches import Function
-from gradscope.capture.training.places import Place
-from gradscope.capture.training.scene import Scene
+from gradscope.capture.training.state import Scene
+from gradscope.capture.training.step_captures import CloseLooks, Start
 
 _WALKED_FIRST, _WALKED_EVERY = 5, 20
 """Graphs are walked whole in so many windows at first, and in every so manieth later."""

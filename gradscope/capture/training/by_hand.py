@@ -9,18 +9,18 @@ import torch
 from torch._C import DisableTorchFunction
 from torch.autograd.graph import Node
 
-from gradscope.capture.lines import Line
-from gradscope.capture.statements import code_at, tree_of
+from gradscope.capture.source.lines import Line
+from gradscope.capture.source.statements import code_at, tree_of
 from gradscope.capture.statistics import norms
+from gradscope.capture.training.event_log import Number, known
+from gradscope.capture.training.gradient_state import UNSPENT, Entry
 from gradscope.capture.training.graph_facts import leaves
-from gradscope.capture.training.holders import name_of
-from gradscope.capture.training.journal import Number, known
-from gradscope.capture.training.keeping import Keeping
-from gradscope.capture.training.ledger import UNSPENT, Entry
+from gradscope.capture.training.history_references import name_of
+from gradscope.capture.training.locations import NOWHERE, Place
 from gradscope.capture.training.optimizers import Known, describe, learning_rate
-from gradscope.capture.training.places import NOWHERE, Place
-from gradscope.capture.training.scene import Scene
+from gradscope.capture.training.state import Scene
 from gradscope.capture.training.step_writer import Finished, Measured, StepWriter
+from gradscope.capture.training.stored_gradients import Keeping
 
 OPTIMIZER, COMPILED = "steps by hand", "compiled steps"
 """What stands in a recording where the name of an optimizer does."""

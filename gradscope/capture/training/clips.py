@@ -12,12 +12,12 @@ from torch.nn.utils import clip_grad
 
 from gradscope.capture.compiler import is_traced
 from gradscope.capture.reading import is_plain_float
-from gradscope.capture.training.journal import known
-from gradscope.capture.training.ledger import EMPTY, SPENT, UNSPENT, Entry
+from gradscope.capture.training.event_log import known
+from gradscope.capture.training.gradient_state import EMPTY, SPENT, UNSPENT, Entry
+from gradscope.capture.training.locations import Place
 from gradscope.capture.training.pace import is_broken
 from gradscope.capture.training.patches import Function, Patches
-from gradscope.capture.training.places import Place
-from gradscope.capture.training.scene import Scene
+from gradscope.capture.training.state import Scene
 
 
 def value_numbers(parameters: Sequence[Tensor], limit: float) -> dict[str, object]:

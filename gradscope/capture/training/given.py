@@ -11,8 +11,8 @@ from types import CodeType, FrameType
 from torch import nn
 from torch.optim import Optimizer
 
-from gradscope.capture.lines import Line
-from gradscope.capture.training.places import NOWHERE, Place, Places, stem
+from gradscope.capture.source.lines import Line
+from gradscope.capture.training.locations import NOWHERE, Place, Places, stem
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

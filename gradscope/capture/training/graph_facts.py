@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from torch import Tensor
 from torch.autograd.graph import Node
 
-from gradscope.capture.lines import created
 from gradscope.capture.reading import whole
-from gradscope.capture.teardown import let_go
+from gradscope.capture.source.lines import created
+from gradscope.capture.step.teardown import let_go
 
 _PASSED_ON = frozenset(
     {

@@ -6,11 +6,15 @@ from types import FrameType
 
 from torch import nn
 
-from gradscope.capture.lines import Line
-from gradscope.capture.training.holders import Holder, holders
-from gradscope.capture.training.journal import Journal
-from gradscope.capture.training.places import NOWHERE, Place, Places
-from gradscope.capture.training.stores import Store, store_of_attribute, store_of_variable
+from gradscope.capture.source.lines import Line
+from gradscope.capture.training.event_log import Journal
+from gradscope.capture.training.history_assignments import (
+    Store,
+    store_of_attribute,
+    store_of_variable,
+)
+from gradscope.capture.training.history_references import Holder, holders
+from gradscope.capture.training.locations import NOWHERE, Place, Places
 
 _MOST_LOOKS = 6
 """At a line whose graph reaches back, without finding anything."""

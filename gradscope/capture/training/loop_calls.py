@@ -11,11 +11,11 @@ from torch.utils.data import DataLoader
 from torch.utils.data.dataloader import _DatasetKind
 
 from gradscope.capture.compiler import is_traced
-from gradscope.capture.training.journal import known, number
+from gradscope.capture.training.event_log import known, number
+from gradscope.capture.training.locations import stem
 from gradscope.capture.training.optimizers import learning_rate
 from gradscope.capture.training.patches import Function, Patches
-from gradscope.capture.training.places import stem
-from gradscope.capture.training.scene import Scene
+from gradscope.capture.training.state import Scene
 
 
 class Loaders:

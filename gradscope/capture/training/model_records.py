@@ -7,10 +7,10 @@ from weakref import ref
 
 from torch import Tensor, nn
 
-from gradscope.capture.definitions import Definitions
 from gradscope.capture.naming import is_shard, name_model, shape_of
-from gradscope.capture.training.journal import Sites
-from gradscope.capture.training.ledger import Ledger
+from gradscope.capture.source.definitions import Definitions
+from gradscope.capture.training.event_log import Sites
+from gradscope.capture.training.gradient_state import Ledger
 from gradscope.errors import GradscopeError
 from gradscope.recording.records import ModuleRecord, ParameterRecord
 

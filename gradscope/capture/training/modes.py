@@ -11,8 +11,8 @@ from torch.nn.modules.dropout import _DropoutNd
 
 from gradscope.capture.compiler import is_traced
 from gradscope.capture.training.guard import Guard
+from gradscope.capture.training.locations import Place, Places
 from gradscope.capture.training.patches import Function, Patches
-from gradscope.capture.training.places import Place, Places
 
 
 @dataclass(slots=True)

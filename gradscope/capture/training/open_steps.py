@@ -11,13 +11,13 @@ from types import CodeType, FrameType
 
 from torch import Tensor
 
-from gradscope.capture.training.journal import Number
-from gradscope.capture.training.keeping import KeptEntry
-from gradscope.capture.training.ledger import Entry
+from gradscope.capture.training.event_log import Number
+from gradscope.capture.training.gradient_state import Entry
+from gradscope.capture.training.locations import Place
 from gradscope.capture.training.optimizers import Known
-from gradscope.capture.training.places import Place
 from gradscope.capture.training.rounding import Rounded, Sample
 from gradscope.capture.training.step_writer import Measured
+from gradscope.capture.training.stored_gradients import KeptEntry
 
 Copy = tuple[Entry, Tensor]
 """A parameter, and its elements before a step."""

@@ -10,9 +10,9 @@ import torch
 from torch import Tensor
 from torch.optim import Optimizer
 
-from gradscope.capture.training.journal import number
-from gradscope.capture.training.ledger import Entry, Ledger
-from gradscope.capture.training.places import NOWHERE, Place, Places, receiver, stem
+from gradscope.capture.training.event_log import number
+from gradscope.capture.training.gradient_state import Entry, Ledger
+from gradscope.capture.training.locations import NOWHERE, Place, Places, receiver, stem
 from gradscope.recording.evidence.optimizers import OptimizerFamily, TrainedOptimizer
 
 _ADAPTIVE = (

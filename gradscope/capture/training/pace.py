@@ -16,9 +16,9 @@ from torch._C import DisableTorchFunction, _len_torch_dispatch_stack
 
 from gradscope.capture.reading import few_numbers, is_plain
 from gradscope.capture.training.budget import FIRST, Budget, WindowKind
-from gradscope.capture.training.journal import Event, Journal, Number
-from gradscope.capture.training.ledger import Ledger
-from gradscope.capture.training.places import Places
+from gradscope.capture.training.event_log import Event, Journal, Number
+from gradscope.capture.training.gradient_state import Ledger
+from gradscope.capture.training.locations import Places
 from gradscope.capture.training.step_patterns import Position, StepPatterns
 from gradscope.capture.training.step_writer import Measured
 from gradscope.recording.evidence.optimizers import WatchCost

@@ -8,7 +8,7 @@ from torch import Tensor
 from torch._C import DisableTorchFunction
 
 from gradscope.capture.reading import NotReadable, is_plain, stored
-from gradscope.capture.training.ledger import Entry
+from gradscope.capture.training.gradient_state import Entry
 
 _HALVES = (torch.bfloat16, torch.float16)
 _SAMPLED = 8192

@@ -9,12 +9,12 @@ from torch.amp.grad_scaler import GradScaler
 from torch.optim import Optimizer
 
 from gradscope.capture.compiler import is_traced
-from gradscope.capture.edges import tensors
-from gradscope.capture.lines import created
+from gradscope.capture.source.lines import created
+from gradscope.capture.step.edges import tensors
 from gradscope.capture.training.backwards import Backwards
-from gradscope.capture.training.journal import Number, known, number
+from gradscope.capture.training.event_log import Number, known, number
 from gradscope.capture.training.patches import Function, Patches
-from gradscope.capture.training.scene import Scene
+from gradscope.capture.training.state import Scene
 from gradscope.capture.training.steps import Steps
 
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 
-from gradscope.capture.training.ledger import Entry
+from gradscope.capture.training.gradient_state import Entry
 from gradscope.recording.evidence.clipping import ClipScope
 
 _MOST = 1_000_000

@@ -15,10 +15,10 @@ from types import CodeType, FrameType
 
 import torch
 
-from gradscope.capture.lines import sequence_number
-from gradscope.capture.training.journal import Event, Journal
-from gradscope.capture.training.ledger import Ledger, States
-from gradscope.capture.training.places import Places
+from gradscope.capture.source.lines import sequence_number
+from gradscope.capture.training.event_log import Event, Journal
+from gradscope.capture.training.gradient_state import Ledger, States
+from gradscope.capture.training.locations import Places
 from gradscope.recording.repeated_steps import is_repeated, is_shared
 
 _MOST_NODES = 2_000

@@ -4,16 +4,15 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
-from gradscope.capture.gradient_keeping import UNREADABLE
-from gradscope.capture.statements import sources_around, statements_around
-from gradscope.capture.training.keeping import KeptEntry
-from gradscope.capture.training.ledger import Entry
+from gradscope.capture.source.statements import sources_around, statements_around
+from gradscope.capture.step.stored_gradients import UNREADABLE
+from gradscope.capture.training.gradient_state import Entry
 from gradscope.capture.training.rounding import Rounded
-from gradscope.capture.training.scene import Scene
+from gradscope.capture.training.state import Scene
+from gradscope.capture.training.stored_gradients import KeptEntry
 from gradscope.errors import GradscopeError
 from gradscope.phrasing import counted
 from gradscope.recording.evidence.optimizers import RoundedUpdate, TrainedOptimizer
-from gradscope.recording.kept_gradient import KeptGradient
 from gradscope.recording.records import (
     EventRecord,
     Reach,
@@ -23,6 +22,7 @@ from gradscope.recording.records import (
 from gradscope.recording.run_header import RunEnding
 from gradscope.recording.run_recorder import RunRecorder, RunStep
 from gradscope.recording.step_tables import norm_cells
+from gradscope.recording.stored_gradient import KeptGradient
 from gradscope.recording.table import Cells
 
 

@@ -30,16 +30,16 @@ from gradscope.capture.reading import (
     why_unreadable,
 )
 from gradscope.capture.statistics import norms
-from gradscope.capture.training.close_looks import CloseLooks
-from gradscope.capture.training.journal import known
-from gradscope.capture.training.keeping import Keeping
-from gradscope.capture.training.ledger import SPENT, UNSPENT, Entry
+from gradscope.capture.training.event_log import known
+from gradscope.capture.training.gradient_state import SPENT, UNSPENT, Entry
 from gradscope.capture.training.open_steps import Copy, OpenStep, calls, is_left, joined, parts_of
 from gradscope.capture.training.optimizers import Known, describe, learning_rate
 from gradscope.capture.training.rounding import rounded, samples_of
-from gradscope.capture.training.scene import Scene
+from gradscope.capture.training.state import Scene
+from gradscope.capture.training.step_captures import CloseLooks
 from gradscope.capture.training.step_patterns import Position
 from gradscope.capture.training.step_writer import Finished, Measured, StepWriter
+from gradscope.capture.training.stored_gradients import Keeping
 from gradscope.capture.training.troubles import Troubles
 from gradscope.phrasing import counted
 

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Mapping, Sequence
 
-from gradscope.capture.training.journal import Number
+from gradscope.capture.training.event_log import Number
 from gradscope.capture.training.step_writer import Measured
 
 _SETTLED = 5

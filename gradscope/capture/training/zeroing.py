@@ -12,10 +12,10 @@ from torch.optim import Optimizer
 
 from gradscope.capture.compiler import is_traced
 from gradscope.capture.shards import parameters_of
-from gradscope.capture.training.ledger import EMPTY, UNSPENT, Entry
+from gradscope.capture.training.gradient_state import EMPTY, UNSPENT, Entry
+from gradscope.capture.training.locations import Place, receiver
 from gradscope.capture.training.patches import Function, Patches
-from gradscope.capture.training.places import Place, receiver
-from gradscope.capture.training.scene import Scene
+from gradscope.capture.training.state import Scene
 
 Owner = TypeVar("Owner", Optimizer, nn.Module)
 

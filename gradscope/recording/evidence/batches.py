@@ -150,6 +150,6 @@ class ExaminationRecord:
 
     table: ClassVar[str] = "examination"
     name: str
-    """As in `gradscope.probes.examinations`: `forward`."""
+    """As in `gradscope.probes.registry`: `forward`."""
     obstacle: str | None
     """Why it was not made; None where it was."""

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from gradscope.check.results import CheckResult
 from gradscope.phrasing import counted, printable
 from gradscope.recording.finding import SEVERITIES, Severity
+from gradscope.report.check.phrasing import closing_text
 from gradscope.report.ci.reported import (
     ReportedFinding,
     ReportedTarget,
@@ -14,7 +15,6 @@ from gradscope.report.ci.reported import (
     unmatched_text,
     worst_first,
 )
-from gradscope.report.gate.words import closing_text
 
 _SHOWN = 10
 """Annotations of each level that GitHub shows of a step."""

@@ -6,7 +6,7 @@ import math
 from gradscope.check.results import CheckResult
 from gradscope.recording.finding import Finding, Severity
 from gradscope.recording.records import TargetRecord
-from gradscope.report.ci.places import Place, target_place, unrecorded_place
+from gradscope.report.ci.locations import Place, target_place, unrecorded_place
 from gradscope.report.ci.reported import (
     ReportedFailure,
     ReportedFinding,

@@ -6,7 +6,7 @@ from xml.etree.ElementTree import Element, SubElement, indent, tostring
 from gradscope.check.results import CheckResult, TargetResult
 from gradscope.phrasing import counted, printable
 from gradscope.recording.finding import Severity
-from gradscope.report.ci.places import bare_name
+from gradscope.report.ci.locations import bare_name
 from gradscope.report.ci.reported import (
     ReportedFinding,
     ReportedTarget,

@@ -9,9 +9,9 @@ from gradscope.check.results import CheckedFinding, CheckResult, Failure, Target
 from gradscope.phrasing import printable
 from gradscope.recording.finding import SEVERITIES, Severity, at_least
 from gradscope.recording.records import Recording
-from gradscope.report.ci.places import Placement, placement
+from gradscope.report.check.phrasing import seeds_text, when_text
+from gradscope.report.ci.locations import Placement, placement
 from gradscope.report.finding_phrasing import concerned_text, consequence_text
-from gradscope.report.gate.words import seeds_text, when_text
 from gradscope.rules.fingerprint import unique_fingerprints
 
 _FAILURE_LINES = 40

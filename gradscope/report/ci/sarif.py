@@ -9,7 +9,8 @@ from gradscope.check.decision import exit_code
 from gradscope.check.results import CheckResult, TargetResult
 from gradscope.phrasing import printable
 from gradscope.recording.finding import Finding, Severity
-from gradscope.report.ci.places import Place, RelatedPlace
+from gradscope.report.check.phrasing import unjudged_rules
+from gradscope.report.ci.locations import Place, RelatedPlace
 from gradscope.report.ci.reported import (
     ReportedFinding,
     ReportedTarget,
@@ -17,8 +18,7 @@ from gradscope.report.ci.reported import (
     stale_text,
     unmatched_text,
 )
-from gradscope.report.gate.words import unjudged_rules
-from gradscope.report.objects import Json, Object, finite
+from gradscope.report.json_objects import Json, Object, finite
 from gradscope.report.rule_manual import markdown_manual
 from gradscope.rules.catalogue import RULES
 from gradscope.rules.manual import manual_of

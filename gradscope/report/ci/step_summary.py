@@ -6,6 +6,12 @@ from gradscope.check.decision import exit_code
 from gradscope.check.results import CheckResult, TargetResult
 from gradscope.errors import ExitCode
 from gradscope.phrasing import counted
+from gradscope.report.check.phrasing import (
+    closing_text,
+    found_text,
+    measured_text,
+    unjudged_rules,
+)
 from gradscope.report.ci.reported import (
     ReportedFailure,
     ReportedFinding,
@@ -15,12 +21,6 @@ from gradscope.report.ci.reported import (
     unmatched_text,
 )
 from gradscope.report.finding_phrasing import evidence_text
-from gradscope.report.gate.words import (
-    closing_text,
-    found_text,
-    measured_text,
-    unjudged_rules,
-)
 from gradscope.report.markdown_syntax import code, escape, fenced, prose
 from gradscope.report.text_findings import snippets
 

@@ -7,7 +7,7 @@ from gradscope.analysis.clipping import Clipping
 from gradscope.analysis.report import Report
 from gradscope.analysis.view import shown_site
 from gradscope.phrasing import counted, printable
-from gradscope.report.clipping.words import cut_text, headline, percent, remarks
+from gradscope.report.clipping.phrasing import cut_text, headline, percent, remarks
 from gradscope.report.concise import finding_line
 from gradscope.report.number_format import number
 from gradscope.report.page import ASCII

@@ -8,7 +8,7 @@ from gradscope.analysis.clipping import Clipping
 from gradscope.analysis.report import Report
 from gradscope.analysis.view import ViewOptions, shown_site
 from gradscope.phrasing import counted
-from gradscope.report.clipping.words import (
+from gradscope.report.clipping.phrasing import (
     METHODS,
     advice_text,
     cut_text,

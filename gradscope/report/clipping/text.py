@@ -14,7 +14,7 @@ from gradscope.analysis.report import Report
 from gradscope.analysis.view import ViewOptions, shown_site
 from gradscope.phrasing import counted
 from gradscope.report.bars import BAR
-from gradscope.report.clipping.words import (
+from gradscope.report.clipping.phrasing import (
     METHODS,
     advice_text,
     cut_text,

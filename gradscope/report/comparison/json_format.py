@@ -9,10 +9,10 @@ from gradscope.comparison.findings import ComparedFinding
 from gradscope.comparison.parameters import ComparedParameter, ParameterPair
 from gradscope.comparison.regressions import Regression
 from gradscope.comparison.side import Side, SideParameter
-from gradscope.report import objects
+from gradscope.report import json_objects as objects
 from gradscope.report.comparison.phrasing import norm_limit
 from gradscope.report.comparison.verdict_words import regression_text
-from gradscope.report.objects import Json, Object, finite
+from gradscope.report.json_objects import Json, Object, finite
 from gradscope.report.page import UNICODE
 
 

@@ -32,8 +32,8 @@ from gradscope.report.comparison.text_parameters import parameters_section
 from gradscope.report.comparison.verdict_words import regression_text, verdict_text
 from gradscope.report.number_format import figure
 from gradscope.report.page import Page, Trimmed
+from gradscope.report.run.phrasing import course_text
 from gradscope.report.run.text_strips import BROKEN, ZERO, Scale, strip
-from gradscope.report.run.words import course_text
 from gradscope.report.text_findings import SEVERITY_STYLES, finding_parts, hanging
 from gradscope.report.text_summary import grid
 

@@ -7,7 +7,7 @@ from gradscope.analysis.rows import GraphSummary
 from gradscope.analysis.view import shown_path
 from gradscope.report.graph.tensor_links import SCISSORS
 from gradscope.report.graph.vertices import Box, GraphPart, Link, Vertex
-from gradscope.report.objects import SCHEMA_VERSION, Object, finite
+from gradscope.report.json_objects import SCHEMA_VERSION, Object, finite
 
 
 def render_graph_json(report: Report, part: GraphPart) -> str:

@@ -6,10 +6,10 @@ from gradscope.analysis.report import Report
 from gradscope.analysis.selection import modules_below
 from gradscope.analysis.view import ViewOptions
 from gradscope.errors import GradscopeError
+from gradscope.report.html.charts.insides import inside_picture
 from gradscope.report.html.modules import module_columns
 from gradscope.report.html.page import Sheet, render_page
-from gradscope.report.html.pictures.insides import inside_picture
-from gradscope.report.html.words import words_of
+from gradscope.report.html.phrasing import words_of
 
 
 def render_graph_page(report: Report, module: str | None) -> str:

@@ -11,7 +11,7 @@ from gradscope.check.results import CheckedFinding, CheckResult, Failure, Outcom
 from gradscope.errors import ExitCode
 from gradscope.phrasing import counted
 from gradscope.recording.finding import SEVERITIES, Severity, at_least
-from gradscope.report.gate.words import (
+from gradscope.report.check.phrasing import (
     closing_text,
     failure_text,
     found_text,
@@ -23,9 +23,9 @@ from gradscope.report.gate.words import (
     with_reports,
 )
 from gradscope.report.html.page import ROOM, Sheet, render_page, within
+from gradscope.report.html.phrasing import Fact, FindingCard, Words, finding_card, module_of_finding
 from gradscope.report.html.summary_table import SummaryCell, SummaryTable
 from gradscope.report.html.tabs import sheet_of
-from gradscope.report.html.words import Fact, FindingCard, Words, finding_card, module_of_finding
 
 OUTCOMES: dict[Outcome, str] = {"passed": "passed", "failed": "failed", "unjudged": "not judged"}
 _SIGNS: dict[Outcome, str] = {"passed": "✓", "failed": "✗", "unjudged": "?"}

@@ -7,7 +7,7 @@ from gradscope.analysis.clip_sections import MethodRow, Section
 from gradscope.analysis.clipping import Clipping
 from gradscope.analysis.report import Report
 from gradscope.analysis.view import shown_site
-from gradscope.report.clipping.words import (
+from gradscope.report.clipping.phrasing import (
     METHODS,
     cut_text,
     direction_text,
@@ -17,14 +17,14 @@ from gradscope.report.clipping.words import (
     rate_text,
     remarks,
 )
+from gradscope.report.html.charts.clip_limits import limit_picture, norm_picture
+from gradscope.report.html.charts.clip_shares import share_picture, share_table
+from gradscope.report.html.charts.clip_steps import step_picture
+from gradscope.report.html.charts.lettering import number
 from gradscope.report.html.modules import module_columns
 from gradscope.report.html.page import Sheet, render_page
-from gradscope.report.html.pictures.clip_limits import limit_picture, norm_picture
-from gradscope.report.html.pictures.clip_shares import share_picture, share_table
-from gradscope.report.html.pictures.clip_steps import step_picture
-from gradscope.report.html.pictures.lettering import number
+from gradscope.report.html.phrasing import Fact, Words, words_of
 from gradscope.report.html.summary_table import SummaryCell, SummaryTable
-from gradscope.report.html.words import Fact, Words, words_of
 from gradscope.report.page import UNICODE
 
 

@@ -23,30 +23,30 @@ from gradscope.report.comparison.phrasing import (
     standing_text,
 )
 from gradscope.report.comparison.verdict_words import regression_text, verdict_text
-from gradscope.report.html.columns import Json
-from gradscope.report.html.modules import module_columns
-from gradscope.report.html.page import ROOM, Picture, Sheet, render_page, within
-from gradscope.report.html.pictures.compared_curves import compared_curves
-from gradscope.report.html.pictures.compared_marks import (
+from gradscope.report.html.charts.compared_curves import compared_curves
+from gradscope.report.html.charts.compared_marks import (
     by_standing,
     pair_of,
     pair_rows,
     pair_table,
     sides_table,
 )
-from gradscope.report.html.pictures.compared_norms import compared_norms
-from gradscope.report.html.pictures.compared_ratios import compared_ratios
-from gradscope.report.html.pictures.compared_sides import compared_sides
-from gradscope.report.html.pictures.compared_spread import compared_spread
-from gradscope.report.html.pictures.lettering import number
-from gradscope.report.html.summary_table import SummaryCell, SummaryTable
-from gradscope.report.html.words import (
+from gradscope.report.html.charts.compared_norms import compared_norms
+from gradscope.report.html.charts.compared_ratios import compared_ratios
+from gradscope.report.html.charts.compared_sides import compared_sides
+from gradscope.report.html.charts.compared_spread import compared_spread
+from gradscope.report.html.charts.lettering import number
+from gradscope.report.html.columns import Json
+from gradscope.report.html.modules import module_columns
+from gradscope.report.html.page import ROOM, Picture, Sheet, render_page, within
+from gradscope.report.html.phrasing import (
     Fact,
     FindingCard,
     Words,
     finding_card,
     module_of_finding,
 )
+from gradscope.report.html.summary_table import SummaryCell, SummaryTable
 from gradscope.report.page import UNICODE
 
 _ALL = "all sides"

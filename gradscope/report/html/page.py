@@ -10,7 +10,7 @@ from typing import Literal
 
 from gradscope.errors import GradscopeError
 from gradscope.report.html.columns import Json
-from gradscope.report.html.words import Words
+from gradscope.report.html.phrasing import Words
 
 PictureKind = Literal["plot", "graph", "table", "timeline"]
 

@@ -8,19 +8,19 @@ from gradscope.analysis.report import Report
 from gradscope.analysis.training_run import TrainingRun
 from gradscope.analysis.view import shown_site
 from gradscope.phrasing import counted, printable
+from gradscope.report.html.charts.curves import curve_picture
+from gradscope.report.html.charts.depth import depth
+from gradscope.report.html.charts.heatmap import heatmap
+from gradscope.report.html.charts.insides import inside_picture
+from gradscope.report.html.charts.magnitudes import magnitudes
+from gradscope.report.html.charts.module_map import module_map
+from gradscope.report.html.charts.other_steps import other_steps
+from gradscope.report.html.charts.timeline import timeline
 from gradscope.report.html.modules import module_columns
 from gradscope.report.html.page import ROOM, Picture, Sheet, sheet_size, within
-from gradscope.report.html.pictures.curves import curve_picture
-from gradscope.report.html.pictures.depth import depth
-from gradscope.report.html.pictures.heatmap import heatmap
-from gradscope.report.html.pictures.insides import inside_picture
-from gradscope.report.html.pictures.magnitudes import magnitudes
-from gradscope.report.html.pictures.module_map import module_map
-from gradscope.report.html.pictures.other_steps import other_steps
-from gradscope.report.html.pictures.timeline import timeline
+from gradscope.report.html.phrasing import FindingCard, words_of
 from gradscope.report.html.summary_table import SummaryCell, SummaryTable
 from gradscope.report.html.tables import parameter_table, run_parameter_table, tensor_table
-from gradscope.report.html.words import FindingCard, words_of
 
 
 def step_sheet(report: Report, title: str) -> Sheet:

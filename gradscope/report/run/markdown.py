@@ -11,8 +11,7 @@ from gradscope.phrasing import counted, printable
 from gradscope.report.markdown_syntax import code, escape, preformatted
 from gradscope.report.number_format import figure
 from gradscope.report.page import UNICODE
-from gradscope.report.run.text_strips import Scale, scale_of, strip
-from gradscope.report.run.words import (
+from gradscope.report.run.phrasing import (
     CURVE_NAMES,
     cost_text,
     course_text,
@@ -27,6 +26,7 @@ from gradscope.report.run.words import (
     optimizer_text,
     picture_text,
 )
+from gradscope.report.run.text_strips import Scale, scale_of, strip
 
 _WIDTH = 40
 _SHOWN = 5

@@ -16,7 +16,7 @@ from gradscope.phrasing import counted
 from gradscope.report.finding_phrasing import found_text, verdict_text
 from gradscope.report.number_format import short_count
 from gradscope.report.page import ASCII, Page
-from gradscope.report.run.words import (
+from gradscope.report.run.phrasing import (
     cost_text,
     heading,
     length_text,

@@ -20,8 +20,7 @@ from gradscope.analysis.view import ViewOptions
 from gradscope.phrasing import counted
 from gradscope.report.number_format import figure
 from gradscope.report.page import Page, Signs
-from gradscope.report.run.text import OPTIMIZERS_SHOWN
-from gradscope.report.run.words import (
+from gradscope.report.run.phrasing import (
     CURVE_NAMES,
     course_text,
     curves_note,
@@ -30,6 +29,7 @@ from gradscope.report.run.words import (
     layer_name,
     optimizer_text,
 )
+from gradscope.report.run.text import OPTIMIZERS_SHOWN
 from gradscope.report.text_findings import hanging
 from gradscope.report.text_modules import module_label, trend
 

@@ -7,7 +7,7 @@ from typing import ClassVar
 
 from gradscope.recording.finding import Finding, Severity
 from gradscope.recording.records import GradientStat
-from gradscope.recording.repeated_looks import NOT_IN_EVERY_STEP
+from gradscope.recording.repeated_captures import NOT_IN_EVERY_STEP
 from gradscope.rules.context import RuleContext
 from gradscope.rules.measure import Measure
 from gradscope.rules.optimizers import Optimizers

@@ -14,11 +14,11 @@ from torch.optim import SGD, AdamW, Optimizer
 from gradscope.analysis.run_optimizers import Optimizers
 from gradscope.analysis.windows import windows
 from gradscope.capture.training.watch import TrainingWatch
-from gradscope.looks.close_looks import script_looks
-from gradscope.looks.schedule import FIRST, Schedule
 from gradscope.recording.evidence.optimizers import TrainedOptimizer
 from gradscope.recording.store import load_recording
 from gradscope.rules.engine import judge
+from gradscope.step_capture.schedule import FIRST, Schedule
+from gradscope.step_capture.script_captures import script_looks
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # torch itself uses what it deprecates

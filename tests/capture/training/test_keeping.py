@@ -6,7 +6,7 @@ import torch
 from torch import nn
 from torch.nn.functional import cross_entropy
 
-from gradscope.capture.training.keeping import Keeping
+from gradscope.capture.training.stored_gradients import Keeping
 
 EXACT = Keeping(mode="exact", every=3)
 

@@ -1,7 +1,7 @@
 import pytest
 import torch
 
-from gradscope.capture.training.ledger import Ledger
+from gradscope.capture.training.gradient_state import Ledger
 from gradscope.capture.training.rounding import rounded, samples_of
 
 

@@ -1,6 +1,6 @@
 import torch
 
-from gradscope.capture.training.ledger import Ledger
+from gradscope.capture.training.gradient_state import Ledger
 from gradscope.capture.training.scopes import Scopes
 
 

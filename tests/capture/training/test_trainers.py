@@ -4,11 +4,11 @@ import pytest
 import torch
 from torch import nn
 
-from gradscope.looks.close_looks import script_looks
-from gradscope.looks.schedule import Schedule
 from gradscope.recording.evidence.optimizers import TrainedOptimizer
 from gradscope.rules.engine import judge
 from gradscope.rules.optimizers import NO_OPTIMIZER, NO_STEPPER
+from gradscope.step_capture.schedule import Schedule
+from gradscope.step_capture.script_captures import script_looks
 
 TRAINER = """
 import torch

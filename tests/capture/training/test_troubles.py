@@ -4,7 +4,7 @@ import math
 
 import torch
 
-from gradscope.capture.training.ledger import Ledger
+from gradscope.capture.training.gradient_state import Ledger
 from gradscope.capture.training.step_writer import Measured
 from gradscope.capture.training.troubles import Troubles
 

@@ -9,8 +9,8 @@ from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from gradscope.capture.training.watch import TrainingWatch
-from gradscope.looks.close_looks import script_looks
-from gradscope.looks.schedule import Schedule
+from gradscope.step_capture.schedule import Schedule
+from gradscope.step_capture.script_captures import script_looks
 
 STEPS = 4
 

@@ -10,7 +10,7 @@ from gradscope.check.options import Policy
 from gradscope.check.results import CheckResult, Failure, Run, TargetResult
 from gradscope.recording.finding import Finding, Verdict
 from gradscope.recording.records import Site
-from gradscope.report.gate.words import closing_text
+from gradscope.report.check.phrasing import closing_text
 from gradscope.report.html.check_page import render_check_html
 from tests.report.conftest import ROOT, build
 

@@ -12,7 +12,7 @@ from lxml import html
 
 from gradscope.errors import GradscopeError
 from gradscope.report.html.page import Picture, Sheet, embedded_json, render_page
-from gradscope.report.html.words import Fact, FindingCard, Words
+from gradscope.report.html.phrasing import Fact, FindingCard, Words
 from gradscope.report.text_findings import CodeLine, Label, Snippet
 
 HOSTILE = "</script><script>alert(1)</script><img src=x onerror=alert(2)> & \"q\" 'a' [/x] \u2028"

@@ -3,7 +3,7 @@
 import pytest
 
 from gradscope.report.html.page import Picture, Sheet, sheet_size, within
-from gradscope.report.html.words import FindingCard, Words
+from gradscope.report.html.phrasing import FindingCard, Words
 
 
 def sheet(*sizes):

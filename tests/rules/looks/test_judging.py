@@ -7,9 +7,9 @@ from typing import ClassVar
 import pytest
 
 from gradscope.recording.finding import Finding
+from gradscope.rules.captured_steps.judging import NO_LOOK
 from gradscope.rules.context import RuleContext
 from gradscope.rules.engine import judge
-from gradscope.rules.looks.judging import NO_LOOK
 from gradscope.rules.rule import Lasting, Rule
 from tests.rules.accumulation.runs import Run
 from tests.rules.looks.looked_run import LookedRun

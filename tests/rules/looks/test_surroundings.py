@@ -2,8 +2,8 @@
 
 import pytest
 
+from gradscope.rules.captured_steps.training import Training
 from gradscope.rules.context import RuleContext
-from gradscope.rules.looks.training import Training
 from tests.rules.looks.looked_run import LookedRun
 
 GENERATOR, CRITIC = (0, 1), (2, 3)

@@ -3,7 +3,7 @@
 import pytest
 
 from gradscope.analysis.clipping import Clipping
-from gradscope.report.html.pictures.clip_shares import module_of, share_picture, share_table
+from gradscope.report.html.charts.clip_shares import module_of, share_picture, share_table
 from gradscope.session.report import Report
 from tests.report.html.figures import assert_valid, plain, shown
 from tests.rules.clipping.clipped_run import ClippedRun

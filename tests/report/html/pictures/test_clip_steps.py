@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from gradscope.analysis.clip_series import ClipPoint
 from gradscope.analysis.clipping import Clipping
-from gradscope.report.html.pictures.clip_steps import drawn, step_picture, stretches
+from gradscope.report.html.charts.clip_steps import drawn, step_picture, stretches
 from tests.report.html.figures import assert_valid, shown, trace
 from tests.rules.clipping.clipped_run import trained
 

@@ -5,7 +5,7 @@ import math
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gradscope.report.html.pictures.compared_sides import compared_sides, shown_rows
+from gradscope.report.html.charts.compared_sides import compared_sides, shown_rows
 from tests.comparison.sides import compared, of_step
 from tests.report.html.figures import assert_valid, shown, trace
 from tests.report.html.pictures.test_compared import NORMS, given_norm

@@ -4,9 +4,9 @@ from random import Random
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gradscope.report.html.pictures.axes import MOST_MARKS, thinned
-from gradscope.report.html.pictures.depth import depth
-from gradscope.report.html.pictures.forward_order import ForwardOrder
+from gradscope.report.html.charts.axes import MOST_MARKS, thinned
+from gradscope.report.html.charts.depth import depth
+from gradscope.report.html.charts.forward_order import ForwardOrder
 from gradscope.session.report import Report
 from tests.report.conftest import build_hostile
 from tests.report.html.figures import assert_valid, labels, shown, trace

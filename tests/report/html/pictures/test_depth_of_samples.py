@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from gradscope.report.html.pictures.depth import depth
+from gradscope.report.html.charts.depth import depth
 from tests.report.html.figures import assert_valid, shown, trace
 from tests.rules.inspecting import report_of_file
 

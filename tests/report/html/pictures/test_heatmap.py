@@ -7,10 +7,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gradscope.analysis.layers import larger
-from gradscope.report.html.pictures.colours import colour_ends
-from gradscope.report.html.pictures.heat import heat_rows, heats
-from gradscope.report.html.pictures.heatmap import heatmap
-from gradscope.report.html.pictures.lettering import common_prefix
+from gradscope.report.html.charts.colours import colour_ends
+from gradscope.report.html.charts.heat import heat_rows, heats
+from gradscope.report.html.charts.heatmap import heatmap
+from gradscope.report.html.charts.lettering import common_prefix
 from tests.report.conftest import HOSTILE_NAMES
 from tests.report.html.figures import assert_valid, shown, trace
 from tests.report.html.pictures.loops import NORMS, finding, loop, report_of

@@ -3,7 +3,7 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gradscope.report.html.pictures.magnitudes import MOST_ROWS, magnitudes
+from gradscope.report.html.charts.magnitudes import MOST_ROWS, magnitudes
 from gradscope.session.report import Report
 from tests.report.conftest import build, gradient, parameter, stat
 from tests.report.html.figures import assert_valid, shown

@@ -4,9 +4,9 @@ from dataclasses import replace
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from gradscope.report.html.charts.colours import SEQUENTIAL, ColourScale
+from gradscope.report.html.charts.module_map import module_map
 from gradscope.report.html.modules import module_columns
-from gradscope.report.html.pictures.colours import SEQUENTIAL, ColourScale
-from gradscope.report.html.pictures.module_map import module_map
 from gradscope.session.report import Report
 from tests.report.conftest import build, build_hostile, module
 from tests.report.html.figures import assert_valid, labels, shown

@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gradscope.recording.records import StepRecord
-from gradscope.report.html.pictures.other_steps import other_steps
+from gradscope.report.html.charts.other_steps import other_steps
 from gradscope.session.report import Report
 from tests.report.conftest import build
 from tests.report.html.figures import assert_valid, shown

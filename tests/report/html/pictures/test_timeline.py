@@ -7,8 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gradscope.analysis.windows import windows
-from gradscope.report.html.pictures import timeline as pictures
-from gradscope.report.html.pictures.timeline import timeline
+from gradscope.report.html.charts import timeline as pictures
+from gradscope.report.html.charts.timeline import timeline
 from tests.report.html.figures import plain
 from tests.report.html.pictures.loops import NUMBERS, finding, loop, report_of
 from tests.report_run.conftest import accumulation, adversarial

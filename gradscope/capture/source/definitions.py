@@ -1,0 +1,171 @@
+"""Which line made what: modules and parameters where they were given to a module, optimizers."""
+
+import functools
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from types import FrameType
+from typing import Any, NamedTuple
+from weakref import WeakKeyDictionary, ref
+
+import torch
+from torch import Tensor, nn
+from torch.nn.modules.module import (
+    register_module_module_registration_hook,
+    register_module_parameter_registration_hook,
+)
+from torch.utils.weak import WeakTensorKeyDictionary
+
+from gradscope.capture.compiler import is_traced, unfollowed, untraced
+from gradscope.capture.frames import uncounted
+from gradscope.capture.source.initialisations import Initialisations, watch_initialisations
+from gradscope.capture.source.lines import Caller, Line
+
+
+class Registration(NamedTuple):
+    """A parameter was given to a module."""
+
+    module: ref[nn.Module]
+    name: str
+    line: Line | None
+    order: int
+    """Of all that was noted, ascending."""
+
+
+class Replacement(NamedTuple):
+    """Another parameter took the place of one, or another module that of the one it was in."""
+
+    module: ref[nn.Module]
+    """In which it happened."""
+    name: str
+    """What the parameter was called there, as `head.weight`."""
+    line: Line | None
+
+
+class Construction(NamedTuple):
+    """An optimizer was made."""
+
+    line: Line | None
+    order: int
+    """Of all that was noted, ascending."""
+
+
+@dataclass(slots=True)
+class Definitions:
+    """The lines that made modules, parameters and optimizers, as far as they were watched."""
+
+    modules: WeakKeyDictionary[nn.Module, Line] = field(default_factory=WeakKeyDictionary)
+    """`self.head = nn.Linear(…)`; of a module that was registered again, its first line."""
+    replacements: WeakKeyDictionary[nn.Module, Line] = field(default_factory=WeakKeyDictionary)
+    """By module that took the place of another under the same name: the line."""
+    parameters: WeakTensorKeyDictionary = field(default_factory=WeakTensorKeyDictionary)
+    """By parameter: its first `Registration`."""
+    replaced: WeakTensorKeyDictionary = field(default_factory=WeakTensorKeyDictionary)
+    """By parameter that lost its place in a module: its last `Replacement`."""
+    optimizers: WeakKeyDictionary[torch.optim.Optimizer, Construction] = field(
+        default_factory=WeakKeyDictionary
+    )
+    """Every optimizer, in the order in which they were made."""
+    initialisations: Initialisations = field(default_factory=Initialisations)
+
+    def replacement(self, parameter: Tensor) -> Replacement | None:
+        """Return where a parameter lost its place in a module, None where nobody saw it."""
+        found: Replacement | None = self.replaced.get(parameter)
+        return found
+
+    def registration(self, parameter: Tensor) -> Registration | None:
+        """Return where a parameter was first given to a module, None where nobody saw it."""
+        found: Registration | None = self.parameters.get(parameter)
+        return found
+
+    def let_stand_in(
+        self, old: torch.optim.Optimizer | None, new: torch.optim.Optimizer | None
+    ) -> None:
+        """Let an optimizer pass for made where the one was whose steps it makes."""
+        if old is not None and new is not None and old is not new:
+            made = self.optimizers.pop(old, None)
+            if made is not None:
+                self.optimizers[new] = made
+
+
+@contextmanager
+def watch_definitions() -> Iterator[Definitions]:
+    """Note what is made by which line while the block runs."""
+    watch = _Watch()
+    handles = (
+        register_module_module_registration_hook(watch.note_module),
+        register_module_parameter_registration_hook(watch.note_parameter),
+    )
+    original = torch.optim.Optimizer.__init__
+
+    @functools.wraps(original)
+    @uncounted
+    def noted(optimizer: torch.optim.Optimizer, *args: Any, **kwargs: Any) -> None:  # noqa: ANN401
+        if not is_traced():
+            watch.note_optimizer(optimizer)
+        original(optimizer, *args, **kwargs)
+
+    torch.optim.Optimizer.__init__ = noted  # type: ignore[method-assign,assignment]
+    try:
+        with watch_initialisations() as watch.found.initialisations:
+            yield watch.found
+    finally:
+        if torch.optim.Optimizer.__init__ is noted:  # else somebody has replaced it since
+            torch.optim.Optimizer.__init__ = original  # type: ignore[method-assign]
+        for handle in handles:
+            handle.remove()
+
+
+class _Watch:
+    """Takes what torch's registration hooks tell."""
+
+    def __init__(self) -> None:
+        self._caller = Caller()
+        self._noted = 0
+        self.found = Definitions()
+
+    @untraced
+    def note_module(self, parent: nn.Module, name: str, module: nn.Module | None) -> None:
+        line = None if module is None else self._line()
+        if module is None or line is None:
+            return
+        if module not in self.found.modules:
+            self.found.modules[module] = line
+        replaced = parent._modules.get(name)
+        if replaced is not None and replaced is not module:
+            self.found.replacements[module] = line
+            for inner, parameter in replaced.named_parameters():
+                place = Replacement(ref(parent), f"{name}.{inner}", line)
+                self.found.replaced[parameter] = place
+
+    @untraced
+    def note_parameter(self, module: nn.Module, name: str, parameter: Tensor | None) -> None:
+        if parameter is None:
+            return
+        if parameter not in self.found.parameters:
+            line, order = self._line(), self._next()
+            self.found.parameters[parameter] = Registration(ref(module), name, line, order)
+        replaced = module._parameters.get(name)
+        if replaced is not None and replaced is not parameter:
+            self.found.replaced[replaced] = Replacement(ref(module), name, self._line())
+
+    @unfollowed
+    def note_optimizer(self, optimizer: torch.optim.Optimizer) -> None:
+        frame: FrameType | None = sys._getframe(2)
+        # Where a class of the user's calls this, the line that made the optimizer is further out.
+        while frame and frame.f_code.co_name == "__init__" and _is_self(frame, optimizer):
+            frame = frame.f_back
+        self.found.optimizers[optimizer] = Construction(self._caller.line(frame), self._next())
+
+    def _next(self) -> int:
+        self._noted += 1
+        return self._noted
+
+    def _line(self) -> Line | None:
+        return self._caller.line(sys._getframe(2))
+
+
+def _is_self(frame: FrameType, optimizer: torch.optim.Optimizer) -> bool:
+    names = frame.f_code.co_varnames[:1]
+    return any(frame.f_locals.get(name) is optimizer for name in names)

@@ -1,0 +1,105 @@
+"""Which line initialised a parameter, by the functions of `torch.nn.init`."""
+
+import functools
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from torch import Tensor, nn
+from torch._C import DisableTorchFunction
+from torch.multiprocessing.reductions import StorageWeakRef
+from torch.utils.weak import WeakTensorKeyDictionary
+
+from gradscope.capture.compiler import follow_original, unfollowed
+from gradscope.capture.frames import uncounted
+from gradscope.capture.source.lines import Caller, Line
+
+
+class Initialisation(NamedTuple):
+    """A function of `torch.nn.init` filled a tensor."""
+
+    function: str
+    line: Line
+
+
+class _Place(NamedTuple):
+    """Elements of a tensor, whatever it is called."""
+
+    storage: StorageWeakRef
+    """No address: another tensor may get the memory of one that lives no longer."""
+    offset: int
+    numel: int
+
+
+@dataclass(slots=True)
+class Initialisations:
+    """What filled the tensors, the last time."""
+
+    _parameters: WeakTensorKeyDictionary = field(default_factory=WeakTensorKeyDictionary)
+    _storages: dict[_Place, Initialisation] = field(default_factory=dict)
+    """By the elements: of tensors such as `layer.weight.data`, which live no longer."""
+
+    def of(self, parameter: Tensor) -> Initialisation | None:
+        """Return what filled a parameter last, None where nobody saw it."""
+        found = self._stored(parameter)
+        return found or self._parameters.get(parameter)
+
+    @unfollowed
+    def note(self, tensor: Tensor, initialisation: Initialisation) -> None:
+        """Keep what filled a tensor."""
+        place = _place(tensor)
+        if place is not None:
+            self._storages.pop(place, None)
+        if isinstance(tensor, nn.Parameter):
+            self._parameters[tensor] = initialisation
+        elif place is not None:
+            self._storages[place] = initialisation
+
+    def _stored(self, tensor: Tensor) -> Initialisation | None:
+        place = _place(tensor)
+        return None if place is None else self._storages.get(place)
+
+
+def _place(tensor: Tensor) -> _Place | None:
+    try:
+        storage = StorageWeakRef(tensor.untyped_storage())
+    except (NotImplementedError, RuntimeError):  # of tensors without memory of their own
+        return None
+    return _Place(storage, int(tensor.storage_offset()), tensor.numel())
+
+
+@contextmanager
+def watch_initialisations() -> Iterator[Initialisations]:
+    """Note what the functions of `torch.nn.init` fill while the block runs."""
+    found, caller = Initialisations(), Caller()
+
+    def noting(name: str, original: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(original)
+        @uncounted
+        def fill(*args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
+            result = original(*args, **kwargs)
+            line = caller.line(sys._getframe(1))
+            if isinstance(result, Tensor) and line is not None:
+                with DisableTorchFunction():  # no mode of the user's needs to see this
+                    found.note(result, Initialisation(name, line))
+            return result
+
+        follow_original(fill, original)
+        return fill
+
+    originals = {
+        name: function
+        for name, function in vars(nn.init).items()
+        if name.endswith("_") and not name.startswith("_") and callable(function)
+    }
+    ours = {name: noting(name, original) for name, original in originals.items()}
+    for name, function in ours.items():
+        setattr(nn.init, name, function)
+    try:
+        yield found
+    finally:
+        for name, function in ours.items():
+            if getattr(nn.init, name) is function:  # else somebody has replaced it since
+                setattr(nn.init, name, originals[name])

@@ -1,0 +1,1 @@
+"""One forward and backward: graph, operation sites, module calls, gradient hooks, cuts."""

@@ -1,0 +1,160 @@
+"""The calls of the forward that switch gradients off, or run backward themselves."""
+
+import sys
+from collections.abc import Mapping
+from types import FrameType
+from typing import NamedTuple
+
+import torch
+import torch.utils.checkpoint
+from torch import Tensor
+from torch._C import DisableTorchFunction
+from torch.autograd.graph import Node
+
+from gradscope.capture.source.lines import Line, created, is_users
+from gradscope.capture.step.cuts import CutTracker
+from gradscope.capture.step.edges import edges, tensors
+
+_CHECKPOINT = torch.utils.checkpoint.CheckpointFunction.forward.__code__
+
+
+class SwitchWitness:
+    """Notes where gradients are switched off: `with torch.no_grad():` and the like.
+
+    A reentrant checkpoint does it too, around what it runs.
+    """
+
+    names = frozenset({"_set_grad_enabled"})
+
+    def __init__(self, cuts: CutTracker) -> None:
+        self._cuts = cuts
+        self._lines: list[tuple[int, Line | None]] = []
+        """With the number of cuts that were known by then."""
+        self._checkpoints: list[FrameType] = []
+        """The reentrant ones that are running, innermost last."""
+        self._is_on = True
+        """Whether gradients are on around them, which inside they are not in any case."""
+
+    def wants(
+        self,
+        name: str,
+        args: tuple[object, ...],
+        kwargs: Mapping[str, object] | None,
+    ) -> bool:
+        """Return true: they are few."""
+        return True
+
+    def see(
+        self,
+        name: str,
+        args: tuple[object, ...],
+        kwargs: Mapping[str, object] | None,
+        result: object,
+        line: Line | None,
+    ) -> None:
+        """Note the line that switches gradients off."""
+        is_on = bool(args and args[0])
+        frame = _frame_of_checkpoint()
+        if frame is not None:
+            self._see_checkpoint(frame, line)
+        elif not self._checkpoints:
+            self._is_on = is_on
+        if not is_on and (frame is None or frame in self._checkpoints):
+            self._lines.append((len(self._cuts.cuts), line))
+
+    def _see_checkpoint(self, frame: FrameType, line: Line | None) -> None:
+        """Look at a checkpoint that is about to run something, or has."""
+        if frame in self._checkpoints:
+            self._checkpoints.remove(frame)
+            if not self._checkpoints:
+                self._cuts.checkpoint = None
+            return
+        if not self._checkpoints and self._is_on and not edges(frame.f_locals.get("args")):
+            self._cuts.checkpoint = line
+        self._checkpoints.append(frame)
+
+    def before(self, cut: int) -> Line | None:
+        """Return the line that had switched gradients off when a cut was first met."""
+        lines = [line for known, line in self._lines if known <= cut]
+        return lines[-1] if lines else None
+
+
+def _frame_of_checkpoint() -> FrameType | None:
+    """Return the frame of a reentrant checkpoint, if it is what switches gradients on or off."""
+    frame: FrameType | None = sys._getframe(2)
+    while frame is not None and frame.f_code.co_filename != torch.utils.checkpoint.__file__:
+        if is_users(frame.f_code):
+            return None
+        frame = frame.f_back
+    return frame if frame is not None and frame.f_code is _CHECKPOINT else None
+
+
+class BackwardCall(NamedTuple):
+    """A backward of the user's that freed what it went through."""
+
+    name: str
+    """`backward` or `grad`."""
+    line: Line | None
+    freed: frozenset[int]
+    """The creation numbers of its nodes."""
+
+
+class BackwardWitness:
+    """Notes the backward calls of the forward's own, and what they have freed."""
+
+    names = frozenset({"backward", "grad"})
+
+    def __init__(self) -> None:
+        self.count = 0
+        """Of all of them."""
+        self.calls: list[BackwardCall] = []
+        """Those that did not keep the graph."""
+        self.earlier: BackwardWitness | None = None
+        """Knows the calls before, where anybody does."""
+
+    def wants(
+        self,
+        name: str,
+        args: tuple[object, ...],
+        kwargs: Mapping[str, object] | None,
+    ) -> bool:
+        """Return true: they are few."""
+        return True
+
+    def see(
+        self,
+        name: str,
+        args: tuple[object, ...],
+        kwargs: Mapping[str, object] | None,
+        result: object,
+        line: Line | None,
+    ) -> None:
+        """Count a call, and note it unless it keeps the graph."""
+        self.count += 1
+        kwargs = kwargs or {}
+        retain, create = kwargs.get("retain_graph"), kwargs.get("create_graph")
+        if create if retain is None else retain:
+            return
+        with DisableTorchFunction():
+            roots = [tensor.grad_fn for tensor in tensors(args[:1]) if isinstance(tensor, Tensor)]
+            self.calls.append(BackwardCall(name, line, _numbers(roots)))
+
+    def reach_back(self) -> None:
+        """Take the calls before for one's own."""
+        if self.earlier is not None:
+            self.calls = self.earlier.calls + self.calls
+
+    def that_freed(self, number: int) -> BackwardCall | None:
+        """Return the first call that went through a node."""
+        return next((call for call in self.calls if number in call.freed), None)
+
+
+def _numbers(roots: list[Node | None]) -> frozenset[int]:
+    waiting = [root for root in roots if root is not None]
+    seen = set(waiting)
+    while waiting:
+        for following, _ in waiting.pop().next_functions:
+            if following is not None and following not in seen:
+                seen.add(following)
+                waiting.append(following)
+    return frozenset(number for node in seen if (number := created(node)) is not None)

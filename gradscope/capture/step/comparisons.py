@@ -1,0 +1,133 @@
+"""Which tensors the forward compares: in losses, and in differences that broadcast both sides."""
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+from torch._C import DisableTorchFunction
+
+from gradscope.capture.naming import shape_of
+from gradscope.capture.source.lines import Line
+from gradscope.capture.step.edges import Edge, edges, without_node
+from gradscope.recording.records import Shape
+
+LOSS_FUNCTIONS = frozenset(
+    {
+        "binary_cross_entropy",
+        "binary_cross_entropy_with_logits",
+        "cross_entropy",
+        "ctc_loss",
+        "gaussian_nll_loss",
+        "huber_loss",
+        "kl_div",
+        "l1_loss",
+        "mse_loss",
+        "nll_loss",
+        "poisson_nll_loss",
+        "smooth_l1_loss",
+        "soft_margin_loss",
+    }
+)
+"""Functions of a prediction and a target."""
+
+_ELEMENTWISE = frozenset({"mul", "sub"})
+MOST_COMPARISONS = 1_000
+"""So many are kept of one forward."""
+
+
+class Comparison(NamedTuple):
+    """A call that compared two tensors."""
+
+    operation: str
+    line: Line | None
+    left: Shape
+    right: Shape
+    left_edge: Edge | None
+    """None for data."""
+    right_edge: Edge | None
+    result: Edge
+
+
+class ComparisonWitness:
+    """Notes losses, and differences and products whose operands broadcast each other."""
+
+    names = LOSS_FUNCTIONS | _ELEMENTWISE
+
+    def __init__(self) -> None:
+        self.comparisons: list[Comparison] = []
+
+    def wants(
+        self, name: str, args: tuple[object, ...], kwargs: Mapping[str, object] | None
+    ) -> bool:
+        """Return whether a loss is computed, or both operands grow."""
+        operands = _operands(args, kwargs)
+        if operands is None or len(self.comparisons) == MOST_COMPARISONS:
+            return False
+        left, right = operands
+        if left.is_nested or right.is_nested:
+            return False
+        return name not in _ELEMENTWISE or grow_both(left.shape, right.shape)
+
+    def see(
+        self,
+        name: str,
+        args: tuple[object, ...],
+        kwargs: Mapping[str, object] | None,
+        result: object,
+        line: Line | None,
+    ) -> None:
+        """Note the operands of a call that made part of the graph."""
+        operands = _operands(args, kwargs)
+        if operands is None or not isinstance(result, Tensor):
+            return
+        left, right = operands
+        outcome = _edge(result)
+        if outcome is not None:
+            self.comparisons.append(
+                Comparison(
+                    operation=name,
+                    line=line,
+                    left=_shape(left),
+                    right=_shape(right),
+                    left_edge=_edge(left),
+                    right_edge=_edge(right),
+                    result=outcome,
+                )
+            )
+
+    def close(self) -> None:
+        """Let go of the graph."""
+        self.comparisons.clear()
+
+
+def grow_both(left: torch.Size, right: torch.Size) -> bool:
+    """Return whether broadcasting two shapes makes both tensors larger."""
+    if left == right or left.numel() <= 1 or right.numel() <= 1:
+        return False
+    size = 1
+    rank = max(len(left), len(right))
+    padded = ((1,) * (rank - len(left)) + left, (1,) * (rank - len(right)) + right)
+    for one, other in zip(*padded, strict=True):
+        size *= other if one == 1 else one
+    return size > left.numel() and size > right.numel()
+
+
+def _operands(
+    args: tuple[object, ...], kwargs: Mapping[str, object] | None
+) -> tuple[Tensor, Tensor] | None:
+    kwargs = kwargs or {}
+    left = args[0] if args else kwargs.get("input")
+    right = args[1] if len(args) > 1 else kwargs.get("target", kwargs.get("other"))
+    if isinstance(left, Tensor) and isinstance(right, Tensor):
+        return left, right
+    return None
+
+
+def _shape(tensor: Tensor) -> Shape:
+    with DisableTorchFunction():
+        return shape_of(tensor)
+
+
+def _edge(tensor: Tensor) -> Edge | None:
+    return next(map(without_node, edges(tensor)), None)

@@ -1,0 +1,126 @@
+"""Which cuts explain the parameters that backward did not come to."""
+
+from collections.abc import Callable, Iterator
+from functools import cached_property
+from pathlib import Path
+
+from gradscope.capture.source.lines import Line
+from gradscope.capture.step.cuts import Cut, leaves_behind
+from gradscope.capture.step.forward_backward import StepCapture
+from gradscope.capture.step.graph_records import GraphPlace
+from gradscope.recording.records import CutRecord
+
+_SUMS = frozenset({"AddBackward0", "RsubBackward0", "RsubBackward1", "SubBackward0"})
+
+
+class CutFinder:
+    """Explains parameters without a gradient by the cuts of a forward.
+
+    Args:
+        capture: The capture that watched it.
+        unreached: The parameters in question, by `id` of the tensor, with their places.
+    """
+
+    def __init__(self, capture: StepCapture, unreached: dict[int, int]) -> None:
+        self._capture = capture
+        self._unreached = unreached
+        self._explained = [(cut, self._parameters_behind(cut)) for cut in capture.cuts.cuts]
+
+    @cached_property
+    def _nodes(self) -> dict[int, int]:
+        return self._capture.nodes_by_number()
+
+    def _parameters_behind(self, cut: Cut) -> dict[int, Line | None]:
+        """Return the parameters that the cut stops, and the line that still carried each."""
+        found: dict[int, Line | None] = {}
+        for edge in cut.sources.values() if self._unreached else ():
+            line = None if edge.node is None else self._capture.line_of(edge.node)
+            for leaf in leaves_behind(edge):
+                place = self._unreached.get(id(leaf))
+                if place is not None:
+                    found.setdefault(place, line)
+        return found
+
+    def reason(self, place: int) -> str | None:
+        """Return which cut keeps the gradient from a parameter, None where none is known to.
+
+        Of several: one from which the forward is known to have gone on to the loss, before one that
+        was perhaps made for a look; the first of those.
+        """
+        cuts = [cut for cut, parameters in self._explained if place in parameters]
+        if not cuts:
+            return None
+        cut = max(cuts, key=lambda cut: (bool(_joined(cut, self._nodes)), cut.kind != "read"))
+        return f"{_call(cut)}{_place(cut.line)} cuts it off from the loss"
+
+    def unsettled(self, place: int) -> tuple[int, ...]:
+        """Return the cuts behind which a parameter lies, if none is known to lead to the loss."""
+        behind = [n for n, (_, parameters) in enumerate(self._explained) if place in parameters]
+        cuts = self._capture.cuts.cuts
+        return () if any(_joined(cuts[n], self._nodes) for n in behind) else tuple(behind)
+
+    def records(
+        self, place: GraphPlace, site_of: Callable[[Line | None], int | None]
+    ) -> Iterator[CutRecord]:
+        """Yield the cuts that explain something.
+
+        Args:
+            place: Where the records of the graph are.
+            site_of: Returns the index of a line's record.
+        """
+        for cut, parameters in self._explained:
+            if parameters:
+                last = next((line for line in parameters.values() if line is not None), None)
+                yield CutRecord(
+                    graph=place.graph,
+                    operation=cut.operation,
+                    kind=cut.kind,
+                    site=site_of(cut.line),
+                    last=site_of(last),
+                    parameters=tuple(sorted(parameters)),
+                    joins=tuple(place.first_node + node for node in _joined(cut, self._nodes)),
+                    count=cut.count,
+                    call=None if cut.call is None else place.first_call + cut.call,
+                    whole_call=cut.whole_call,
+                    taken_out=cut.taken_out or cut.kind == "read",
+                    straight_through=self._is_straight_through(cut),
+                )
+
+    def _is_straight_through(self, cut: Cut) -> bool:
+        """Return whether what was cut off is replaced, as in `x + (q - x).detach()`.
+
+        There the difference that is cut off is added to one of its own terms, which hands the
+        gradient on.
+        """
+        graph = self._capture.graph
+        terms = {
+            graph.index.get(node)
+            for edge in cut.sources.values()
+            if edge.node is not None and type(edge.node).__name__ in _SUMS
+            for node, _ in edge.node.next_functions
+            if node is not None
+        }
+        return any(
+            graph.operations[node] in _SUMS and following in terms
+            for node in _joined(cut, self._nodes)
+            for following, _ in graph.successors[node]
+        )
+
+
+def _joined(cut: Cut, nodes: dict[int, int]) -> list[int]:
+    numbers = (number for start, end in cut.joins for number in range(start, end))
+    return sorted({nodes[number] for number in numbers if number in nodes})
+
+
+def _call(cut: Cut) -> str:
+    if cut.operation == "data":
+        return ".data"
+    if cut.operation == "checkpoint":
+        return "checkpoint(use_reentrant=True)"
+    return f"{cut.operation}() under no_grad" if cut.kind == "no-grad" else f"{cut.operation}()"
+
+
+def _place(line: Line | None) -> str:
+    if line is None:
+        return ""
+    return f" in line {line.number} of {Path(line.code.co_filename).name}"

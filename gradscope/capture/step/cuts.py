@@ -1,0 +1,261 @@
+"""Where gradients are cut off: calls that are given tensors of the graph and return none.
+
+`detach`, `.data`, `item`, anything under `no_grad` or in a reentrant checkpoint, and what has no
+derivative: `argmax`, comparisons, casts to integers. What such a call returns is followed, so that
+it is known which cuts lead to the loss.
+"""
+
+import sys
+import weakref
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from types import FrameType
+
+import torch
+from torch import Tensor
+from torch._C import DisableTorchFunction
+
+from gradscope.capture.source.lines import Caller, Forward, Line
+from gradscope.capture.step.edges import Edge, edges, tensors
+from gradscope.recording.records import CutKind
+
+_READS = frozenset(
+    {"__array__", "__bool__", "__float__", "__index__", "__int__", "item", "numpy", "tolist"}
+)
+"""Calls that take numbers out of torch, where they cannot be followed."""
+
+_LOOKS = frozenset({"_base", "_grad", "grad"})
+"""Attributes that are tensors of their own."""
+
+_SHAPES = frozenset(
+    {
+        "empty_like",
+        "full_like",
+        "new_empty",
+        "new_empty_strided",
+        "new_full",
+        "new_ones",
+        "new_zeros",
+        "ones_like",
+        "rand_like",
+        "randint_like",
+        "randn_like",
+        "zeros_like",
+    }
+)
+"""Calls that take no more than shape, type and device of a tensor: no gradient could flow."""
+
+_DETACHES = frozenset({"data", "detach", "detach_", "new_tensor", "tensor"})
+
+_WITH_INDICES = frozenset(
+    {"cummax", "cummin", "kthvalue", "max", "median", "min", "mode", "nanmedian", "sort", "topk"}
+)
+"""Calls that return values, which carry gradients, and indices, which do not."""
+
+MOST_SOURCES = 64
+"""So many intermediate tensors that one line cuts off are kept; leaves all."""
+
+
+@dataclass(slots=True)
+class Cut:
+    """A line that cuts tensors off."""
+
+    operation: str
+    kind: CutKind
+    line: Line | None
+    call: int | None
+    """The innermost module call in which it happened."""
+    whole_call: bool
+    """Whether a whole module was called without gradients; the line is that of its call."""
+    sources: dict[int, Edge] = field(default_factory=dict)
+    """What was cut off, by `id` of the node or leaf."""
+    forwards: dict[int, Forward] = field(default_factory=dict)
+    """The model's call in which, or after which, it was made, by the same `id`."""
+    taken_out: bool = False
+    """Whether numbers from behind it were taken out of torch."""
+    count: int = 0
+    joins: list[tuple[int, int]] = field(default_factory=list)
+    """First creation number, and the one after the last, of each operation into which something
+    came from behind the cut."""
+
+    def add(self, edge: Edge, forward: Forward | None) -> None:
+        """Note what was cut off, and let go of what comes from calls that are held no longer."""
+        if forward is not None:
+            for key, other in list(self.forwards.items()):
+                if other.model == forward.model and other.number < forward.oldest:
+                    del self.forwards[key], self.sources[key]
+        if edge.leaf is not None or len(self.sources) < MOST_SOURCES:
+            key = id(edge.leaf if edge.node is None else edge.node)
+            self.sources[key] = edge
+            if forward is not None:
+                self.forwards[key] = forward
+
+
+class CutTracker:
+    """Notes cuts, and follows the tensors behind them."""
+
+    def __init__(self, caller: Caller) -> None:
+        self._caller = caller
+        self.cuts: list[Cut] = []
+        """In the order in which they were first met."""
+        self.checkpoint: Line | None = None
+        """The line of a reentrant checkpoint that is running and whose inputs need no gradient."""
+        self._places: dict[tuple[str, int, int], int] = {}
+        self._behind: dict[int, tuple[weakref.ref[Tensor], frozenset[int]]] = {}
+
+    def see(
+        self,
+        func: Callable[..., object],
+        args: tuple[object, ...],
+        kwargs: Mapping[str, object] | None,
+        result: object,
+    ) -> None:
+        """Look at a call that made no node."""
+        returned = _returned(result)
+        name = getattr(func, "__name__", "")
+        if name == "__get__":  # of an attribute
+            name = getattr(getattr(func, "__self__", None), "__name__", name)
+        if name in _LOOKS or name in _SHAPES or not (returned or name in _READS):
+            return
+        given = (args, tuple(kwargs.values())) if kwargs else args
+        origins = self._origins(given)
+        with DisableTorchFunction():
+            without = [tensor for tensor in returned if not tensor.requires_grad]
+        # Written in place, or handed on as they are, as by broadcast_tensors: nothing was cut off.
+        sources = edges(given) if len(without) == len(returned) else []
+        returned = without
+        if name in _READS:
+            for origin in origins:
+                self.cuts[origin].taken_out = True
+        if sources and (returned or name in _READS):
+            origins |= {self._note(name, _kind(name), sources)}
+        if origins:
+            for tensor in returned:
+                self._follow(tensor, origins)
+
+    def see_nodes(
+        self,
+        func: Callable[..., object],
+        args: tuple[object, ...],
+        kwargs: Mapping[str, object] | None,
+        result: object,
+        numbers: tuple[int, int],
+    ) -> None:
+        """Look at a call that made nodes: those from the first number to before the second."""
+        if isinstance(result, tuple):
+            self._see_indices(func, args, result)
+        elif isinstance(result, Tensor) and not result.requires_grad:
+            self.see(func, args, kwargs, result)  # as of argsort, by way of a sort
+        if self._behind:
+            for origin in self._origins((args, tuple(kwargs.values())) if kwargs else args):
+                self.cuts[origin].joins.append(numbers)
+
+    def _see_indices(
+        self, func: Callable[..., object], args: tuple[object, ...], result: object
+    ) -> None:
+        """Look at a call that returned several tensors, of which some may be indices."""
+        if getattr(func, "__name__", "") not in _WITH_INDICES:
+            return
+        with DisableTorchFunction():
+            indices = [tensor for tensor in _returned(result) if not tensor.requires_grad]
+        if indices:
+            origin = self._note(func.__name__, "non-differentiable", edges(args))
+            for tensor in indices:
+                self._follow(tensor, frozenset({origin}))
+
+    def see_wrapped(self, tensor: Tensor, parameter: Tensor, frame: FrameType) -> None:
+        """Look at a tensor that a frame made a parameter, which is a leaf of its own."""
+        sources, origins = edges(tensor), self._origins(tensor)
+        if sources:
+            origins |= {self._note("Parameter", "detach", sources, frame)}
+        if origins:
+            self._follow(parameter, origins)
+
+    def before(self, tensor: Tensor) -> list[int]:
+        """Return the places of the cuts behind which a tensor was made."""
+        return sorted(self._origins(tensor))
+
+    def close(self) -> None:
+        """Let go of every tensor."""
+        self.cuts.clear()
+        self._behind.clear()
+
+    def _note(
+        self, name: str, kind: CutKind, sources: list[Edge], frame: FrameType | None = None
+    ) -> int:
+        calls = self._caller.open_calls
+        whole = self._caller.first_call_without_grad() if kind == "no-grad" else None
+        if whole is None:
+            line = self._caller.line(frame or _frame_of_call())
+        else:  # of all that happens in there, the call is the cause
+            name, line, calls = "forward", calls[whole].line, calls[:whole]
+        if kind == "no-grad" and self.checkpoint is not None:
+            name, line = "checkpoint", self.checkpoint
+        key = (name, id(line.code), line.number) if line else (name, 0, 0)
+        place = self._places.setdefault(key, len(self.cuts))
+        if place == len(self.cuts):
+            call = calls[-1].number if calls else None
+            self.cuts.append(Cut(name, kind, line, call, whole is not None))
+        cut = self.cuts[place]
+        cut.count += 1
+        for edge in sources:
+            cut.add(edge, self._caller.forward)
+        return place
+
+    def _origins(self, given: object) -> frozenset[int]:
+        if not self._behind:
+            return frozenset()
+        origins: frozenset[int] = frozenset()
+        for tensor in tensors(given):
+            known = self._behind.get(id(tensor))
+            if known is not None and known[0]() is tensor:
+                origins |= known[1]
+        return origins
+
+    def _follow(self, tensor: Tensor, origins: frozenset[int]) -> None:
+        known = self._behind.get(id(tensor))
+        if known is not None and known[0]() is tensor:
+            origins |= known[1]
+        self._behind[id(tensor)] = (weakref.ref(tensor), origins)
+
+
+def _frame_of_call() -> FrameType | None:
+    """Return the frame that called the torch function which is being looked at."""
+    frame: FrameType | None = sys._getframe(2)
+    while frame is not None and frame.f_code.co_name != "__torch_function__":
+        frame = frame.f_back
+    return None if frame is None else frame.f_back
+
+
+def _returned(result: object) -> list[Tensor]:
+    if isinstance(result, Tensor):
+        return [result]
+    if isinstance(result, torch.Size) or not isinstance(result, tuple | list):
+        return []
+    return [item for item in result if isinstance(item, Tensor)]
+
+
+def _kind(name: str) -> CutKind:
+    if name in _READS:
+        return "read"
+    if name in _DETACHES:
+        return "detach"
+    if not torch.is_grad_enabled():
+        return "no-grad"
+    return "non-differentiable"
+
+
+def leaves_behind(*starts: Edge) -> Iterator[Tensor]:
+    """Yield the leaves from which any of some tensors was made, each node looked at once."""
+    yield from (edge.leaf for edge in starts if edge.leaf is not None)
+    waiting = list(dict.fromkeys(edge.node for edge in starts if edge.node is not None))
+    seen = set(waiting)
+    while waiting:
+        node = waiting.pop()
+        leaf = getattr(node, "variable", None)
+        if isinstance(leaf, Tensor):
+            yield leaf
+        for following, _ in node.next_functions:
+            if following is not None and following not in seen:
+                seen.add(following)
+                waiting.append(following)

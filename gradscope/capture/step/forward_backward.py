@@ -1,0 +1,202 @@
+"""One forward and backward under watch."""
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from copy import copy
+
+import torch
+from torch import Tensor, nn
+from torch.autograd.graph import Node
+
+from gradscope.capture.shards import Shards, trained_by
+from gradscope.capture.source.lines import NUMBERED, Caller, Line, created, sequence_number
+from gradscope.capture.step.autograd_calls import BackwardWitness, SwitchWitness
+from gradscope.capture.step.comparisons import ComparisonWitness
+from gradscope.capture.step.cuts import CutTracker
+from gradscope.capture.step.gradients import Slot
+from gradscope.capture.step.graph import Graph, walk
+from gradscope.capture.step.measurements import BackwardWatch, Measurements
+from gradscope.capture.step.modules import ModuleTracker
+from gradscope.capture.step.sites import SiteMode
+from gradscope.capture.step.teardown import let_go, no_garbage_collection
+from gradscope.capture.step.writes import WriteWitness, watch_parameters_made
+
+
+class StepCapture:
+    """Watches one forward and its backward, and leaves everything as it was.
+
+    ```
+    capture = StepCapture(list(model.parameters()))
+    with capture.forward():
+        loss = loss_fn(model(x), y)
+    measurements = capture.backward(loss)
+    ```
+
+    Args:
+        parameters: The tensors whose accumulated gradients are measured.
+        opaque: Do without lines and modules, because compiled code must not meet the modes and
+            hooks that see them. So it is too where torch does not number its nodes.
+    """
+
+    def __init__(self, parameters: list[nn.Parameter], *, opaque: bool = False) -> None:
+        self._parameters = parameters
+        self.shards: Shards = {}
+        self._opaque = opaque or not NUMBERED
+        caller = Caller()
+        self.cuts = CutTracker(caller)
+        self.comparisons = ComparisonWitness()
+        self.switches = SwitchWitness(self.cuts)
+        self.backwards = BackwardWitness()
+        self.writes = WriteWitness()
+        witnesses = (
+            self.comparisons,
+            self.switches,
+            self.backwards,
+            self.writes,
+        )
+        self.sites = SiteMode(caller, self.cuts, witnesses)
+        self.first_number = sequence_number()
+        """What the first node of the forward gets: nodes with smaller ones are older."""
+        self.modules = ModuleTracker(caller)
+        self.graph = Graph()
+        self.forward_at: float | None = None
+        """When the forward began, by `time.perf_counter`."""
+        self.backward_at: float | None = None
+        self.arrived: list[Slot] = []
+        """Tensors in the order in which their gradients were delivered."""
+
+    @contextmanager
+    def forward(self) -> Iterator[None]:
+        """Watch the forward that runs inside."""
+        self.forward_at = time.perf_counter()
+        if self._opaque:
+            yield
+            return
+        self.modules.start()
+        try:
+            with self.sites, watch_parameters_made(self.cuts):
+                yield
+        finally:
+            self.modules.stop()
+
+    @no_garbage_collection()
+    def trace(self, loss: Tensor) -> None:
+        """Walk the graph from the loss; `backward` does it if nobody has before."""
+        self.graph = walk(loss)
+        hooked = {self.graph.slot_of(edge) for edge in self.sites.hooked}
+        self.graph.hooked.update(slot for slot in hooked if slot is not None)
+        for node, leaf in self.graph.leaves.items():
+            if leaf._backward_hooks:
+                self.graph.hooked.add((node, 0))
+
+    def other_leaves(self) -> list[Tensor]:
+        """Return the leaves of the graph that are none of the parameters."""
+        own = set(self.parameter_nodes().values())
+        return [leaf for node, leaf in self.graph.leaves.items() if node not in own]
+
+    def for_backward(
+        self, parameters: list[nn.Parameter], shards: Shards | None = None
+    ) -> "StepCapture":
+        """Return the same for one of several backward passes that the forward leads to.
+
+        Args:
+            parameters: The tensors whose gradients are measured.
+            shards: Which of them others stand for in the graph.
+        """
+        one = copy(self)
+        one._parameters, one.graph, one.arrived = parameters, Graph(), []
+        one.shards = shards or {}
+        return one
+
+    def reach_back(self, earlier: "StepCapture") -> None:
+        """Take the module calls of a forward before, if the graph reaches back into it."""
+        if any(number < self.first_number for number in self.nodes_by_number()):
+            self.modules = self.modules.with_earlier(earlier.modules)
+
+    @no_garbage_collection()
+    def backward(self, loss: Tensor, grad_output: Tensor | None = None) -> Measurements:
+        """Run backward from the loss and measure every gradient.
+
+        Gradients accumulate into the parameters as they do without gradscope.
+
+        Args:
+            loss: Where backward starts; of one element unless `grad_output` is given.
+            grad_output: The gradient to start from, shaped as `loss`.
+        """
+        watch = self.watch_backward(loss)
+        try:
+            torch.autograd.backward(loss, grad_output)
+        finally:
+            watch.remove()
+        return watch.measurements()
+
+    @no_garbage_collection()
+    def watch_backward(
+        self, loss: Tensor, *, alone: bool = False, magnitudes: bool = True
+    ) -> BackwardWatch:
+        """Put hooks into the graph whose backward is about to run.
+
+        Args:
+            loss: Where it will start.
+            alone: Measure what it adds to gradients that are there, not what they come to.
+            magnitudes: Sort samples of the gradients' elements by magnitude, too.
+        """
+        self.backward_at = time.perf_counter()
+        if not self.graph.nodes:
+            self.trace(loss)
+        watch = BackwardWatch(self, alone=alone, magnitudes=magnitudes)
+        self.arrived = watch.arrived
+        return watch
+
+    def last_operation(self) -> int | None:
+        """Return the node whose gradient came last.
+
+        After an exception in backward it is the one whose own backward raised.
+        """
+        return self.arrived[-1][0] if self.arrived else None
+
+    def close(self) -> None:
+        """Let go of the graph; which lines and modules made what is still known.
+
+        A graph of many thousand nodes is freed only when the loss is gone too, here or at the next
+        `close`.
+        """
+        self.modules.let_go()
+        self.sites.hooked.clear()
+        self.cuts.close()
+        self.comparisons.close()
+        self.let_go_of_graph()
+
+    def line_of(self, node: Node) -> Line | None:
+        """Return the line that made a node; else the line that called the module that did."""
+        number = created(node)
+        if number is None:
+            return None
+        line = self.sites.find(number)
+        call = None if line else self.modules.innermost().find(number)
+        return line if call is None else self.modules.calls[call].line
+
+    def nodes_by_number(self) -> dict[int, int]:
+        """Return the graph's nodes by their creation numbers."""
+        numbers = ((created(node), index) for index, node in enumerate(self.graph.nodes))
+        return {number: index for number, index in numbers if number is not None}
+
+    def parameter_nodes(self) -> dict[int, int]:
+        """Return the graph's `AccumulateGrad` nodes by the place of their parameter.
+
+        Several parameters have one where they are parts of one flat tensor.
+        """
+        places = {id(parameter): place for place, parameter in enumerate(self._parameters)}
+        return {
+            places[id(one)]: node
+            for node, leaf in self.graph.leaves.items()
+            for one in trained_by(leaf, self.shards)
+            if id(one) in places
+        }
+
+    def let_go_of_graph(self) -> None:
+        """Let go of the graph alone, and not of what made it."""
+        self.graph.index.clear()
+        self.graph.leaves.clear()
+        let_go(self.graph.nodes)

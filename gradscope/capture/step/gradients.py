@@ -1,0 +1,91 @@
+"""Sees every gradient as backward delivers it: a prehook on each node of the graph."""
+
+from functools import partial
+
+from torch import Tensor
+from torch.autograd.function import BackwardCFunction
+from torch.utils.hooks import RemovableHandle
+
+from gradscope.capture.reading import is_plain
+from gradscope.capture.statistics import HELD_ELEMENTS, Measurer
+from gradscope.capture.step.graph import Graph
+from gradscope.capture.training.guard import is_interruption
+
+Slot = tuple[int, int]
+"""A tensor of the graph: (node, output slot)."""
+
+
+class GradientCollector:
+    """Measures the gradient with respect to every distinct tensor of a graph.
+
+    A prehook of a node gets the gradients with respect to the node's outputs, summed over all their
+    uses. It is the one kind of hook that sees functional and in-place operations and any container
+    of outputs, and leaves the numbers bit for bit as they are.
+
+    Args:
+        graph: The graph whose backward is about to run.
+        skip: Nodes that get no hook: views, and leaves whose gradient is read after backward.
+        measurer: Takes the gradients, under their `Slot`.
+        faults: Takes what goes wrong here: the backward must not end by it.
+    """
+
+    def __init__(
+        self, graph: Graph, skip: set[int], measurer: Measurer, faults: list[Exception]
+    ) -> None:
+        self._graph, self._faults = graph, faults
+        self._skip = skip
+        self._measurer = measurer
+        self._handles: list[RemovableHandle] = []
+        self.arrived: list[Slot] = []
+        """Tensors in the order in which their gradients were delivered."""
+
+    def install(self) -> None:
+        """Register the hooks."""
+        self._handles = [
+            node.register_prehook(
+                partial(self._arrive_at_custom, number)
+                if isinstance(node, BackwardCFunction)
+                else partial(self._arrive, number)
+            )
+            for number, node in enumerate(self._graph.nodes)
+            if number not in self._skip
+        ]
+
+    def remove(self) -> None:
+        """Remove the hooks."""
+        for handle in self._handles:
+            handle.remove()
+        self._handles = []
+
+    def _arrive_at_custom(self, number: int, gradients: tuple[Tensor | None, ...]) -> None:
+        # The backward of a custom function may write into the very gradients that it is given.
+        try:
+            copies = tuple(map(_copied, gradients))
+        except Exception as error:  # noqa: BLE001 - the script must not suffer from it
+            self._note(error)
+        else:
+            self._arrive(number, copies)
+
+    def _arrive(self, number: int, gradients: tuple[Tensor | None, ...]) -> None:
+        slot = 0
+        try:
+            for gradient in gradients:
+                if gradient is not None:
+                    key = (number, slot)
+                    self.arrived.append(key)
+                    self._measurer.add(key, gradient)
+                slot += 1  # to enumerate costs more, and this runs for every node
+        except Exception as error:  # noqa: BLE001 - the script must not suffer from it
+            self._note(error)
+
+    def _note(self, error: Exception) -> None:
+        self._faults.append(error)
+        if is_interruption(error):
+            raise error
+
+
+def _copied(gradient: Tensor | None) -> Tensor | None:
+    """Return a copy of a small gradient that can be read as it is, else the gradient."""
+    if gradient is None or gradient.numel() > HELD_ELEMENTS or not is_plain(gradient):
+        return gradient
+    return gradient.clone()

@@ -1,0 +1,249 @@
+"""From live graphs to records: nodes, edges, module calls and lines."""
+
+import linecache
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import NamedTuple
+
+from torch import nn
+from torch.autograd.graph import Node
+
+from gradscope.capture.naming import NamedModel, dtype_name
+from gradscope.capture.source.definitions import Definitions, Registration
+from gradscope.capture.source.lines import Line, created
+from gradscope.capture.step.edges import Edge
+from gradscope.capture.step.forward_backward import StepCapture
+from gradscope.capture.step.graph import VIEW_OPERATIONS, Graph
+from gradscope.recording.records import (
+    EdgeRecord,
+    ModuleCallRecord,
+    ModuleRecord,
+    NodeKind,
+    NodeRecord,
+    Shape,
+    Site,
+    Skipped,
+    TensorRef,
+)
+
+_FUSED = "a fused recurrent layer is one node: no gradient by time step"
+_HIDING = {
+    "CheckpointFunctionBackward": "a reentrant checkpoint keeps its inside out of the graph; "
+    "use_reentrant=False shows it",
+    "CompiledFunctionBackward": "a compiled region is one node; --eager shows its inside",
+    "CudnnRnnBackward0": _FUSED,
+    "DifferentiableGraphBackward": "a TorchScript function is one node; PYTORCH_JIT=0 shows its "
+    "inside",
+    "MiopenRnnBackward0": _FUSED,
+    "MkldnnRnnLayerBackward0": _FUSED,
+}
+"""Nodes that stand for many operations, and what that hides."""
+
+
+class GraphPlace(NamedTuple):
+    """Where the records of a graph are."""
+
+    graph: int
+    first_node: int
+    first_call: int
+
+
+class _Known(NamedTuple):
+    """What tells graphs apart."""
+
+    operations: list[str]
+    successors: list[tuple[tuple[int, int], ...]]
+    modules: list[nn.Module]
+    """As they were called."""
+    place: GraphPlace
+
+
+class GraphRecords:
+    """The records of the distinct graphs of a recording.
+
+    Args:
+        named: The model's modules and parameters.
+        definitions: The lines that made the modules, as far as they are known.
+    """
+
+    def __init__(self, named: NamedModel, definitions: Definitions) -> None:
+        self._known: list[_Known] = []
+        self._sites: dict[Site, int] = {}
+        self._module_places = {module: place for place, module in enumerate(named.modules)}
+        self.modules: list[ModuleRecord] = [
+            replace(record, site=self.site_of(definitions.modules.get(module)))
+            for module, record in zip(named.modules, named.module_records, strict=True)
+        ]
+        self.parameters = [
+            replace(record, site=self._site_of_registration(definitions.registration(parameter)))
+            for parameter, record in zip(named.parameters, named.parameter_records, strict=True)
+        ]
+        self.calls: list[ModuleCallRecord] = []
+        self.nodes: list[NodeRecord] = []
+        self.edges: list[EdgeRecord] = []
+
+    def __len__(self) -> int:
+        """Return how many distinct graphs there are."""
+        return len(self._known)
+
+    @property
+    def sites(self) -> tuple[Site, ...]:
+        """The distinct lines."""
+        return tuple(self._sites)
+
+    def add(self, capture: StepCapture) -> GraphPlace:
+        """Add a graph unless one like it is there, and return where its records are."""
+        graph, modules = capture.graph, [call.module for call in capture.modules.calls]
+        for known in self._known:
+            if known[:3] == (graph.operations, graph.successors, modules):
+                return known.place
+        place = GraphPlace(len(self._known), len(self.nodes), len(self.calls))
+        self._known.append(_Known(graph.operations, graph.successors, modules, place))
+        self._add_calls(capture, place)
+        self._add_nodes(capture, place)
+        first = place.first_node
+        self.edges += [
+            EdgeRecord(source=first + source, target=first + target, slot=slot)
+            for source, successors in enumerate(graph.successors)
+            for target, slot in successors
+        ]
+        return place
+
+    def hidden(self, capture: StepCapture) -> Iterator[Skipped]:
+        """Yield what the graph of a capture does not show."""
+        counts = Counter(name for name in capture.graph.operations if name in _HIDING)
+        for name, count in counts.items():
+            yield Skipped(what=f"the inside of {count} x {name}", reason=_HIDING[name])
+
+    def _add_nodes(self, capture: StepCapture, place: GraphPlace) -> None:
+        graph, first = capture.graph, place.first_node
+        depths = _longest_paths(graph)
+        shared = graph.shared_gradients()
+        nodes = capture.parameter_nodes()
+        counts = Counter(nodes.values())
+        owners = {node: place for place, node in nodes.items() if counts[node] == 1}
+        innermost = capture.modules.innermost()
+        numbers = [created(node) for node in graph.nodes]
+        # Each thread counts by itself: a number met twice tells nothing.
+        repeated = {number for number, count in Counter(numbers).items() if count > 1}
+        for index, node in enumerate(graph.nodes):
+            sequence = None if numbers[index] in repeated else numbers[index]
+            call = None if sequence is None else innermost.find(sequence)
+            line = None if sequence is None else capture.sites.find(sequence)
+            if line is None and call is not None:
+                line = capture.modules.calls[call].line
+            same = shared.get(index)
+            self.nodes.append(
+                NodeRecord(
+                    index=first + index,
+                    graph=place.graph,
+                    operation=graph.operations[index],
+                    kind=_kind(graph, index, owners),
+                    depth=depths[index],
+                    sequence=sequence,
+                    module_call=None if call is None else place.first_call + call,
+                    site=self.site_of(line),
+                    outputs=_output_shapes(node),
+                    parameter=owners.get(index),
+                    same_as=None if same is None else TensorRef(node=first + same[0], slot=same[1]),
+                )
+            )
+
+    def _add_calls(self, capture: StepCapture, place: GraphPlace) -> None:
+        counts: Counter[int] = Counter()
+        for call in capture.modules.calls:
+            module = self._module(call.module)
+            self.calls.append(
+                ModuleCallRecord(
+                    index=len(self.calls),
+                    graph=place.graph,
+                    module=module,
+                    call=counts[module],
+                    parent=None if call.parent is None else place.first_call + call.parent,
+                    site=self.site_of(call.line),
+                    inputs=_references(call.inputs, capture.graph, place),
+                    outputs=_references(call.outputs, capture.graph, place),
+                )
+            )
+            counts[module] += 1
+
+    def _module(self, module: nn.Module) -> int:
+        """Return the index of a module's record, made now if it lies outside the model."""
+        place = self._module_places.get(module)
+        if place is None:
+            place = self._module_places[module] = len(self.modules)
+            name = type(module).__name__
+            taken = sum(m.class_name == name and not m.in_model for m in self.modules)
+            self.modules.append(
+                ModuleRecord(
+                    index=place,
+                    path=f"{name}#{taken + 1}" if taken else name,
+                    aliases=(),
+                    class_name=name,
+                    parent=None,
+                    in_model=False,
+                    training=module.training,
+                )
+            )
+        return place
+
+    def _site_of_registration(self, registration: Registration | None) -> int | None:
+        return None if registration is None else self.site_of(registration.line)
+
+    def site_of(self, line: Line | None) -> int | None:
+        """Return the index of a line's record, made now if it is new."""
+        if line is None:
+            return None
+        file = line.code.co_filename
+        site = Site(
+            file=file,
+            line=line.number,
+            function=line.code.co_qualname,
+            source=linecache.getline(file, line.number).strip(),
+        )
+        return self._sites.setdefault(site, len(self._sites))
+
+
+def _kind(graph: Graph, node: int, owners: dict[int, int]) -> NodeKind:
+    if node in graph.leaves:
+        return "parameter" if node in owners else "leaf"
+    return "view" if graph.operations[node] in VIEW_OPERATIONS else "operation"
+
+
+def _output_shapes(node: Node) -> tuple[Shape | None, ...]:
+    """Return shape and type of a node's outputs, None for those that are not differentiable."""
+    return tuple(
+        None
+        if metadata.is_nested_tensor
+        else Shape(dims=tuple(metadata.shape), dtype=dtype_name(metadata.dtype))
+        for metadata in node._input_metadata
+    )
+
+
+def _references(edges: list[Edge], graph: Graph, place: GraphPlace) -> tuple[TensorRef, ...]:
+    """Return the tensors that are part of the graph."""
+    found = []
+    for edge in edges:
+        slot = graph.slot_of(edge)
+        if slot is not None:
+            found.append(TensorRef(node=place.first_node + slot[0], slot=slot[1]))
+    return tuple(found)
+
+
+def _longest_paths(graph: Graph) -> list[int]:
+    """Return the number of edges on the longest path from the loss to each node."""
+    waiting = [0] * len(graph.nodes)
+    for successors in graph.successors:
+        for node, _ in successors:
+            waiting[node] += 1
+    depths = [0] * len(graph.nodes)
+    ready = [0]
+    while ready:
+        node = ready.pop()
+        for following, _ in graph.successors[node]:
+            depths[following] = max(depths[following], depths[node] + 1)
+            waiting[following] -= 1
+            if not waiting[following]:
+                ready.append(following)
+    return depths

@@ -1,0 +1,159 @@
+"""The values of a graph's tensors, as far as its nodes show them before backward frees them."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.autograd.graph import Node
+
+from gradscope.capture.source.lines import created
+from gradscope.capture.step.edges import is_old
+from gradscope.capture.step.gradients import Slot
+from gradscope.capture.step.graph import Graph
+from gradscope.capture.step.recomputation import Unknown, recomputation
+from gradscope.capture.step.saved_tensors import has_storage, saved_tensors, saved_value
+
+_MOST_BYTES = 1 << 29
+"""Of all results together that are computed again."""
+
+
+@dataclass(slots=True)
+class _Operands:
+    """What a node was given."""
+
+    node: Node
+    inputs: tuple[Slot | None, ...]
+    """None for what needs no gradient."""
+    own: dict[str, Tensor]
+    """What it has saved."""
+    known: dict[Slot, Tensor]
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return tuple(self.node._input_metadata[0].shape)
+
+    @property
+    def dtype(self) -> torch.dtype:
+        dtype: torch.dtype = self.node._input_metadata[0].dtype
+        return dtype
+
+    @property
+    def count(self) -> int:
+        return len(self.inputs)
+
+    def tensor(self, place: int, name: str = "") -> Tensor:
+        if name in self.own:
+            return self.own[name].detach()
+        slot = self.inputs[place] if place < len(self.inputs) else None
+        if slot is None or slot not in self.known:
+            raise Unknown
+        return self.known[slot].detach()
+
+    def saved(self, name: str) -> Tensor | None:
+        return self.own.get(name)
+
+    def value(self, name: str) -> Any:  # noqa: ANN401 - as torch saves it
+        return saved_value(self.node, name)
+
+
+class KnownValues:
+    """What the tensors of a graph hold whose backward has not begun.
+
+    A node shows what it has saved: its inputs, which other nodes have made, or its result. What is
+    saved nowhere is computed again from what is, where that is exact.
+
+    Args:
+        graph: The graph, traced.
+        root: Where it begins.
+        readable: Whether to read what nodes have saved where torch does not tell of hooks.
+    """
+
+    def __init__(self, graph: Graph, root: Tensor, *, readable: bool) -> None:
+        self._graph = graph
+        self.known: dict[Slot, Tensor] = {}
+        """By node and slot: the tensor."""
+        self._own: dict[int, dict[str, Tensor]] = {}
+        self.order = sorted(range(len(graph.nodes)), key=lambda place: _number(graph.nodes[place]))
+        """The nodes in the order in which they were made, leaves first."""
+        self._bytes = 0
+        for place, leaf in graph.leaves.items():
+            if has_storage(leaf):
+                self.known[place, 0] = leaf
+        if has_storage(root) and not is_old(root):
+            self.known[graph.root] = root
+        for place, node in enumerate(graph.nodes):
+            self._read(place, node, readable=readable)
+        for place in self.order:
+            self._compute(place)
+
+    def close(self) -> None:
+        """Let go of every tensor."""
+        self.known.clear()
+        self._own.clear()
+
+    def inputs(self, place: int) -> tuple[Slot | None, ...]:
+        """Return where each input of a node was made; None for what needs no gradient."""
+        index = self._graph.index
+        return tuple(
+            None if node is None or node not in index else (index[node], slot)
+            for node, slot in self._graph.nodes[place].next_functions
+        )
+
+    def constants(self, place: int) -> Iterator[Tensor]:
+        """Yield the tensors among a node's operands that need no gradient, where it has them."""
+        return (
+            one
+            for name, one in self._own.get(place, {}).items()
+            if not name.startswith(("result", "output", "mask", "condition"))
+            and not one.requires_grad
+        )
+
+    def saved(self, place: int, name: str) -> Tensor | None:
+        """Return what a node has saved under a name, None where that cannot be read."""
+        return self._own.get(place, {}).get(name)
+
+    def _read(self, place: int, node: Node, *, readable: bool) -> None:
+        own = self._own.setdefault(place, {})
+        for name, tensor in saved_tensors(node, readable=readable):
+            own.setdefault(name, tensor)
+            if not tensor.requires_grad or is_old(tensor) or tensor.grad_fn is None:
+                continue
+            maker = self._graph.index.get(tensor.grad_fn)
+            if maker is not None:
+                self.known.setdefault((maker, tensor.output_nr), tensor)
+
+    def _compute(self, place: int) -> None:
+        node = self._graph.nodes[place]
+        compute = recomputation(self._graph.operations[place])
+        if (place, 0) in self.known or compute is None or not self._has_room(node):
+            return
+        operands = _Operands(node, self.inputs(place), self._own.get(place, {}), self.known)
+        try:
+            result = compute(operands)
+        except (Unknown, RuntimeError, TypeError, IndexError):
+            return
+        if result.untyped_storage().data_ptr() not in self._shared(operands):
+            self._bytes += result.nbytes
+        if tuple(result.shape) == operands.shape:
+            self.known[place, 0] = result
+
+    def _has_room(self, node: Node) -> bool:
+        metadata = node._input_metadata
+        if len(metadata) == 0 or metadata[0].is_nested_tensor:
+            return False
+        size = metadata[0].dtype.itemsize
+        for length in metadata[0].shape:
+            size *= int(length)
+        return bool(self._bytes + size <= _MOST_BYTES)
+
+    def _shared(self, operands: _Operands) -> set[int]:
+        slots = [slot for slot in operands.inputs if slot is not None]
+        given = (self.known[slot] for slot in slots if slot in self.known)
+        return {one.untyped_storage().data_ptr() for one in given}
+
+
+def _number(node: Node) -> int:
+    number = created(node)
+    return -1 if number is None else number

@@ -1,0 +1,166 @@
+"""What one backward delivers: hooks that see every gradient of it, and the numbers."""
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from gradscope.capture.statistics import Measurer, Numbers, norms
+from gradscope.capture.step.gradients import GradientCollector, Slot
+from gradscope.capture.step.shares import ShareCollector
+from gradscope.capture.step.teardown import no_garbage_collection
+from gradscope.recording.records import GradientStat
+
+if TYPE_CHECKING:
+    from gradscope.capture.step.forward_backward import StepCapture
+
+_PARAMETER, _WEIGHT, _SHARE = -1, -2, -3
+"""First parts of the measurer's keys of what is no tensor of the graph: one measurer takes all, so
+that an accelerator is read back once. Of the parts of inputs, the call is subtracted from it."""
+
+
+@dataclass(slots=True)
+class Measurements:
+    """What one backward delivered, as numbers."""
+
+    numbers: Numbers
+    arrived: list[Slot]
+    """Tensors in the order in which their gradients were delivered."""
+    incoming: dict[int, Slot]
+    """Places of parameters whose gradient was seen on its way in, and where."""
+    weights: list[float | None]
+    """The norm of each parameter, None where it cannot be read."""
+    reached: set[int]
+    """Places of the parameters that backward led to."""
+    absent: list[Slot]
+    """Keys of shares, as in `numbers`, of inputs that their call made no use of."""
+    unmeasured: dict[Slot, str]
+    """Why a gradient that was delivered has no numbers."""
+
+    def tensor(self, slot: Slot) -> GradientStat | None:
+        """Return the numbers of the gradient with respect to output `slot[1]` of node `slot[0]`."""
+        return self.numbers.get(slot)
+
+    def parameter(self, place: int) -> GradientStat | None:
+        """Return the numbers of the gradient left in a parameter, None where there is none."""
+        left = self.numbers.get((_PARAMETER, place))
+        slot = self.incoming.get(place)
+        return self.numbers.get(slot) if left is None and slot is not None else left
+
+    def has_gradient(self, place: int) -> bool:
+        """Return whether the gradient left in a parameter was measured."""
+        return (_PARAMETER, place) in self.numbers or place in self.incoming
+
+    def brief_parameters(self) -> tuple[GradientStat | None, ...]:
+        """Return the same for every parameter, without the histograms."""
+        brief = self.numbers.without_histogram
+        return tuple(
+            brief((_PARAMETER, place))
+            or (brief(self.incoming[place]) if place in self.incoming else None)
+            for place in range(len(self.weights))
+        )
+
+    def why_unmeasured(self, place: int) -> str | None:
+        """Return why the gradient left in a parameter has no numbers, None where it is not so."""
+        return self.unmeasured.get((_PARAMETER, place))
+
+    def shares(self) -> Iterator[tuple[int, int, float | None]]:
+        """Yield the norms of parts of inputs' gradients that came through one module call.
+
+        They come with the call and the input's place among its inputs, for inputs that are used
+        elsewhere too; None where the call made no use of the input.
+        """
+        for kind, place in self.numbers:
+            if kind <= _SHARE:
+                yield _SHARE - kind, place, self.numbers[kind, place].norm
+        for kind, place in self.absent:
+            yield _SHARE - kind, place, None
+
+
+class BackwardWatch:
+    """Measures the gradients of one backward, between its making and `remove`.
+
+    Args:
+        capture: Of the forward, its graph traced.
+        alone: Measure what the backward adds to gradients that are there, not what they come to.
+        magnitudes: Sort samples of the gradients' elements by magnitude, too.
+    """
+
+    def __init__(self, capture: "StepCapture", *, alone: bool, magnitudes: bool) -> None:
+        self._capture = capture
+        self._parameters = capture._parameters
+        graph, self._nodes = capture.graph, capture.parameter_nodes()
+        self._before = self._gradient_versions()
+        # A parameter's gradient is read from `.grad` when backward is over, unless hooks of the
+        # user's may have taken it away by then, or it holds more than what is to be measured.
+        self._added = {place for place in self._nodes if alone and place in self._before}
+        hooked = {p for p in self._nodes if self._parameters[p]._post_accumulate_grad_hooks}
+        skip = set(graph.shared_gradients())
+        skip.update(n for p, n in self._nodes.items() if p not in hooked | self._added)
+        self._measurer = Measurer(magnitudes=magnitudes)
+        self._faults: list[Exception] = []
+        self._collector = GradientCollector(graph, skip, self._measurer, self._faults)
+        calls = capture.modules.calls
+        self._shares = ShareCollector(graph, calls, self._measurer, _SHARE, self._faults)
+        self._collector.install()
+        self._shares.install()
+
+    @property
+    def arrived(self) -> list[Slot]:
+        """Tensors in the order in which their gradients were delivered."""
+        return self._collector.arrived
+
+    def remove(self) -> None:
+        """Take the hooks out again."""
+        self._collector.remove()
+        self._shares.remove()
+
+    def _gradient_versions(self) -> dict[int, tuple[int, int]]:
+        """Return what tells by place of the parameter whether a gradient was added to."""
+        return {
+            place: (id(parameter.grad), parameter.grad._version)
+            for place, parameter in enumerate(self._parameters)
+            if parameter.grad is not None
+        }
+
+    @no_garbage_collection()
+    def measurements(self) -> Measurements:
+        """Return what the backward, which is over, has delivered.
+
+        Raises:
+            Exception: gradscope's own, which a hook has kept from ending the backward.
+        """
+        if self._faults:
+            raise self._faults[0]
+        # Under a reentrant checkpoint parameters get gradients without being part of the graph.
+        after, before = self._gradient_versions(), self._before
+        reached = set(self._nodes)
+        reached |= {place for place, version in after.items() if before.get(place) != version}
+        measurer, here = self._measurer, []
+        for place, parameter in enumerate(self._parameters):
+            is_added = place in self._added
+            if place in reached and parameter.grad is not None and not is_added:
+                measurer.add((_PARAMETER, place), parameter.grad)
+            elif place in reached and not parameter.numel():
+                measurer.unmeasured[_PARAMETER, place] = "none of its elements are in this process"
+            if parameter.is_cpu:
+                here.append(place)
+            else:
+                measurer.add((_WEIGHT, place), parameter)
+        numbers = measurer.results()
+        weights = dict(zip(here, norms([self._parameters[place] for place in here]), strict=True))
+        for place in range(len(self._parameters)):
+            if place not in weights:
+                weight = numbers.get((_WEIGHT, place))
+                weights[place] = None if weight is None else weight.norm
+        slots, counts = set(self.arrived), Counter(self._nodes.values())
+        alone = {p: node for p, node in self._nodes.items() if counts[node] == 1}
+        return Measurements(
+            numbers=numbers,
+            arrived=self.arrived,
+            incoming={p: (node, 0) for p, node in alone.items() if (node, 0) in slots},
+            weights=[weights[place] for place in range(len(self._parameters))],
+            reached=reached,
+            absent=self._shares.absent,
+            unmeasured={k: why for k, why in measurer.unmeasured.items() if k[0] != _WEIGHT},
+        )

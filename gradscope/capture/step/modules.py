@@ -1,0 +1,213 @@
+"""Module calls as spans of autograd's sequence counter.
+
+Global forward hooks see every module that is called; nothing is stored on a module. A node belongs
+to the innermost call whose span holds its number.
+"""
+
+import sys
+import threading
+from bisect import bisect_right
+from contextlib import AbstractContextManager
+from copy import copy
+from dataclasses import dataclass, field, replace
+from types import FrameType
+from typing import Any
+
+import torch
+from torch import nn
+from torch._C import DisableTorchFunction
+from torch.nn.modules.module import (
+    _global_forward_hooks_with_kwargs,
+    register_module_forward_hook,
+    register_module_forward_pre_hook,
+)
+from torch.utils.hooks import RemovableHandle
+
+from gradscope.capture.compiler import is_traced, untraced
+from gradscope.capture.source.lines import Caller, Forward, Line, OpenCall, sequence_number
+from gradscope.capture.step.edges import Edge, edges, without_node
+
+_FAST = (nn.MultiheadAttention, nn.TransformerEncoder, nn.TransformerEncoderLayer)
+"""Modules that, in eval mode, may take a faster way with other rounding, but never under a torch
+function mode. While one of them runs the mode stands aside; its lines are those of its call."""
+
+_WRAPPER = "OptimizedModule"
+"""What `torch.compile` puts around a module: run eagerly, it only calls on."""
+
+_MOST_HELD = 2
+"""Calls of one model."""
+
+
+@dataclass(slots=True)
+class ModuleCall:
+    """One call of a module."""
+
+    module: nn.Module
+    parent: int | None
+    line: Line | None
+    start: int
+    inputs: list[Edge]
+    end: int | None = None
+    outputs: list[Edge] = field(default_factory=list)
+
+
+class ModuleTracker:
+    """Notes every module call of this thread between `start` and `stop`."""
+
+    def __init__(self, caller: Caller) -> None:
+        self._caller = caller
+        self._thread = threading.get_ident()
+        self._handles: list[RemovableHandle] = []
+        self._guards: dict[int, AbstractContextManager[None]] = {}
+        self._open = caller.open_calls
+        self._lines_of_wrapped: dict[int, Line | None] = {}
+        """By `id` of a module that its wrapper is about to call."""
+        self.calls: list[ModuleCall] = []
+        self.holds_all = True
+        """Whether the tensors of every call are held, or of each model's last ones alone: those of
+        an evaluation between two steps, say, would hold the graphs of all its batches."""
+        self._held: dict[int, list[int]] = {}
+        """By `id` of a model: its calls of which the tensors are held."""
+
+    def start(self) -> None:
+        """Begin to watch."""
+        self._handles = [
+            register_module_forward_pre_hook(self._enter),
+            register_module_forward_hook(self._leave, with_kwargs=True, always_call=True),
+        ]
+
+    def stop(self) -> None:
+        """Remove every hook."""
+        for handle in self._handles:
+            handle.remove()
+            # torch leaves this entry behind, and then takes it for a hook.
+            _global_forward_hooks_with_kwargs.pop(handle.id, None)
+        self._handles = []
+        self._open.clear()
+
+    @untraced
+    def _enter(self, module: nn.Module, args: tuple[object, ...]) -> None:
+        if is_traced() or threading.get_ident() != self._thread:
+            return
+        if type(module).__name__ == _WRAPPER:
+            wrapped_line = self._caller.line_of_module_call(sys._getframe(1))
+            self._lines_of_wrapped[id(module._orig_mod)] = wrapped_line
+            return
+        parent = self._open[-1].number if self._open else None
+        if parent is None and not self.holds_all:
+            self._begin_forward(module)
+        # A wrapper's line is that of the call it hands on; from here it would not be found.
+        line = self._lines_of_wrapped and self._lines_of_wrapped.pop(id(module), None)
+        line = line or self._caller.line_of_module_call(sys._getframe(1))
+        # Keyword arguments reach no global hook before the forward, and may be written into by it.
+        inputs = edges(args or _keyword_arguments(sys._getframe(1)))
+        self._open.append(OpenCall(len(self.calls), line, torch.is_grad_enabled()))
+        self.calls.append(ModuleCall(module, parent, line, sequence_number(), inputs))
+        if not module.training and isinstance(module, _FAST):
+            guard: AbstractContextManager[None] = DisableTorchFunction()
+            guard.__enter__()
+            self._guards[len(self.calls) - 1] = guard
+
+    def _begin_forward(self, model: nn.Module) -> None:
+        """Hold the tensors of the call that begins, and no more those of an old one."""
+        held = self._held.setdefault(id(model), [])
+        held.append(len(self.calls))
+        if len(held) > _MOST_HELD:
+            place = held.pop(0)
+            self._without_nodes(self.calls[place])
+            while place + 1 < len(self.calls) and self.calls[place + 1].parent is not None:
+                place += 1
+                self._without_nodes(self.calls[place])
+        self._caller.forward = Forward(id(model), held[-1], held[0])
+
+    @staticmethod
+    def _without_nodes(call: ModuleCall) -> None:
+        call.inputs = [without_node(edge)._replace(leaf=None) for edge in call.inputs]
+        call.outputs = [without_node(edge) for edge in call.outputs]
+
+    @untraced
+    def _leave(
+        self,
+        module: nn.Module,
+        args: tuple[object, ...],
+        *kwargs_and_output: Any,  # noqa: ANN401
+    ) -> None:
+        if is_traced() or threading.get_ident() != self._thread:
+            return
+        if type(module).__name__ == _WRAPPER:
+            return
+        # A forward that was left by an exception may not have come here: its call is closed with
+        # the next outer one.
+        while self._open:
+            number = self._open.pop().number
+            call = self.calls[number]
+            if self._guards and (guard := self._guards.pop(number, None)) is not None:
+                guard.__exit__(None, None, None)
+            call.end = sequence_number()
+            if call.module is module:
+                if len(kwargs_and_output) == 2:  # not so after an exception
+                    kwargs, output = kwargs_and_output
+                    if args and kwargs:
+                        call.inputs += edges(tuple(kwargs.values()))
+                    call.outputs = edges(output)
+                return
+
+    def let_go(self) -> None:
+        """Let go of every tensor that a call was given or returned."""
+        for call in self.calls:
+            call.inputs, call.outputs = [], []
+
+    def with_earlier(self, earlier: "ModuleTracker") -> "ModuleTracker":
+        """Return one that knows the calls before too; they come after its own."""
+        both, own = copy(self), len(self.calls)
+        both.calls = self.calls + [
+            replace(call, parent=None if call.parent is None else call.parent + own)
+            for call in earlier.calls
+        ]
+        return both
+
+    def innermost(self) -> "InnermostCall":
+        """Return the look-up from a node's number to the innermost call around it."""
+        return InnermostCall(self.calls)
+
+
+def _keyword_arguments(frame: FrameType) -> tuple[object, ...]:
+    """Return what a module is called with by keyword, from the frame of its `_call_impl`."""
+    kwargs = frame.f_locals.get("kwargs")
+    return tuple(kwargs.values()) if isinstance(kwargs, dict) else ()
+
+
+class InnermostCall:
+    """Looks up the innermost call whose span holds a number."""
+
+    def __init__(self, calls: list[ModuleCall]) -> None:
+        self._starts: list[int] = []
+        self._owners: list[int | None] = []
+        self._open: list[int] = []
+        # Those of an earlier forward come last.
+        for number, call in sorted(enumerate(calls), key=lambda item: item[1].start):
+            self._close(calls, call.start)
+            self._begin(call.start, number)
+            self._open.append(number)
+        self._close(calls, None)
+
+    def _close(self, calls: list[ModuleCall], until: int | None) -> None:
+        """End the open calls that ended before a new one starts."""
+        while self._open:
+            end = calls[self._open[-1]].end
+            if end is None or (until is not None and end > until):
+                return
+            self._open.pop()
+            self._begin(end, self._open[-1] if self._open else None)
+
+    def _begin(self, start: int, owner: int | None) -> None:
+        if self._starts and self._starts[-1] == start:
+            self._owners[-1] = owner
+        else:
+            self._starts.append(start)
+            self._owners.append(owner)
+
+    def find(self, sequence: int) -> int | None:
+        """Return the innermost call around the node with this number."""
+        place = bisect_right(self._starts, sequence) - 1
+        return self._owners[place] if place >= 0 else None

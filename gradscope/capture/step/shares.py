@@ -1,0 +1,137 @@
+"""What part of a tensor's gradient comes through one module call.
+
+A residual branch and the sum it is added to use the same tensor, whose gradient is the sum of what
+both hand back. What the branch did to the gradient is told by its own part alone.
+"""
+
+from bisect import bisect_left
+from functools import partial
+
+from torch import Tensor
+from torch.utils.hooks import RemovableHandle
+
+from gradscope.capture.reading import is_plain
+from gradscope.capture.source.lines import created
+from gradscope.capture.statistics import Key, Measurer
+from gradscope.capture.step.graph import Graph
+from gradscope.capture.step.modules import ModuleCall
+from gradscope.capture.training.guard import is_interruption
+
+_User = tuple[int, int, int]
+"""What hands a tensor a gradient: creation number, node, which of its inputs the tensor is."""
+
+
+class ShareCollector:
+    """Measures the parts of module inputs' gradients, where the input is used elsewhere too.
+
+    Args:
+        graph: The graph whose backward is about to run.
+        calls: The module calls of its forward.
+        measurer: Takes the parts, under (kind - call, place among the call's inputs).
+        kind: What tells these keys from others.
+        faults: Takes what goes wrong in a hook: the backward must not end by it.
+    """
+
+    def __init__(
+        self,
+        graph: Graph,
+        calls: list[ModuleCall],
+        measurer: Measurer,
+        kind: int,
+        faults: list[Exception],
+    ) -> None:
+        self._faults = faults
+        self._graph = graph
+        self._calls = calls
+        self._measurer = measurer
+        self._kind = kind
+        self._waiting: dict[Key, int] = {}
+        self._sums: dict[Key, Tensor] = {}
+        self._unread: set[Key] = set()
+        self._handles: list[RemovableHandle] = []
+        self.absent: list[Key] = []
+        """Inputs of which nothing in the call made use."""
+
+    def install(self) -> None:
+        """Register the hooks: on the nodes that use a shared input within a call."""
+        users = self._users_of_shared_tensors()
+        for number, call in enumerate(self._calls):
+            for place, edge in enumerate(call.inputs):
+                slot = self._graph.slot_of(edge)
+                if slot is not None and not self._is_used_here_alone(slot[0], call):
+                    self._watch((self._kind - number, place), slot, call, users.get(slot, []))
+
+    def remove(self) -> None:
+        """Remove the hooks."""
+        for handle in self._handles:
+            handle.remove()
+        self._handles = []
+        self._sums = {}
+
+    def _is_used_here_alone(self, node: int, call: ModuleCall) -> bool:
+        """Return whether the only node that hands a tensor a gradient was made in the call."""
+        user = self._graph.first_user[node]
+        if node in self._graph.met_again or user < 0:
+            return False
+        number = created(self._graph.nodes[user])
+        return number is not None and call.start <= number < (call.end or call.start)
+
+    def _users_of_shared_tensors(self) -> dict[Key, list[_User]]:
+        """Return the users of the tensors that have several, in the order of the forward."""
+        users: dict[Key, list[_User]] = {}
+        graph = self._graph
+        if not any(call.inputs for call in self._calls):
+            return users
+        for user, successors in enumerate(graph.successors):
+            if any(target in graph.met_again for target, _ in successors):
+                node = graph.nodes[user]
+                number = created(node) or 0
+                for place, (following, slot) in enumerate(node.next_functions):
+                    if following is not None:
+                        key = (graph.index[following], slot)
+                        users.setdefault(key, []).append((number, user, place))
+        for known in users.values():
+            known.sort()
+        return users
+
+    def _watch(self, key: Key, slot: Key, call: ModuleCall, users: list[_User]) -> None:
+        end = call.start if call.end is None else call.end
+        inside = users[bisect_left(users, (call.start,)) : bisect_left(users, (end,))]
+        if not inside and all(self._graph.slot_of(edge) != slot for edge in call.outputs):
+            self.absent.append(key)
+        if not inside or len(inside) == len(users):
+            return
+        self._waiting[key] = len(inside)
+        for _, user, place in inside:
+            hook = partial(self._arrive, key, place)
+            self._handles.append(self._graph.nodes[user].register_hook(hook))
+
+    def _arrive(
+        self,
+        key: Key,
+        place: int,
+        input_gradients: tuple[Tensor | None, ...],
+        _: tuple[Tensor | None, ...],
+    ) -> None:
+        try:
+            self._add(key, input_gradients[place])
+        except Exception as error:
+            self._faults.append(error)
+            if is_interruption(error):
+                raise
+        self._count_down(key)
+
+    def _add(self, key: Key, part: Tensor | None) -> None:
+        if part is None or key in self._unread:
+            return
+        if is_plain(part):
+            known = self._sums.get(key)
+            self._sums[key] = part.detach() if known is None else known + part.detach()
+        else:  # sums of others may be anything: of sharded tensors, a collective
+            self._sums.pop(key, None)
+            self._unread.add(key)
+
+    def _count_down(self, key: Key) -> None:
+        self._waiting[key] -= 1
+        if not self._waiting[key] and key in self._sums:
+            self._measurer.add(key, self._sums.pop(key))

@@ -1,0 +1,124 @@
+"""Which line of code made which part of the graph.
+
+autograd numbers its nodes as it makes them. Around every call of a torch function the counter is
+read: the nodes with the numbers in between come from that call, and the innermost frame outside
+torch is the line that made it.
+"""
+
+import sys
+from bisect import bisect_right
+from collections.abc import Callable, Iterable, Mapping
+from types import FrameType
+
+from torch.overrides import BaseTorchFunctionMode, TorchFunctionMode
+
+from gradscope.capture.compiler import follow_original
+from gradscope.capture.source.lines import Caller, Line, hands_on_input, sequence_number
+from gradscope.capture.step.cuts import CutTracker
+from gradscope.capture.step.edges import Edge, edges
+from gradscope.capture.step.observers import Witness, Witnesses
+
+
+class SiteMode(TorchFunctionMode):
+    """Notes the line of every torch call that makes nodes.
+
+    Calls that torch functions make among themselves are seen as one, the outermost. Nodes made
+    without a torch function, as by a custom function whose forward calls none, have no line here.
+    """
+
+    def __init__(
+        self, caller: Caller, cuts: CutTracker, witnesses: tuple[Witness, ...] = ()
+    ) -> None:
+        super().__init__()
+        self._witnesses = Witnesses(witnesses)
+        self._witnessed = self._witnesses.names
+        self._caller = caller
+        self._cuts = cuts
+        self._next = sequence_number()
+        self.starts: list[int] = []
+        """First number of each span, ascending."""
+        self.ends: list[int] = []
+        self.lines: list[Line | None] = []
+        self.hooked: list[Edge] = []
+        """Tensors on which a hook was registered, which may change their gradient."""
+        self.earlier: SiteMode | None = None
+        """Knows the lines of what was made before, where anybody does."""
+
+    def __torch_function__(
+        self,
+        func: Callable[..., object],
+        types: Iterable[type],
+        args: tuple[object, ...] = (),
+        kwargs: Mapping[str, object] | None = None,
+    ) -> object:
+        """Call the function, and note its line if autograd has counted on meanwhile."""
+        start = self.began(func, args, sys._getframe(1))
+        result = func(*args, **kwargs) if kwargs else func(*args)
+        self.returned(func, args, kwargs, result, start, sys._getframe(1))
+        return result
+
+    def has_nodes_without_line(self) -> bool:
+        """Return whether nodes were made since the last call, outside of any call that is seen."""
+        return sequence_number() != self._next
+
+    def began(self, func: Callable[..., object], args: tuple[object, ...], frame: FrameType) -> int:
+        """Return what the first node of a call that a frame makes will get for a number."""
+        start = sequence_number()
+        if start != self._next:
+            of_apply = self._caller.line_of_apply(frame)
+            if of_apply is None and hands_on_input(func, args):
+                of_apply = self._caller.line(frame)
+            self._note(self._next, start, of_apply)
+            self._next = start
+        return start
+
+    def returned(
+        self,
+        func: Callable[..., object],
+        args: tuple[object, ...],
+        kwargs: Mapping[str, object] | None,
+        result: object,
+        start: int,
+        frame: FrameType,
+    ) -> None:
+        """Look at a call that has returned.
+
+        Args:
+            func: What was called.
+            args: With what.
+            kwargs: Likewise.
+            result: What it returned.
+            start: What `began` has returned for it.
+            frame: That made the call.
+        """
+        end = sequence_number()
+        line = None
+        if end != start:
+            line = self._caller.line(frame)
+            self._note(start, end, line)
+            self._next = end
+            self._cuts.see_nodes(func, args, kwargs, result, (start, end))
+        else:
+            self._cuts.see(func, args, kwargs, result)
+        name = getattr(func, "__name__", "")
+        if name in self._witnessed:
+            for witness in self._witnesses.of(name, args, kwargs):
+                line = line or self._caller.line(frame)
+                witness.see(name, args, kwargs, result, line)
+        elif name == "register_hook":
+            self.hooked += edges(args[:1])
+
+    def _note(self, start: int, end: int, line: Line | None) -> None:
+        self.starts.append(start)
+        self.ends.append(end)
+        self.lines.append(line)
+
+    def find(self, sequence: int) -> Line | None:
+        """Return the line that made the node with this number."""
+        place = bisect_right(self.starts, sequence) - 1
+        if place < 0:
+            return None if self.earlier is None else self.earlier.find(sequence)
+        return self.lines[place] if sequence < self.ends[place] else None
+
+
+follow_original(SiteMode.__torch_function__, BaseTorchFunctionMode.__torch_function__)

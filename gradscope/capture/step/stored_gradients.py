@@ -1,0 +1,160 @@
+"""Keeps gradients, whole or as sketches, so that they can be compared with those of another run."""
+
+import ctypes
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+from torch._C import DisableTorchFunction
+
+from gradscope.capture.arithmetic import to_host
+from gradscope.capture.reading import NotReadable, stored
+from gradscope.capture.sketches import Sketcher
+from gradscope.recording.count_sketch import BUCKETS
+from gradscope.recording.stored_gradient import (
+    PART_ELEMENTS,
+    KeepMode,
+    KeptForm,
+    KeptGradient,
+    KeptPart,
+)
+
+_TOGETHER = 1 << 16
+"""Gradients up to this size come from an accelerator in one transfer."""
+
+UNREADABLE = "they cannot be reached, and are not kept"
+"""Why a gradient that was to be kept was not."""
+
+_COMPRESSED = (torch.sparse_csr, torch.sparse_csc, torch.sparse_bsr, torch.sparse_bsc)
+
+
+@dataclass(slots=True)
+class Kept:
+    """A gradient that was kept; of which step and parameter, the caller knows."""
+
+    form: KeptForm
+    shape: tuple[int, ...]
+    dtype: str
+    parts: tuple[KeptPart, ...]
+
+    def of(self, step: int, parameter: int) -> KeptGradient:
+        """Return its record."""
+        return KeptGradient(
+            step=step,
+            parameter=parameter,
+            form=self.form,
+            shape=self.shape,
+            dtype=self.dtype,
+            parts=self.parts,
+        )
+
+
+@dataclass(slots=True)
+class _Held:
+    """The numbers of a gradient, before they are written down."""
+
+    form: KeptForm
+    shape: torch.Size
+    dtype: torch.dtype
+    values: Tensor
+    """Real and of one dimension; of sparse gradients `[rows, elements of a row]`."""
+    rows: Tensor | None = None
+
+
+def keep(gradients: Sequence[Tensor], mode: KeepMode, *, scale: float = 1.0) -> list[Kept | None]:
+    """Keep gradients as they are now; None stands for those whose elements cannot be reached.
+
+    Args:
+        gradients: Of parameters.
+        mode: Whether to keep all elements, or of large gradients a sketch.
+        scale: By which they are multiplied, and are divided here.
+    """
+    sketchers: dict[torch.device, Sketcher] = {}
+    with DisableTorchFunction(), torch.no_grad():
+        held = [_held(gradient, mode, sketchers) for gradient in gradients]
+        _bring_together([one for one in held if one is not None])
+        return [None if one is None else _written(one, scale) for one in held]
+
+
+def _held(
+    gradient: Tensor, mode: KeepMode, sketchers: dict[torch.device, Sketcher]
+) -> _Held | None:
+    try:
+        part = stored(gradient)
+    except NotReadable:
+        return None
+    if part.is_nested:
+        return None  # it has no shape of its own
+    is_whole = mode == "exact" or part.numel() * (1 + part.is_complex()) <= BUCKETS
+    if part.layout in _COMPRESSED:
+        part = part.to_sparse_coo()
+    is_sparse = part.layout is torch.sparse_coo
+    one = _held_sparse(part.coalesce()) if is_sparse else _held_dense(part)
+    return one if is_whole else _sketched(one, sketchers)
+
+
+def _sketched(one: _Held, sketchers: dict[torch.device, Sketcher]) -> _Held:
+    device = one.values.device
+    sketcher = sketchers.get(device) or sketchers.setdefault(device, Sketcher(device))
+    if one.rows is None:
+        buckets = sketcher.sketch(one.values)
+    else:
+        buckets = sketcher.sketch_rows(one.rows, one.values)
+    return _Held("sketch", one.shape, one.dtype, buckets)
+
+
+def _held_dense(stored: Tensor) -> _Held:
+    dense = stored if stored.layout is torch.strided else stored.to_dense()
+    return _Held("exact", dense.shape, dense.dtype, _real(dense).reshape(-1))
+
+
+def _held_sparse(stored: Tensor) -> _Held:
+    """Return a sparse gradient, of which each row is all that one place holds."""
+    rows = torch.zeros_like(stored.indices()[0])
+    for size, index in zip(stored.shape, stored.indices(), strict=False):
+        rows = rows * size + index
+    values = _real(stored.values())
+    length = values[0].numel() if len(values) else 0
+    return _Held("sparse", stored.shape, stored.dtype, values.reshape(len(values), length), rows)
+
+
+def _real(values: Tensor) -> Tensor:
+    if values.is_complex():
+        return torch.view_as_real(values.resolve_conj().resolve_neg())
+    return values.resolve_neg()
+
+
+def _bring_together(held: list[_Held]) -> None:
+    """Move what is small and lies on an accelerator into main memory, in one go."""
+    far = [one for one in held if not one.values.is_cpu and one.values.numel() <= _TOGETHER]
+    for one, values in zip(far, to_host([one.values for one in far]), strict=True):
+        one.values = values.reshape(one.values.shape)
+
+
+def _written(one: _Held, scale: float) -> Kept:
+    name = str(one.dtype).removeprefix("torch.")
+    return Kept(one.form, tuple(one.shape), name, tuple(_parts(one, scale)))
+
+
+def _parts(one: _Held, scale: float) -> Iterator[KeptPart]:
+    kind = torch.float64 if one.dtype in (torch.float64, torch.complex128) else torch.float32
+    if one.rows is None:
+        for values in one.values.split(PART_ELEMENTS) if one.values.numel() else ():
+            yield KeptPart(_bytes(values, kind, scale))
+        return
+    at_once = max(1, PART_ELEMENTS // max(1, one.values.shape[1]))
+    rows = one.rows.cpu().split(at_once) if len(one.rows) else ()
+    for places, values in zip(rows, one.values.split(at_once), strict=False):
+        yield KeptPart(_bytes(values, kind, scale), _memory(places))
+
+
+def _bytes(values: Tensor, kind: torch.dtype, scale: float) -> bytes:
+    values = values.cpu().to(kind)
+    return _memory(values if scale == 1 else values / scale)
+
+
+def _memory(values: Tensor) -> bytes:
+    """Return the bytes of a tensor in main memory; `Tensor.numpy` would need numpy."""
+    dense = values.contiguous()
+    return ctypes.string_at(dense.data_ptr(), dense.numel() * dense.element_size())

@@ -1,0 +1,167 @@
+"""What happened since the last step, and the recording to which it goes."""
+
+import linecache
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from types import CodeType
+
+import torch
+from torch import Tensor
+
+from gradscope.capture.arithmetic import widest
+from gradscope.capture.reading import whole
+from gradscope.capture.source.lines import Line
+from gradscope.capture.training.locations import NOWHERE, Place
+from gradscope.recording.records import EventRecord, Site
+
+Number = float | Tensor
+"""A tensor where reading it at once would make the script wait for a device."""
+
+
+@dataclass(slots=True)
+class Event:
+    """Something that happened; becomes a record with its step."""
+
+    kind: str
+    seconds: float
+    place: Place
+    numbers: dict[str, Number]
+    optimizer: int | None
+    subject: str
+
+
+class Sites:
+    """The lines of the recording, each once."""
+
+    def __init__(self) -> None:
+        self._indices: dict[tuple[int, int], int] = {}
+        """By `id` of the code, whose own hash takes long, and line."""
+        self._codes: list[CodeType] = []
+        self._new: list[Site] = []
+        self._taken = 0
+
+    def index(self, line: Line | None) -> int | None:
+        """Return the place of a line among the recording's."""
+        if line is None:
+            return None
+        key = (id(line.code), line.number)
+        index = self._indices.setdefault(key, len(self._indices))
+        if index == self._taken + len(self._new):
+            self._new.append(_site(line))
+            self._codes.append(line.code)  # as long as it lives, so does its `id`
+        return index
+
+    def take(self) -> tuple[Site, ...]:
+        """Return the lines that are new since the last call."""
+        new, self._new = tuple(self._new), []
+        self._taken += len(new)
+        return new
+
+
+class Journal:
+    """The events since the last step."""
+
+    def __init__(self) -> None:
+        self._began = time.perf_counter()
+        self.events: list[Event] = []
+        self.sites = Sites()
+        self.observer: Callable[[Event], None] | None = None
+        """Is given each event."""
+
+    def seconds_at(self, moment: float) -> float:
+        """Return the seconds from the beginning to a moment of `time.perf_counter`."""
+        return moment - self._began
+
+    def note(
+        self,
+        kind: str,
+        place: Place,
+        numbers: dict[str, Number],
+        *,
+        optimizer: int | None = None,
+        subject: str = "",
+    ) -> Event:
+        """Note that something happens now."""
+        seconds = time.perf_counter() - self._began
+        event = Event(kind, seconds, place, numbers, optimizer, subject)
+        self.events.append(event)
+        if self.observer is not None:
+            self.observer(event)
+        return event
+
+    def take(self, step: int) -> tuple[EventRecord, ...]:
+        """Return the events as records of a step, and begin with the next."""
+        events, self.events = self.events, []
+        _read_back(events)
+        lines = _lines(events)
+        return tuple(
+            EventRecord(
+                step=step,
+                order=order,
+                kind=event.kind,
+                seconds=event.seconds,
+                site=self.sites.index(line),
+                numbers=tuple((name, float(value)) for name, value in event.numbers.items()),
+                optimizer=event.optimizer,
+                subject=event.subject,
+            )
+            for order, (event, line) in enumerate(zip(events, lines, strict=True))
+        )
+
+
+def number(value: object) -> Number | None:
+    """Return a value as a number of an event, None where it is none."""
+    if isinstance(value, Tensor):
+        one = whole(value)
+        if one is None or one.numel() != 1 or one.is_complex():
+            return None
+        return float(one) if one.is_cpu else one.clone().reshape(())
+    return float(value) if isinstance(value, int | float) else None
+
+
+def known(**numbers: object) -> dict[str, Number]:
+    """Return the values that are numbers, by name."""
+    read = {name: number(value) for name, value in numbers.items()}
+    return {name: value for name, value in read.items() if value is not None}
+
+
+def _read_back(events: list[Event]) -> None:
+    """Read all numbers that are on a device, at once."""
+    waiting = [
+        (event, name, value)
+        for event in events
+        for name, value in event.numbers.items()
+        if isinstance(value, Tensor)
+    ]
+    if not waiting:
+        return
+    with torch.no_grad():
+        device = waiting[0][2].device
+        wide = widest(device)
+        values = torch.stack([value.to(device, wide) for *_, value in waiting]).tolist()
+    for (event, name, _), value in zip(waiting, values, strict=True):
+        event.numbers[name] = value
+
+
+def _lines(events: list[Event]) -> list[Line | None]:
+    """Return the line of each event: the user's, or a trainer's where the loop is the trainer's."""
+    users = {
+        user and (id(user.code), user.number)
+        for event in events
+        if event.place is not NOWHERE and event.kind != "carried"
+        for user in (event.place.user,)
+    }
+    if len(users) == 1 and {"backward", "step"} <= {event.kind for event in events}:
+        return [event.place.inner for event in events]
+    return [event.place.user or event.place.inner for event in events]
+
+
+def _site(line: Line) -> Site:
+    file = line.code.co_filename
+    return Site(
+        file=file,
+        line=line.number,
+        function=line.code.co_qualname,
+        source=linecache.getline(file, line.number).strip(),
+    )

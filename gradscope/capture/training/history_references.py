@@ -1,0 +1,235 @@
+"""What of a script's holds tensors with a history: variables, attributes, and what lies in them."""
+
+import sys
+from argparse import Namespace
+from collections import deque
+from collections.abc import Collection, Iterable, Iterator
+from dataclasses import dataclass
+from inspect import CO_OPTIMIZED
+from itertools import islice
+from types import FrameType, SimpleNamespace
+from typing import cast
+
+from torch import Tensor, nn
+
+from gradscope.capture.source.lines import created
+from gradscope.capture.step.edges import edges
+from gradscope.capture.training.locations import is_installed
+
+_MOST_ITEMS = 2_000
+"""That are looked at in one variable, and what lies in it."""
+_MOST_OBJECTS = 300
+"""Whose attributes are looked at."""
+_MOST_MODULES = 2_000
+
+_SEQUENCES = (list, tuple)
+_CONTAINERS: tuple[type[Collection[object]], ...] = (set, frozenset, deque)
+_NAMESPACES = (SimpleNamespace, Namespace)
+_SHOWS_LOCALS = frozenset({"locals", "vars", "eval", "exec"})
+
+_OWN = frozenset({"_parameters", "_buffers", "_modules"})
+"""Attributes of every module, of which the buffers are looked at by name."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Holder:
+    """A variable or an attribute, and the operations that made the tensors it holds."""
+
+    name: str
+    scope: int
+    """`id` of the code whose variable it is, of the namespace, or of the object."""
+    numbers: frozenset[int]
+    """Creation numbers of the operations."""
+    frame: FrameType | None = None
+    """Of a variable; not to be kept."""
+    kind: type | None = None
+    """The class of what has the attribute."""
+
+    @property
+    def key(self) -> tuple[int, str]:
+        """The same in the next step."""
+        return self.scope, self.name
+
+
+def holders(frames: Iterable[FrameType], modules: Iterable[nn.Module]) -> Iterator[Holder]:
+    """Yield what holds tensors that have a history.
+
+    Args:
+        frames: Of the user's code that runs, innermost first.
+        modules: Of its models.
+    """
+    objects = _Objects()
+    seen = set[int]()
+    for frame in frames:
+        for scope, of, variables in ((id(frame.f_code), frame, _locals(frame)), _globals(frame)):
+            if scope in seen:
+                continue
+            seen.add(scope)
+            for name, value in _named(variables).items():
+                objects.add(value)
+                yield from _holder(name, scope, value, frame=of)
+    for module in islice(modules, _MOST_MODULES):
+        objects.add(module)
+    yield from objects.holders()
+
+
+def name_of(wanted: object, frames: Iterable[FrameType]) -> str | None:
+    """Return what the user's code calls a tensor: `w`, `params[0]`, `w` of `self.w`; None if not.
+
+    Args:
+        wanted: The tensor, or what else is to be named.
+        frames: Of the user's code that runs, innermost first.
+    """
+    for frame in frames:
+        for variables in (_locals(frame), _globals(frame)[2]):
+            own = _named(variables)
+            attributes = [_attributes(one) for one in own.values() if _is_of_users_class(one)]
+            for names in (own, *attributes):
+                if found := _name_among(wanted, names):
+                    return found
+    return None
+
+
+def _name_among(wanted: object, names: dict[str, object]) -> str | None:
+    plain = (name for name, value in names.items() if value is wanted)
+    found = next(plain, None)
+    for name, value in names.items():
+        found = found or next(
+            (f"{name}[{key!r}]" for key, one in _numbered(value) if one is wanted), None
+        )
+    return found
+
+
+def _numbered(value: object) -> Iterable[tuple[object, object]]:
+    """Return what is in a list or a dictionary first, by place or key."""
+    if type(value) is dict:
+        return islice(value.items(), _MOST_ITEMS)
+    if type(value) in _SEQUENCES:
+        return islice(enumerate(cast("list[object]", value)), _MOST_ITEMS)
+    return ()
+
+
+def _locals(frame: FrameType) -> dict[str, object]:
+    """Return the variables of a function that runs; none of a module, whose are global."""
+    code = frame.f_code
+    if not code.co_flags & CO_OPTIMIZED:
+        return {}
+    if sys.version_info >= (3, 13):
+        return dict(frame.f_locals)
+    if sys.gettrace() is not None or not _SHOWS_LOCALS.isdisjoint(code.co_names):
+        return {}  # the script may have the dictionary that this would fill
+    shared = frame.f_locals
+    variables = dict(shared)
+    shared.clear()  # the frame keeps it, and with it what the script lets go of
+    return variables
+
+
+def _globals(frame: FrameType) -> tuple[int, FrameType, dict[str, object]]:
+    return id(frame.f_globals), frame, dict(frame.f_globals)
+
+
+class _Objects:
+    """Objects of the user's classes, and the modules of models, each once."""
+
+    def __init__(self) -> None:
+        self._waiting: deque[object] = deque()
+        self._seen = set[int]()
+        self._others = 0
+
+    def add(self, value: object) -> None:
+        """Take in an object, if it is one whose attributes the script may use as variables."""
+        # By type: to ask some objects for their class runs code of theirs.
+        is_module = issubclass(type(value), nn.Module)
+        if id(value) in self._seen or not (is_module or _is_of_users_class(value)):
+            return
+        self._others += not is_module
+        if is_module or self._others <= _MOST_OBJECTS:
+            self._seen.add(id(value))
+            self._waiting.append(value)
+
+    def holders(self) -> Iterator[Holder]:
+        """Yield their attributes, and those of what they hold themselves."""
+        while self._waiting:
+            owner = self._waiting.popleft()
+            attributes = _named(_attributes(owner))
+            buffers = attributes.get("_buffers")
+            attributes |= _named(buffers) if isinstance(buffers, dict) else {}
+            for name, value in attributes.items():
+                if name not in _OWN:
+                    self.add(value)
+                    yield from _holder(name, id(owner), value, kind=type(owner))
+
+
+def _named(variables: dict[str, object]) -> dict[str, object]:
+    """Return the variables that a script may have named itself."""
+    # Keys may be anything where a script has written to such a dictionary.
+    items = list(variables.items())
+    return {k: value for k, value in items if isinstance(k, str) and not k.startswith("__")}
+
+
+def _attributes(value: object) -> dict[str, object]:
+    """Return an object's own attributes, and none that a class computes."""
+    found: object = object.__getattribute__(value, "__dict__")
+    return found if isinstance(found, dict) else {}
+
+
+def _is_of_users_class(value: object) -> bool:
+    kind = type(value)
+    if kind in _NAMESPACES:
+        return True
+    # Past a metaclass of the script's, which may do anything when it is asked.
+    module = type.__getattribute__(kind, "__module__")
+    if module == "builtins" or not type.__getattribute__(kind, "__dictoffset__"):
+        return False
+    file = getattr(sys.modules.get(module), "__file__", None) if isinstance(module, str) else None
+    return module == "__main__" or (isinstance(file, str) and not is_installed(file))
+
+
+def _holder(
+    name: str,
+    scope: int,
+    value: object,
+    *,
+    frame: FrameType | None = None,
+    kind: type | None = None,
+) -> Iterator[Holder]:
+    numbers = frozenset(_numbers(value))
+    if numbers:
+        yield Holder(name=name, scope=scope, numbers=numbers, frame=frame, kind=kind)
+
+
+def _numbers(value: object) -> Iterator[int]:
+    for tensor in _tensors(value):
+        for edge in edges(tensor):
+            number = None if edge.node is None else created(edge.node)
+            if number is not None:
+                yield number
+
+
+def _tensors(value: object) -> list[Tensor]:
+    """Return the tensors in a value, in containers too; of many items the last ones."""
+    found: list[Tensor] = []
+    waiting, left, seen = [value], _MOST_ITEMS, set[int]()
+    while waiting and left:
+        one = waiting.pop()
+        left -= 1
+        if issubclass(type(one), Tensor):
+            found.append(one)  # type: ignore[arg-type]
+        elif id(one) not in seen:
+            seen.add(id(one))
+            waiting += _items(one)
+    return found
+
+
+def _items(value: object) -> Iterable[object]:
+    """Return what is in a container, without a call of methods that the script may have written."""
+    kind = type(value)
+    if issubclass(kind, dict):
+        return islice(reversed(dict.values(value)), _MOST_ITEMS)  # type: ignore[arg-type]
+    if issubclass(kind, _SEQUENCES):
+        last = slice(-_MOST_ITEMS, None)
+        if issubclass(kind, list):
+            return list.__getitem__(cast("list[object]", value), last)
+        return tuple.__getitem__(cast("tuple[object, ...]", value), last)
+    base = next((one for one in _CONTAINERS if issubclass(kind, one)), None)
+    return () if base is None else islice(base.__iter__(value), _MOST_ITEMS)  # type: ignore[arg-type]

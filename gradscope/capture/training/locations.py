@@ -1,0 +1,185 @@
+"""Where in the script something happens: its line, and the call that stands there."""
+
+import ast
+import functools
+import linecache
+import sysconfig
+from itertools import islice
+from types import CodeType, FrameType
+from typing import NamedTuple
+
+from gradscope.capture.source.lines import Line, is_users_file
+from gradscope.capture.source.statements import parsed
+
+_STANDARD_LIBRARY = sysconfig.get_path("stdlib")
+_INSTALLED = ("site-packages", "dist-packages")
+
+# Whose code a file holds. Plain numbers: these are compared for every frame.
+_PASSED_OVER, _LIBRARYS, _USERS = range(3)
+
+
+class Place(NamedTuple):
+    """Where something happened, seen from within torch."""
+
+    user: Line | None
+    """The innermost line of code that is not installed."""
+    inner: Line | None
+    """The innermost line outside torch and Python's own library: the same, or a trainer's."""
+    code: CodeType | None
+    """Of the inner line."""
+    instruction: int
+    """Of the inner line, as `f_lasti`."""
+    users_instruction: int = 0
+    """Of the user's line."""
+
+    def expression(self) -> ast.expr | None:
+        """Return what is being evaluated on the inner line, as it is written."""
+        return None if self.code is None else _expression_at(self.code, self.instruction)
+
+    def call(self) -> ast.Call | None:
+        """Return the call that is being made on the inner line, as it is written."""
+        expression = self.expression()
+        return expression if isinstance(expression, ast.Call) else None
+
+    def users_call(self) -> ast.Call | None:
+        """Return the call that is being made on the user's line, as it is written."""
+        if self.user is None:
+            return None
+        expression = _expression_at(self.user.code, self.users_instruction)
+        return expression if isinstance(expression, ast.Call) else None
+
+    def statement(self) -> ast.stmt | None:
+        """Return the innermost statement on the inner line."""
+        line = self.inner
+        return None if line is None else _statement_at(line.code.co_filename, line.number)
+
+
+NOWHERE = Place(None, None, None, 0)
+
+
+class Places:
+    """Finds the lines of a script from within torch."""
+
+    def __init__(self) -> None:
+        self._kinds: dict[str, int] = {}
+
+    def of(self, frame: FrameType | None) -> Place:
+        """Return where a frame was called from."""
+        inner: FrameType | None = None
+        while frame is not None:
+            kind = self._kind(frame.f_code)
+            if kind != _PASSED_OVER:
+                inner = inner or frame
+                if kind == _USERS:
+                    return _place(frame, inner)
+            frame = frame.f_back
+        return NOWHERE if inner is None else _place(None, inner)
+
+    def users(self, frame: FrameType | None) -> list[FrameType]:
+        """Return the frames of code that is not installed, innermost first."""
+        frames = []
+        while frame is not None:
+            if self._kind(frame.f_code) == _USERS:
+                frames.append(frame)
+            frame = frame.f_back
+        return frames
+
+    def is_passed_over(self, code: CodeType) -> bool:
+        """Return whether code is torch's, gradscope's or Python's own."""
+        return self._kind(code) == _PASSED_OVER
+
+    def _kind(self, code: CodeType) -> int:
+        kind = self._kinds.get(code.co_filename)
+        if kind is None:
+            kind = self._kinds[code.co_filename] = _kind_of(code.co_filename)
+        return kind
+
+
+def _place(user: FrameType | None, inner: FrameType) -> Place:
+    line = Line(inner.f_code, inner.f_lineno)
+    if user is None:
+        return Place(None, line, inner.f_code, inner.f_lasti)
+    users = line if user is inner else Line(user.f_code, user.f_lineno)
+    return Place(users, line, inner.f_code, inner.f_lasti, user.f_lasti)
+
+
+def is_installed(file: str) -> bool:
+    """Return whether a file's code is torch's, gradscope's, or installed with something else."""
+    return _kind_of(file) != _USERS
+
+
+def _kind_of(file: str) -> int:
+    if not is_users_file(file) or file.startswith("<frozen"):
+        return _PASSED_OVER
+    if any(part in file for part in _INSTALLED):
+        return _LIBRARYS
+    return _PASSED_OVER if file.startswith(_STANDARD_LIBRARY) else _USERS
+
+
+_expressions: dict[tuple[int, int], tuple[CodeType, ast.expr | None]] = {}
+"""By `id` of the code, which is kept, and instruction: the hash of code takes long."""
+
+
+def _expression_at(code: CodeType, instruction: int) -> ast.expr | None:
+    known = _expressions.get((id(code), instruction))
+    if known is None:
+        known = (code, _read_expression(code, instruction))
+        _expressions[id(code), instruction] = known
+    return known[1]
+
+
+def _read_expression(code: CodeType, instruction: int) -> ast.expr | None:
+    """Return what an instruction evaluates, read from the source."""
+    position = next(islice(code.co_positions(), instruction // 2, None), None)
+    if position is None:
+        return None
+    first, last, start, end = position
+    if first is None or last is None or start is None or end is None:
+        return None
+    lines = [linecache.getline(code.co_filename, n).encode() for n in range(first, last + 1)]
+    lines[-1] = lines[-1][:end]
+    lines[0] = lines[0][start:]
+    try:
+        tree = ast.parse(b"(" + b"".join(lines) + b")", mode="eval")
+    except (SyntaxError, ValueError, RecursionError):
+        return None
+    return tree.body
+
+
+def stem(expression: ast.expr) -> str | None:
+    """Return how an expression names an object: `model`, `opt` for `self.opt`, `nets["g"]`.
+
+    None where it stands for another object each time, as `nets[i]`, and for `self` itself.
+    """
+    match expression:
+        case ast.Name(id=name):
+            return None if name in ("self", "cls") else name
+        case ast.Attribute(value=ast.Name(id="self" | "cls"), attr=attribute):
+            return attribute
+        case ast.Attribute(value=owner, attr=attribute):
+            outer = stem(owner)
+            return None if outer is None else f"{outer}.{attribute}"
+        case ast.Subscript(value=owner, slice=ast.Constant(value=key)):
+            outer = stem(owner)
+            return None if outer is None else f"{outer}[{key!r}]"
+    return None
+
+
+def receiver(call: ast.Call | None) -> str | None:
+    """Return the name of the object whose method a call calls."""
+    if call is None or not isinstance(call.func, ast.Attribute):
+        return None
+    return stem(call.func.value)
+
+
+@functools.lru_cache(maxsize=64)
+def _statement_at(file: str, line: int) -> ast.stmt | None:
+    """Return the innermost statement that stands on a line."""
+    tree = parsed("".join(linecache.getlines(file)))
+    if tree is None:
+        return None
+    found = None
+    for node in ast.walk(tree):
+        if isinstance(node, ast.stmt) and node.lineno <= line <= (node.end_lineno or node.lineno):
+            found = node
+    return found

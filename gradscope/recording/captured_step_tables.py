@@ -1,0 +1,135 @@
+"""Tables of the close looks at a run: each table of a recording has a twin for all of them."""
+
+import sqlite3
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cache
+from itertools import groupby
+from operator import itemgetter
+from typing import Any
+
+from gradscope.recording.contents import all_tables, recording_of
+from gradscope.recording.meta import HEADER_NAMES, Header, read_header, write_header
+from gradscope.recording.records import Look
+from gradscope.recording.repeated_captures import repeated
+from gradscope.recording.step_tables import PARAMETER_STATS
+from gradscope.recording.table import Cells, Record, Row, Table
+
+_Parts = Mapping[str, Mapping[int, tuple[Any, ...]]]
+"""By name of the table, and number of the look: its records."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LookRow:
+    """A close look, without what was recorded in it."""
+
+    step: int
+    order: int
+    header: Header
+    same_as: int | None
+
+
+def _write_look(record: LookRow) -> Cells:
+    texts = write_header(record.header)
+    cells = (texts[name] for name in HEADER_NAMES)
+    return (record.step, record.order, *cells, record.same_as)
+
+
+def _read_look(row: Row) -> LookRow:
+    _, step, order, *texts, same_as = row
+    header = read_header(dict(zip(HEADER_NAMES, texts, strict=True)))
+    return LookRow(step=step, order=order, header=header, same_as=same_as)
+
+
+def _column(name: str) -> str:
+    return f"{name.rpartition('.')[2]} TEXT"  # a dot would have to be quoted at the prompt
+
+
+LOOKS: Table[LookRow] = Table(
+    name="look",
+    columns=("step INTEGER", "place INTEGER", *map(_column, HEADER_NAMES), "same_as INTEGER"),
+    write=_write_look,
+    read=_read_look,
+    later=frozenset({"same_as"}),
+    is_late=True,
+)
+
+
+@cache
+def look_tables() -> dict[str, Table[Any]]:
+    """Return the tables that hold what was recorded in all looks, by the names of their twins."""
+    return {
+        table.name: replace(table, name=f"look_{table.name}", owner="look")
+        for table in all_tables()
+    }
+
+
+def look_definitions() -> tuple[str, ...]:
+    """Return the statements that make room for looks."""
+    return (
+        LOOKS.definition,
+        *(table.definition for table in look_tables().values()),
+        # For people at the sqlite3 prompt; gradscope itself reads the tables.
+        """CREATE VIEW look_parameter_gradient AS
+           SELECT stat.look, look.step, parameter.name, reach, norm, absolute_maximum, weight_norm,
+               reason
+           FROM look_parameter_stat AS stat JOIN look ON look.id = stat.look
+           JOIN look_parameter AS parameter
+               ON parameter.look = ifnull(look.same_as, look.id)
+               AND parameter.id = stat.parameter""",
+        """CREATE VIEW look_tensor_gradient AS
+           SELECT stat.look, look.step, module.path AS module, operation, file, line, norm,
+               absolute_maximum, reason
+           FROM look_tensor_stat AS stat JOIN look ON look.id = stat.look
+           JOIN look_node AS node
+               ON node.look = ifnull(look.same_as, look.id) AND node.id = stat.node
+           LEFT JOIN look_module_call AS call
+               ON call.look = node.look AND call.id = node.module_call
+           LEFT JOIN look_module AS module ON module.look = node.look AND module.id = call.module
+           LEFT JOIN look_site AS site ON site.look = node.look AND site.id = node.site""",
+    )
+
+
+def read_looks(base: sqlite3.Connection) -> tuple[Look, ...]:
+    """Return the looks that a file holds."""
+    rows = LOOKS.records(base)
+    if not rows:
+        return ()
+    parts = {name: _by_look(table, base) for name, table in look_tables().items()}
+    found: list[Look] = []
+    for place, row in enumerate(rows):
+        found.append(_look(row, place, parts, found))
+    return tuple(found)
+
+
+def _look(row: LookRow, place: int, parts: _Parts, before: Sequence[Look]) -> Look:
+    """Return a look; one that repeats another comes after that."""
+
+    def records(table: Table[Any]) -> tuple[Any, ...]:
+        return parts[table.name].get(place, ())
+
+    own = recording_of(row.header, records, stats=records(PARAMETER_STATS))
+    if row.same_as is None:
+        return Look(step=row.step, order=row.order, recording=own)
+    return Look(
+        step=row.step,
+        order=row.order,
+        recording=repeated(before[row.same_as].recording, own),
+        same_as=row.same_as,
+        own_evidence=own.evidence,
+    )
+
+
+def _by_look(table: Table[Record], base: sqlite3.Connection) -> dict[int, tuple[Record, ...]]:
+    read = _sharing(table)
+    return {
+        look: tuple(read(row[1:]) for row in rows)
+        for look, rows in groupby(table.rows(base), key=itemgetter(0))
+    }
+
+
+def _sharing(table: Table[Record]) -> Callable[[Row], Record]:
+    """Return how rows are read: looks at one line of a loop have the same modules, edges, sites."""
+    if any(column.endswith(" REAL") for column in table.columns):
+        return table.read  # what is measured is different each time, and 0.0 equals -0.0
+    return cache(table.read)

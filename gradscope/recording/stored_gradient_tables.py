@@ -1,0 +1,113 @@
+"""Tables of the gradients that were kept; their numbers are read when somebody asks for them."""
+
+import sqlite3
+from collections.abc import Iterable, Sequence
+from contextlib import closing
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import overload
+
+from gradscope.errors import GradscopeError
+from gradscope.recording.encoding import read_shape, write_shape
+from gradscope.recording.records import Shape
+from gradscope.recording.stored_gradient import KeptGradient, KeptPart
+from gradscope.recording.table import Cells, Row, Table
+
+PARTS = "kept_part"
+"""Name of the table of their numbers."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoredParts(Sequence[KeptPart]):
+    """The parts of a kept gradient that lie in a file, which is open only while one is read."""
+
+    file: Path
+    start: int
+    """Place of the first among the parts of all gradients."""
+    length: int
+
+    def __len__(self) -> int:
+        """Return how many there are."""
+        return self.length
+
+    @overload
+    def __getitem__(self, place: int) -> KeptPart: ...
+    @overload
+    def __getitem__(self, place: slice) -> tuple[KeptPart, ...]: ...
+    def __getitem__(self, place: int | slice) -> KeptPart | tuple[KeptPart, ...]:
+        """Read one part, or some.
+
+        Raises:
+            GradscopeError: The file is gone, or damaged.
+        """
+        found = range(self.start, self.start + self.length)[place]
+        return self._part(found) if isinstance(found, int) else tuple(map(self._part, found))
+
+    def _part(self, place: int) -> KeptPart:
+        query = f'SELECT "values", "rows" FROM {PARTS} WHERE id = ?'
+        try:
+            uri = f"{self.file.as_uri()}?mode=ro"
+            with closing(sqlite3.connect(uri, uri=True)) as base:
+                row = base.execute(query, (place,)).fetchone()
+        except sqlite3.Error as error:
+            raise GradscopeError(f"cannot read a gradient of `{self.file}`: {error}") from error
+        if row is None:
+            raise GradscopeError(f"cannot read a gradient of `{self.file}`: it is damaged")
+        return KeptPart(*row)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeptRow:
+    """A kept gradient, and where its parts are."""
+
+    gradient: KeptGradient
+    start: int
+    count: int
+
+
+def _write_kept(record: KeptRow) -> Cells:
+    one = record.gradient
+    shape = write_shape(Shape(dims=one.shape, dtype=one.dtype))
+    return (one.step, one.parameter, one.form, shape, record.start, record.count)
+
+
+def _read_kept(row: Row) -> KeptRow:
+    _, step, parameter, form, shape, start, count = row
+    was = read_shape(shape)
+    gradient = KeptGradient(
+        step=step, parameter=parameter, form=form, shape=was.dims, dtype=was.dtype, parts=()
+    )
+    return KeptRow(gradient=gradient, start=start, count=count)
+
+
+KEPT: Table[KeptRow] = Table(
+    name="kept_gradient",
+    columns=(
+        "step INTEGER",
+        "parameter INTEGER",
+        "form TEXT",
+        "shape TEXT",
+        "first_part INTEGER",
+        "parts INTEGER",
+    ),
+    write=_write_kept,
+    read=_read_kept,
+    is_late=True,
+)
+
+PART_DEFINITION = f'CREATE TABLE {PARTS} (id INTEGER PRIMARY KEY, "values" BLOB, "rows" BLOB)'
+PART_INSERTION = f"INSERT INTO {PARTS} VALUES (?, ?, ?)"
+
+
+def read_kept(base: sqlite3.Connection, file: Path) -> tuple[KeptGradient, ...]:
+    """Return the gradients that a file holds, without their numbers."""
+    return tuple(_stored(row, file) for row in KEPT.records(base))
+
+
+def in_memory(gradients: Iterable[KeptGradient]) -> tuple[KeptGradient, ...]:
+    """Return gradients with all their numbers read: their file may go."""
+    return tuple(replace(one, parts=tuple(one.parts)) for one in gradients)
+
+
+def _stored(row: KeptRow, file: Path) -> KeptGradient:
+    return replace(row.gradient, parts=StoredParts(file=file, start=row.start, length=row.count))

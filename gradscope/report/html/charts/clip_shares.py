@@ -1,0 +1,216 @@
+"""Who makes the norm: modules, and in each the parameters, by their share of it."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from gradscope.analysis.clip_contributions import Contribution, Contributions
+from gradscope.analysis.clip_sections import Section
+from gradscope.analysis.report import Report
+from gradscope.phrasing import counted
+from gradscope.report.clipping.phrasing import headline, percent
+from gradscope.report.html.charts.lettering import hover, lettered, number
+from gradscope.report.html.columns import Json, numbers, places, texts
+from gradscope.report.html.modules import ModulePlaces
+from gradscope.report.html.page import Picture
+from gradscope.report.html.tables import column
+
+_MODULES = 30
+_PARTS = 6
+"""Parameters of a module that are told apart; the others are one."""
+_NAME = 44
+"""Signs of a module's name."""
+_SHADES = ("@series-0", "@series-4")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Part:
+    """A piece of a module's bar."""
+
+    title: str
+    share: float
+    of: Contribution | None
+    """None of several parameters together."""
+
+    @property
+    def parameter(self) -> str | None:
+        """The name of the parameter."""
+        return None if self.of is None else self.of.name
+
+
+def share_picture(section: Section, report: Report) -> Picture | None:
+    """Return the picture; None where no gradient was measured."""
+    found = section.contributions
+    if not found.parameters:
+        return None
+    shown = found.modules[:_MODULES]
+    bars = [parts_of(module, found) for module in shown]
+    known = _Places(report)
+    data: list[Json] = [_layer(place, shown, bars, known) for place in range(max(map(len, bars)))]
+    data.append(_largest(shown))
+    return Picture(
+        name="clip-shares",
+        kind="plot",
+        title="Who makes the norm",
+        caption=_caption(section, shown),
+        content={"figure": {"data": data, "layout": _layout(shown)}},
+        height=70 + 26 * max(len(shown), 3),
+    )
+
+
+def _caption(section: Section, shown: Sequence[Contribution]) -> str:
+    found = section.contributions
+    words = [
+        f"Mean share of the {found.power}, by module and in each by parameter; the mark is the"
+        " share in the step in which it is largest."
+    ]
+    if len(found.modules) > len(shown):
+        rest = found.modules[len(shown) :]
+        share = percent(sum(one.share for one in rest))
+        words.append(f"{counted(len(rest), 'more module')} with {share} are in the table.")
+    told = headline(section).replace("`", "")
+    return " ".join([*words, f"{told}." if told else ""])
+
+
+def parts_of(module: Contribution, found: Contributions) -> list[Part]:
+    """Return the pieces of a module's bar: its largest parameters, and the others together."""
+    own = [one for one in found.parameters if module_of(one, found) == module.name]
+    parts = [Part(title=one.name, share=one.share, of=one) for one in own[:_PARTS]]
+    rest = own[_PARTS:]
+    if rest:
+        share = sum(one.share for one in rest)
+        title = f"{counted(len(rest), 'other parameter')}"
+        parts.append(Part(title=title, share=share, of=None))
+    return parts
+
+
+def module_of(parameter: Contribution, found: Contributions) -> str:
+    """Return the module that a parameter is counted to: of those above it, the innermost."""
+    name = parameter.name
+    names = {module.name for module in found.modules}
+    while name:
+        name = name.rpartition(".")[0]
+        if name in names:
+            return name
+    return ""
+
+
+class _Places:
+    """Where modules and parameters stand in a report."""
+
+    def __init__(self, report: Report) -> None:
+        self._modules = ModulePlaces(report)
+        self._parameters = {row.name: row for row in report.parameters}
+
+    def module(self, parameter: str | None, module: str | None = None) -> int | None:
+        """Return the module that a parameter is of; else the module of a path."""
+        row = self._parameters.get(parameter or "")
+        return self._modules.of(module if row is None else row.module)
+
+    def parameter(self, name: str | None) -> int | None:
+        """Return the row of a parameter."""
+        row = self._parameters.get(name or "")
+        return None if row is None else row.index
+
+
+def _layer(
+    place: int, shown: Sequence[Contribution], bars: Sequence[Sequence[Part]], known: _Places
+) -> dict[str, Json]:
+    """Return the trace of each module's piece at a place."""
+    rows = [(at, shown[at], parts[place]) for at, parts in enumerate(bars) if place < len(parts)]
+    links: Mapping[str, Json] = {
+        "module": places(known.module(part.parameter, module.name) for _, module, part in rows),
+        "parameter": places(known.parameter(part.parameter) for _, _, part in rows),
+    }
+    return {
+        "type": "bar",
+        "orientation": "h",
+        "y": numbers(at for at, _, _ in rows),
+        "x": numbers(part.share for _, _, part in rows),
+        "marker": {
+            "color": _SHADES[place % len(_SHADES)],
+            "line": {"color": "@paper", "width": 1},
+        },
+        "text": [_told(part, module) for _, module, part in rows],
+        "textposition": "none",
+        "hovertemplate": "%{text}<extra></extra>",
+        "meta": {"links": links},
+    }
+
+
+def _told(part: Part, module: Contribution) -> str:
+    one = part.of
+    lines: list[tuple[str, str | None]] = [("share", percent(part.share))]
+    if one is not None:
+        lines += [
+            ("at most", percent(one.largest)),
+            ("median norm", number(one.before)),
+            ("after the clip", None if one.after is None else number(one.after)),
+        ]
+    lines.append((f"all of {module.name or 'the model itself'}", percent(module.share)))
+    return hover(part.title, lines)
+
+
+def _largest(shown: Sequence[Contribution]) -> dict[str, Json]:
+    return {
+        "type": "scatter",
+        "mode": "markers",
+        "y": numbers(range(len(shown))),
+        "x": numbers(one.largest for one in shown),
+        "marker": {"symbol": "line-ns-open", "color": "@ink", "size": 13, "line": {"width": 2}},
+        "text": [
+            hover(one.name or "the model itself", [("at most", percent(one.largest))])
+            for one in shown
+        ],
+        "hovertemplate": "%{text}<extra></extra>",
+    }
+
+
+def _layout(shown: Sequence[Contribution]) -> dict[str, Json]:
+    names: list[Json] = [lettered(one.name or "the model itself", _NAME) for one in shown]
+    return {
+        "margin": {"l": 60, "r": 16, "t": 12, "b": 8},
+        "barmode": "stack",
+        "bargap": 0.25,
+        "xaxis": {"tickformat": ".0%", "rangemode": "tozero", "side": "top"},
+        "yaxis": {
+            "range": [len(shown) - 0.5, -0.5],
+            "tickvals": list(range(len(shown))),
+            "ticktext": names,
+            "showgrid": False,
+            "zeroline": False,
+        },
+    }
+
+
+def share_table(section: Section, report: Report) -> Picture | None:
+    """Return the table of all parameters; None where no gradient was measured."""
+    found = section.contributions
+    rows = found.parameters
+    if not rows:
+        return None
+    known = _Places(report)
+    after = [one.after for one in rows]
+    columns: list[Json] = [
+        column("parameter", "name", texts(one.name for one in rows)),
+        column("share", "share", numbers(one.share for one in rows), f"of the {found.power}"),
+        column("at most", "share", numbers(one.largest for one in rows), "in a single step"),
+        column("largest in", "share", numbers(one.leads for one in rows), "of the steps"),
+        column("norm before", "number", numbers(one.before for one in rows), "median"),
+    ]
+    if any(value is not None for value in after):
+        columns.append(column("norm after", "number", numbers(after), "median"))
+    return Picture(
+        name="clip-parameters",
+        kind="table",
+        title=f"Parameters ({len(rows):,})",
+        caption=f"By their mean share of the {found.power}.",
+        height=min(90 + 26 * len(rows), 420),
+        content={
+            "name": "parameters",
+            "columns": columns,
+            "links": {
+                "module": places(known.module(one.name) for one in rows),
+                "parameter": places(known.parameter(one.name) for one in rows),
+            },
+        },
+    )

@@ -1,0 +1,271 @@
+"""Norms before and after a clip, step by step."""
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from statistics import median
+
+from gradscope.analysis.clip_sections import Section
+from gradscope.analysis.clip_series import ClipPoint
+from gradscope.report.clipping.phrasing import norm_name
+from gradscope.report.html.charts.axes import Panel, log_axis, share_axis, stacked, strip_axis
+from gradscope.report.html.columns import Json, numbers, places
+from gradscope.report.html.page import Picture
+
+_MOST = 3000
+"""Points that are drawn one by one."""
+_MARKED = 600
+"""Cut steps that are marked one by one."""
+_STRETCHES = 60
+_SHORTEST = 5
+"""Steps whose share that was cut is told."""
+_FAINT = 0.1
+"""Coefficients below which a linear axis shows nothing."""
+
+Trace = dict[str, Json]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stretch:
+    """Steps one after another, and how many of them were cut."""
+
+    first: int
+    last: int
+    count: int
+    cut: int
+
+
+def step_picture(section: Section) -> Picture | None:
+    """Return the picture; None where there is no step."""
+    if not section.points:
+        return None
+    points = drawn(section.points)
+    panels = list(_panels(section, points))
+    data, layout = stacked(panels, "step" if section.site is not None else "gradient measured")
+    return Picture(
+        name="clip-steps",
+        kind="plot",
+        title=f"{norm_name(section).capitalize()} before and after",
+        caption=" ".join(_caption(section, points)),
+        content={"figure": {"data": data, "layout": layout}},
+        height=140 + round(100 * sum(panel.height for panel in panels)),
+    )
+
+
+def drawn(points: Sequence[ClipPoint], most: int = _MOST) -> list[ClipPoint]:
+    """Return the points to be drawn: of many, those of each stretch that tell it apart.
+
+    That are its first and last, the least and the greatest of its norms and the hardest cut, and
+    the first norm that is zero, infinite and NaN.
+    """
+    if len(points) <= most:
+        return list(points)
+    size = math.ceil(8 * len(points) / most)
+    places = sorted(
+        place
+        for start in range(0, len(points), size)
+        for place in _telling(points, range(start, min(start + size, len(points))))
+    )
+    return [points[place] for place in places]
+
+
+def _telling(points: Sequence[ClipPoint], stretch: range) -> set[int]:
+    found = {stretch[0], stretch[-1]}
+    finite = [place for place in stretch if math.isfinite(points[place].norm)]
+    if finite:
+        found.add(min(finite, key=lambda place: points[place].norm))
+        found.add(max(finite, key=lambda place: points[place].norm))
+        found.add(min(finite, key=lambda place: points[place].coefficient))
+    for is_kind in (math.isnan, math.isinf, lambda norm: norm == 0):
+        found.update([place for place in stretch if is_kind(points[place].norm)][:1])
+    return found
+
+
+def stretches(points: Sequence[ClipPoint]) -> list[Stretch]:
+    """Return how many steps were cut, of each stretch of those with a finite norm."""
+    finite = [point for point in points if math.isfinite(point.norm)]
+    size = max(math.ceil(len(finite) / _STRETCHES), _SHORTEST)
+    parts = [finite[start : start + size] for start in range(0, len(finite), size)]
+    return [
+        Stretch(
+            first=part[0].step,
+            last=part[-1].step,
+            count=len(part),
+            cut=sum(point.coefficient < 1 for point in part),
+        )
+        for part in parts
+    ]
+
+
+def _panels(section: Section, points: Sequence[ClipPoint]) -> Iterator[Panel]:
+    broken = [point for point in points if not math.isfinite(point.norm)]
+    if broken:
+        yield Panel(height=0.3, traces=(_broken(broken),), axis=strip_axis("NaN, inf"))
+    norms = [norm for point in points for norm in (point.norm, after_clip(point))]
+    axis = log_axis(norm_name(section), [*norms, _lasting_limit(section) or math.nan])
+    yield Panel(height=2.6, traces=tuple(_norms(section, points)), axis=axis)
+    zeros = [point for point in points if point.norm == 0]
+    if zeros:
+        yield Panel(height=0.3, traces=(_zeros(zeros),), axis=strip_axis("0"))
+    if not section.cut:
+        return
+    finite = [point for point in points if math.isfinite(point.norm)]
+    yield Panel(height=1.3, traces=tuple(_kept(section, finite)), axis=_kept_axis(section, finite))
+    if len(section.points) >= 2 * _SHORTEST:
+        bars = _share(stretches(section.points))
+        yield Panel(height=0.8, traces=(bars,), axis=share_axis("steps cut"))
+
+
+def _turns(section: Section) -> bool:
+    """Return whether the clip may turn gradients, and it is known how far."""
+    return section.method != "norm" and section.cosines is not None
+
+
+def _kept_axis(section: Section, points: Sequence[ClipPoint]) -> Trace:
+    kept = [point.coefficient for point in points]
+    if min(kept) > 0 and median(kept) < _FAINT and not _turns(section):
+        return log_axis("coefficient", kept)
+    cosines = [point.cosine for point in points if point.cosine is not None]
+    return {"title": {"text": "coefficient"}, "range": [min(0.0, *kept, *cosines), 1.05]}
+
+
+def _norms(section: Section, points: Sequence[ClipPoint]) -> Iterator[Trace]:
+    steps = [point.step for point in points]
+    before = [_on_log(point.norm) for point in points]
+    yield _line("before", steps, before, "@gradient", len(points))
+    if section.method is not None and section.cut:
+        after = [_on_log(after_clip(point)) for point in points]
+        yield _line("after", steps, after, "@series-2", len(points))
+    limit = _lasting_limit(section)
+    if limit:
+        ends = numbers([steps[0], steps[-1]])
+        yield {
+            "type": "scatter",
+            "mode": "lines",
+            "name": f"limit {limit:g}",
+            "x": ends,
+            "y": numbers([limit] * 2),
+            "line": {"color": "@ink-soft", "dash": "dash", "width": 1.5},
+            "hovertemplate": "limit %{y:.4~g}<extra></extra>",
+        }
+    cut = [point for point in points if point.coefficient < 1 and 0 < point.norm < math.inf]
+    if cut and len(points) <= _MARKED:
+        yield {
+            **_marks([point.step for point in cut], numbers(point.norm for point in cut)),
+            "name": "cut",
+            "marker": {"color": "@series-3", "size": 6},
+            "customdata": numbers(point.coefficient for point in cut),
+            "hovertemplate": "step %{x}<br>norm %{y:.3~g}<br>cut to %{customdata:.3~g} of it"
+            "<extra></extra>",
+        }
+
+
+def _lasting_limit(section: Section) -> float | None:
+    """Return the largest norm that holds in every step, which a line can show."""
+    return section.limit if section.method == "norm" and section.limits is None else None
+
+
+def after_clip(point: ClipPoint) -> float:
+    """Return the norm after a clip; a limit below zero turns gradients round."""
+    return abs(point.norm * point.coefficient)
+
+
+def _on_log(norm: float) -> float | None:
+    """Return what a logarithmic axis can show; the rest has strips of its own."""
+    return norm if 0 < norm < math.inf else None
+
+
+def _line(
+    name: str, steps: Sequence[int], values: Sequence[float | None], color: str, count: int
+) -> Trace:
+    return {
+        **_marks(steps, numbers(values)),
+        "mode": "lines" if count > _MARKED else "lines+markers",
+        "name": name,
+        "line": {"color": color, "width": 1.5},
+        "marker": {"color": color, "size": 4},
+        "hovertemplate": f"step %{{x}}<br>norm %{{y:.4~g}} {name}<extra></extra>",
+    }
+
+
+def _marks(steps: Sequence[int], values: Json) -> Trace:
+    return {
+        "type": "scatter",
+        "mode": "markers",
+        "x": numbers(steps),
+        "y": values,
+        "meta": {"links": {"step": places(steps)}},
+    }
+
+
+def _broken(points: Sequence[ClipPoint]) -> Trace:
+    return {
+        **_marks([point.step for point in points], numbers([0.5] * len(points))),
+        "name": "NaN, inf",
+        "showlegend": False,
+        "marker": {"color": "@broken", "symbol": "x", "size": 8},
+        "text": ["NaN" if math.isnan(point.norm) else f"{point.norm:.0f}" for point in points],
+        "hovertemplate": "step %{x}<br>norm %{text}<extra></extra>",
+    }
+
+
+def _zeros(points: Sequence[ClipPoint]) -> Trace:
+    return {
+        **_marks([point.step for point in points], numbers([0.5] * len(points))),
+        "name": "0",
+        "showlegend": False,
+        "marker": {"color": "@zero", "symbol": "diamond", "size": 7},
+        "hovertemplate": "step %{x}<br>norm 0<extra></extra>",
+    }
+
+
+def _kept(section: Section, points: Sequence[ClipPoint]) -> Iterator[Trace]:
+    steps = [point.step for point in points]
+    coefficients = [point.coefficient for point in points]
+    yield {
+        **_line("coefficient", steps, coefficients, "@series-2", len(points)),
+        "showlegend": _turns(section),
+        "hovertemplate": "step %{x}<br>%{y:.4~g} of the norm is left<extra></extra>",
+    }
+    if _turns(section):
+        cosines = [point.cosine for point in points]
+        yield {
+            **_line("cosine", steps, cosines, "@series-5", len(points)),
+            "hovertemplate": "step %{x}<br>cosine %{y:.4~g} between before and after"
+            "<extra></extra>",
+        }
+
+
+def _share(found: Sequence[Stretch]) -> Trace:
+    return {
+        "type": "bar",
+        "name": "share of steps cut",
+        "showlegend": False,
+        "x": numbers((one.first + one.last) / 2 for one in found),
+        "width": numbers(one.last - one.first + 1 for one in found),
+        "y": numbers(one.cut / one.count for one in found),
+        "text": [
+            f"steps {one.first:,} to {one.last:,}<br>{one.cut:,} of {one.count:,} cut"
+            for one in found
+        ],
+        "textposition": "none",
+        "hovertemplate": "%{text}<extra></extra>",
+        "marker": {"color": "@series-3"},
+    }
+
+
+def _caption(section: Section, points: Sequence[ClipPoint]) -> Iterator[str]:
+    if not section.cut:
+        yield "Nothing is cut."
+    elif section.limits is not None:
+        yield "The limit changes: what is left of the steps that were cut shows it."
+    if section.cut:
+        yield "Below: what is left of each norm, and the share of steps that were cut."
+    if any(not math.isfinite(point.norm) or not point.norm for point in points):
+        yield "What is zero, NaN or infinite has a strip of its own."
+    if len(points) < len(section.points):
+        yield (
+            f"{len(points):,} of {len(section.points):,} steps are drawn: of each stretch the least"
+            " and the greatest norm, the hardest cut, and what is not finite."
+        )
+    yield "Click a step to select it."

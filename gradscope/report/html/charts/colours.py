@@ -1,0 +1,194 @@
+"""Numbers as colours: scales for colour-blind readers, on paper and on a dark screen."""
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from gradscope.report.html.charts.heat import Cell
+from gradscope.report.html.charts.lettering import number
+from gradscope.report.html.columns import Json
+
+SEQUENTIAL = (
+    "#2f3f7e", "#33638d", "#2a788e", "#238a8d", "#1fa187",
+    "#3fbc73", "#74d055", "#b8de29", "#fde725",
+)  # fmt: skip
+"""From little to much: viridis from its blue on. Both ends stand out on white and on black, and
+none of it is a colour of what is broken, zero or missing."""
+DIVERGING = (
+    "#8c510a", "#bf812d", "#dfc27d", "#f6e8c3", "#f5f5f5",
+    "#c7eae5", "#80cdc1", "#35978f", "#01665e",
+)  # fmt: skip
+"""From shrunk by way of unchanged to grown: BrBG of ColorBrewer."""
+
+_NARROWEST = 1.0
+"""Powers of ten: a scale over less would show differences that mean nothing."""
+
+_SHADES = 96
+_HIGHEST = 308.25
+"""Ten to a higher power is no number."""
+_BRIGHT = 140
+"""Of 255: dark letters are read better from there on."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ColourScale:
+    """A logarithmic scale of colours."""
+
+    stops: tuple[str, ...]
+    low: float
+    """log10 of the number that has the first colour."""
+    high: float
+    is_of_numbers: bool = True
+    """Whether there was any number to be coloured."""
+
+    @classmethod
+    def over(cls, values: Iterable[float | None]) -> "ColourScale":
+        """Return a scale over the numbers that have a place on a logarithmic axis."""
+        levels = _levels(values)
+        low, high = min(levels, default=0.0), max(levels, default=0.0)
+        missing = max(0.0, _NARROWEST - (high - low)) / 2
+        high = min(high + missing, _HIGHEST)
+        return cls(stops=SEQUENTIAL, low=low - missing, high=high, is_of_numbers=bool(levels))
+
+    @classmethod
+    def around_one(cls, values: Iterable[float | None]) -> "ColourScale":
+        """Return a scale whose middle is 1, over numbers as far from it as any of some."""
+        farthest = min(max([_NARROWEST, *map(abs, _levels(values))]), _HIGHEST)
+        return cls(stops=DIVERGING, low=-farthest, high=farthest)
+
+    def colour(self, value: float) -> str:
+        """Return the colour of a positive, finite number."""
+        share = (math.log10(value) - self.low) / (self.high - self.low)
+        # Few enough colours to be named by a byte, and more than eyes can tell apart.
+        shade = round(min(max(share, 0.0), 1.0) * _SHADES) / _SHADES
+        at = shade * (len(self.stops) - 1)
+        start = min(int(at), len(self.stops) - 2)
+        return _mixed(self.stops[start], self.stops[start + 1], at - start)
+
+    def letters(self, value: float) -> str:
+        """Return the colour of letters that can be read on the colour of a number."""
+        red, green, blue = _parts(self.colour(value))
+        brightness = 0.299 * red + 0.587 * green + 0.114 * blue
+        return "#ffffff" if brightness < _BRIGHT else "#10161d"
+
+    def bar(self, title: str) -> dict[str, Json]:
+        """Return plotly's marker of a trace without marks, beside which the scale is drawn."""
+        ticks = _ticks(self.low, self.high)
+        return {
+            "color": [self.low, self.high],
+            "cmin": self.low,
+            "cmax": self.high,
+            "colorscale": [
+                [place / (len(self.stops) - 1), stop] for place, stop in enumerate(self.stops)
+            ],
+            "showscale": self.is_of_numbers,
+            "colorbar": {
+                "title": {"text": title, "side": "right"},
+                "tickvals": ticks,
+                "ticktext": [_tick_text(tick) for tick in ticks],
+                "thickness": 14,
+                "outlinewidth": 0,
+            },
+        }
+
+
+def _levels(values: Iterable[float | None]) -> list[float]:
+    return [math.log10(value) for value in values if value and math.isfinite(value)]
+
+
+def _ticks(low: float, high: float) -> list[float]:
+    """Return powers of ten within a range where there are some, else its ends."""
+    first, last = math.ceil(low - 1e-9), math.floor(high + 1e-9)
+    if last <= first:
+        return [low, high]
+    step = max(1, math.ceil((last - first) / 8))
+    return [float(power) for power in range(first, last + 1, step)]
+
+
+def _tick_text(tick: float) -> str:
+    if tick != round(tick):
+        return number(10.0**tick)
+    return f"{10.0**tick:g}" if abs(tick) <= _SPELT else f"10<sup>{tick:.0f}</sup>"
+
+
+_SPELT = 3
+"""Powers of ten up to this are written out."""
+
+
+def _mixed(one: str, other: str, share: float) -> str:
+    parts = zip(_parts(one), _parts(other), strict=True)
+    return "#" + "".join(f"{round(a + (b - a) * share):02x}" for a, b in parts)
+
+
+def _parts(colour: str) -> tuple[int, int, int]:
+    return int(colour[1:3], 16), int(colour[3:5], 16), int(colour[5:7], 16)
+
+
+_DECADES = 14
+"""The most that the colours are spread over."""
+_HIGHEST_DECADE = 308.25
+"""Ten to a higher power is no number."""
+
+
+def logarithm(cell: Cell) -> float | None:
+    """Return the power of ten that a number is; None of what has no place on such a scale."""
+    return math.log10(cell) if cell is not None and 0 < cell < math.inf else None
+
+
+def colour_axis(cells: Sequence[Cell], name: str) -> dict[str, Json]:
+    """Return the ends of the colours, and the bar that tells them."""
+    low, high = colour_ends(cells)
+    beyond = _beyond(cells, low, high)
+    room = (high - low) / 20
+    ticks = {
+        tick: text
+        for tick, text in _decade_ticks(low, high).items()
+        if all(abs(tick - end) > room for end in beyond)
+    } | beyond
+    return {
+        "zmin": low,
+        "zmax": high,
+        "colorbar": {
+            "title": {"text": name, "side": "right"},
+            "thickness": 12,
+            "outlinewidth": 0,
+            "tickvals": list(ticks),
+            "ticktext": list(ticks.values()),
+        },
+    }
+
+
+def _decade_ticks(low: float, high: float) -> dict[float, str]:
+    step = max(math.ceil((high - low) / 6), 1)
+    powers = range(math.ceil(low), math.floor(high) + 1, step)
+    if len(powers) > 1:
+        return {float(power): f"10<sup>{power}</sup>" for power in powers}
+    return {end: _letters(end) for end in (low, high)}
+
+
+def _beyond(cells: Sequence[Cell], low: float, high: float) -> dict[float, str]:
+    """Return the marks of ends that numbers lie beyond, which have the colour of the end."""
+    powers = [power for power in map(logarithm, cells) if power is not None]
+    smaller, larger = any(power < low for power in powers), any(power > high for power in powers)
+    below = {low: f"≤ {_letters(low)}"} if smaller else {}
+    return below | ({high: f"≥ {_letters(high)}"} if larger else {})
+
+
+def _letters(power: float) -> str:
+    return f"{10 ** min(power, _HIGHEST):.3g}"
+
+
+def colour_ends(cells: Sequence[Cell]) -> tuple[float, float]:
+    """Return the powers of ten at which colours end.
+
+    They reach from the smallest to the largest number, but where these are too far apart: around
+    the median then, so that an explosion leaves what was before it its colours.
+    """
+    powers = sorted(power for power in map(logarithm, cells) if power is not None)
+    if not powers:
+        return 0.0, 1.0
+    low, high, middle = powers[0], powers[-1], powers[len(powers) // 2]
+    if high - low > _DECADES:
+        low = min(max(low, middle - _DECADES / 2), high - _DECADES)
+        high = low + _DECADES
+    return (low, high) if high > low else (low - 0.5, high + 0.5)

@@ -1,0 +1,184 @@
+"""Loss and gradient norm of all sides over the steps, on one axis."""
+
+import math
+from collections.abc import Iterator, Sequence
+
+from gradscope.comparison.comparison import Comparison
+from gradscope.comparison.curves import ComparedCurve, Parting, SideCurve
+from gradscope.comparison.side import Side
+from gradscope.report.comparison.phrasing import parting_text
+from gradscope.report.html.charts.axes import Axis, Panel, log_axis, stacked, strip_axis
+from gradscope.report.html.charts.curves import drawn_points
+from gradscope.report.html.charts.lettering import lettered
+from gradscope.report.html.columns import Json, numbers, places
+from gradscope.report.html.page import Picture
+from gradscope.report.page import UNICODE
+
+_COLORS = 8
+_NAME = 40
+"""Signs of a side's name in the legend."""
+_WIDE = 10.0
+"""Ratio of the largest to the smallest number from which on an axis is logarithmic at first."""
+_TOLD = 4
+"""Sides of which the caption tells where they part."""
+_MARKED = 60
+"""Points up to which each gets a mark."""
+
+Trace = dict[str, Json]
+
+
+def compared_curves(comparison: Comparison) -> Picture | None:
+    """Return the picture; None where there are no curves of two sides."""
+    if not comparison.curves:
+        return None
+    told: set[int] = set()
+    panels = [
+        panel for curve in comparison.curves for panel in _panels(curve, comparison.sides, told)
+    ]
+    data, layout = stacked(panels, "step")
+    may_be_log = all(_may_be_log(curve) for curve in comparison.curves)
+    return Picture(
+        name="compared-curves",
+        kind="plot",
+        title="Over the steps",
+        caption=" ".join(_caption(comparison)),
+        content={
+            "figure": {"data": data, "layout": layout},
+            **({"switches": [_scales(layout)]} if may_be_log else {}),
+        },
+        height=140 + round(100 * sum(panel.height for panel in panels)),
+    )
+
+
+def _caption(comparison: Comparison) -> Iterator[str]:
+    for curve in comparison.curves:
+        for place, side in enumerate(comparison.sides[: _TOLD + 1]):
+            told = parting_text(curve, place, comparison, UNICODE)
+            if told and curve.kind == "loss":
+                of = f" of {curve.optimizer}" if curve.optimizer else ""
+                yield f"The loss{of} of {side.letter} {told}."
+    if any(_beyond(parting) is not None for one in comparison.curves for parting in one.partings):
+        yield "A diamond is where a side first differs by more than the tolerance."
+
+
+def _panels(curve: ComparedCurve, sides: Sequence[Side], told: set[int]) -> Iterator[Panel]:
+    """Yield the panel of a curve, and a strip for what is not finite.
+
+    Args:
+        curve: Of all sides.
+        sides: The base first.
+        told: The sides that the legend has; grows.
+    """
+    known = [(at, one) for at, one in enumerate(curve.sides) if one is not None]
+    broken = [_strip(one, at) for at, one in known if not all(map(math.isfinite, one.values))]
+    if broken:
+        yield Panel(height=0.3, traces=broken, axis=strip_axis("NaN, inf"))
+    lines = [_line(one, sides[at], at, in_legend=at not in told) for at, one in known]
+    told.update(at for at, _ in known)
+    partings = [_parting(curve, at) for at, _ in known if _beyond(curve.partings[at]) is not None]
+    yield Panel(height=2.0, traces=[*lines, *partings], axis=_axis(curve))
+
+
+def _beyond(parting: Parting | None) -> int | None:
+    return None if parting is None else parting.first_beyond
+
+
+def _axis(curve: ComparedCurve) -> Axis:
+    title = lettered(" ".join(filter(None, [curve.kind, curve.optimizer])), _NAME)
+    values = _finite_values(curve)
+    if _may_be_log(curve) and max(values) > _WIDE * min(values):
+        return log_axis(title, values)
+    return {"type": "linear", "title": {"text": title}}
+
+
+def _finite_values(curve: ComparedCurve) -> list[float]:
+    known = [one.values for one in curve.sides if one is not None]
+    return [value for values in known for value in values if math.isfinite(value)]
+
+
+def _may_be_log(curve: ComparedCurve) -> bool:
+    return min(_finite_values(curve), default=0.0) > 0
+
+
+def _scales(layout: dict[str, Json]) -> Json:
+    """Return the switch between the axes as they are and all of one kind."""
+    axes = [
+        name
+        for name, axis in layout.items()
+        if name.startswith("yaxis") and isinstance(axis, dict) and "type" in axis
+    ]
+    choices: list[Json] = [{"label": "as suits"}]
+    choices += [
+        {"label": kind, "layout": {axis: {"type": kind} for axis in axes}}
+        for kind in ("linear", "log")
+    ]
+    return {"label": "axes", "choices": choices}
+
+
+def _color(place: int) -> str:
+    return f"@series-{place % _COLORS}"
+
+
+def _line(curve: SideCurve, side: Side, place: int, *, in_legend: bool) -> Trace:
+    points = drawn_points(tuple(zip(curve.steps, curve.values, strict=True)))
+    steps = [step for step, _ in points]
+    return {
+        "type": "scatter",
+        "mode": "lines+markers" if len(points) <= _MARKED else "lines",
+        "name": f"{side.letter}  {lettered(side.name, _NAME)}",
+        "legendgroup": side.letter,
+        "showlegend": in_legend,
+        "x": numbers(steps),
+        "y": numbers(value if math.isfinite(value) else None for _, value in points),
+        "line": {"color": _color(place), "width": 1.6},
+        "marker": {"color": _color(place), "size": 4},
+        "hovertemplate": f"step %{{x}}<br>%{{y:.6~g}}<extra>{side.letter}</extra>",
+        "meta": {"links": {"step": places(steps)}},
+    }
+
+
+def _strip(curve: SideCurve, place: int) -> Trace:
+    """Return the steps of a side in which its number is not finite."""
+    points = [
+        point
+        for point in drawn_points(tuple(zip(curve.steps, curve.values, strict=True)))
+        if not math.isfinite(point[1])
+    ]
+    steps = [step for step, _ in points]
+    return {
+        "type": "scatter",
+        "mode": "markers",
+        "showlegend": False,
+        "x": numbers(steps),
+        "y": numbers([0.5] * len(steps)),
+        "marker": {
+            "color": _color(place),
+            "symbol": "x" if len(points) <= _MARKED else "line-ns-open",
+            "size": 8,
+        },
+        "text": ["NaN" if math.isnan(value) else f"{value:g}" for _, value in points],
+        "hovertemplate": "step %{x}<br>%{text}<extra></extra>",
+        "meta": {"links": {"step": places(steps)}},
+    }
+
+
+def _parting(curve: ComparedCurve, place: int) -> Trace:
+    """Return the mark at which a side parts from the base."""
+    side, step = curve.sides[place], _beyond(curve.partings[place])
+    known = {} if side is None else dict(zip(side.steps, side.values, strict=True))
+    value = known.get(step) if step is not None else None
+    return {
+        "type": "scatter",
+        "mode": "markers",
+        "showlegend": False,
+        "x": numbers([step]),
+        "y": numbers([value if value is not None and math.isfinite(value) else None]),
+        "marker": {
+            "color": _color(place),
+            "symbol": "diamond",
+            "size": 12,
+            "line": {"color": "@ink", "width": 1.5},
+        },
+        "hovertemplate": "parts at step %{x}<extra></extra>",
+        "meta": {"links": {"step": places([step])}},
+    }

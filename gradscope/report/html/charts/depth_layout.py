@@ -1,0 +1,239 @@
+"""How the chart of the depth is laid out, and the marks along it."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from gradscope.analysis.recording_index import RecordingIndex
+from gradscope.analysis.report import Report
+from gradscope.analysis.rows import ParameterRow, TensorRow
+from gradscope.analysis.spine import Spines
+from gradscope.recording.records import TensorRef
+from gradscope.report.html.charts.forward_order import ForwardOrder, Run
+from gradscope.report.html.charts.lettering import lettered
+from gradscope.report.html.columns import Json
+from gradscope.report.number_format import operation_text
+
+State = Literal["number", "broken", "zero", "none", "frozen", "unmeasured"]
+"""What a gradient is: a number alone has a place on a logarithmic axis."""
+
+
+Measure = Literal["norm", "rms", "weight", "update"]
+"""Of a gradient the first two; the others are its norm and the update's over that of the weight."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Mark:
+    """A tensor or a parameter at its place in the forward."""
+
+    place: int
+    row: TensorRow | ParameterRow
+    index: int
+    """Of the row among its like, as the tables have them."""
+    module: int | None
+
+    @property
+    def state(self) -> State:
+        """What its gradient is."""
+        return gradient_state(self.row)
+
+    def value(self, measure: Measure) -> float | None:
+        """Return a number that has a place on a logarithmic axis; None where there is none."""
+        grad, found = self.row.grad, None
+        match measure:
+            case "norm":
+                found = None if grad is None else grad.norm
+            case "rms":
+                found = None if grad is None else grad.rms
+            case "weight" if isinstance(self.row, ParameterRow):
+                found = self.row.grad_to_weight
+            case "update" if isinstance(self.row, ParameterRow):
+                found = self.row.update_to_weight
+        return found if found and math.isfinite(found) else None
+
+
+def gradient_state(row: TensorRow | ParameterRow) -> State:
+    """Return what the gradient of a row is."""
+    grad = row.grad
+    if grad is None:
+        return _absence(row)
+    if grad.is_broken or not math.isfinite(grad.norm):
+        return "broken"
+    return "zero" if grad.norm == 0.0 else "number"
+
+
+def _absence(row: TensorRow | ParameterRow) -> State:
+    if isinstance(row, TensorRow):
+        return "none" if row.order is None else "unmeasured"
+    match row.reach:
+        case "none" | "frozen":
+            return row.reach
+        case _:
+            return "unmeasured"
+
+
+def tensor_marks(report: Report, order: ForwardOrder) -> list[Mark]:
+    """Return a mark for each tensor that is not a parameter under another shape."""
+    indices = {(row.node, row.slot): index for index, row in enumerate(report.tensors)}
+    return [
+        Mark(
+            place=place,
+            row=row,
+            index=indices[row.node, row.slot],
+            module=order.module_of(row.module),
+        )
+        for row, place in zip(order.tensors, order.tensor_places, strict=True)
+    ]
+
+
+def parameter_marks(report: Report, order: ForwardOrder) -> list[Mark]:
+    """Return a mark for each parameter."""
+    return [
+        Mark(place=place, row=row, index=row.index, module=order.module_of(row.module))
+        for row, place in zip(report.parameters, order.parameter_places, strict=True)
+    ]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SpineLine:
+    """What vanishing and exploding gradients are judged by."""
+
+    operation: str
+    """As people know it: `Add`."""
+    tensors: tuple[int, ...]
+    """Places of the report's tensors, in the order of the forward."""
+
+
+def spine_line(report: Report) -> SpineLine | None:
+    """Return the line of a report; None where its graph has too few operations of one type."""
+    indexed = RecordingIndex(report.recording)
+    spines = Spines(indexed)
+    reading = spines.first
+    trends = [trend for trend in (reading.loss, reading.growth) if trend is not None]
+    if not trends:
+        return None
+    steepest = max(trends, key=lambda trend: abs(trend.decades))
+    operation = steepest.matched[0].node.operation
+    chain = max(spines.chains(indexed.first), key=len)
+    known = {TensorRef(node=row.node, slot=row.slot): at for at, row in enumerate(report.tensors)}
+    refs = (
+        indexed.first.measured(TensorRef(node=index, slot=0))
+        for index in reversed(chain)
+        if indexed.recording.nodes[index].operation == operation
+    )
+    found = tuple(known[ref] for ref in dict.fromkeys(refs) if ref in known)
+    return SpineLine(operation=operation_text(operation), tensors=found)
+
+
+MAIN, ROW, GAP, MARGIN = 320, 22, 10, 110
+"""Heights in CSS pixels: of the axis, of a strip, between them, and around all."""
+
+_NARROWEST = 1 / 60
+"""A stretch has its name written under it from this share of the axis on."""
+_LONGEST = 22
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Strips:
+    """What lies above and below the logarithmic axis, each row with its title."""
+
+    above: tuple[str, ...]
+    """From the axis upwards."""
+    below: tuple[str, ...]
+    """From the axis downwards."""
+
+    @property
+    def height(self) -> int:
+        """Of all, in CSS pixels."""
+        return self._above + MAIN + self._below
+
+    @property
+    def _above(self) -> int:
+        return len(self.above) * ROW + GAP if self.above else 0
+
+    @property
+    def _below(self) -> int:
+        return len(self.below) * ROW + GAP if self.below else 0
+
+    def axes(self) -> dict[str, Json]:
+        """Return the y axes: `y` is logarithmic, `y2` below it, `y3` above."""
+        low, high = self._below / self.height, (self._below + MAIN) / self.height
+        axes: dict[str, Json] = {
+            "yaxis": {
+                "type": "log",
+                "domain": [low, high],
+                "exponentformat": "power",
+                "zeroline": False,
+            }
+        }
+        if self.below:
+            end = low - GAP / self.height
+            axes["yaxis2"] = _strip_axis(self.below, [0.0, end], is_upwards=False)
+        if self.above:
+            start = high + GAP / self.height
+            axes["yaxis3"] = _strip_axis(self.above, [start, 1.0], is_upwards=True)
+        return axes
+
+
+def _strip_axis(titles: Sequence[str], domain: list[Json], *, is_upwards: bool) -> Json:
+    ends = [-0.5, len(titles) - 0.5]
+    return {
+        "domain": domain,
+        "range": ends if is_upwards else ends[::-1],
+        "tickvals": list(range(len(titles))),
+        "ticktext": list(titles),
+        "fixedrange": True,
+        "zeroline": False,
+        "showgrid": True,
+        "gridwidth": 1,
+    }
+
+
+def depth_layout(order: ForwardOrder, report: Report, strips: Strips) -> dict[str, Json]:
+    """Return the layout; modules are bands behind the marks, named at the foot."""
+    runs = [run for run in order.runs() if run.module is not None]
+    named = [run for run in runs if run.length >= _NARROWEST * order.length]
+    return {
+        "margin": {"l": 60, "r": 16, "t": 30, "b": 60},
+        "showlegend": True,
+        "legend": {"y": 1.0},
+        **strips.axes(),
+        "xaxis": {
+            "range": [-0.8, order.length - 0.2],
+            "anchor": "y2" if strips.below else "y",
+            "showgrid": False,
+            "zeroline": False,
+            "tickvals": [(run.first + run.last) / 2 for run in named],
+            "ticktext": [run_name(run, report) for run in named],
+            "title": {"text": "forward: from the input to the loss →"},
+        },
+        "shapes": [_band(run) for run in runs[::2]],
+    }
+
+
+def run_name(run: Run, report: Report) -> str:
+    """Return the end of a module's path: from the last part on that is no number."""
+    if run.module is None:
+        return ""
+    row = report.modules[run.module]
+    parts = row.path.split(".")
+    start = len(parts) - 1
+    while start > 0 and parts[start].isdecimal():
+        start -= 1
+    return lettered(".".join(parts[start:]) or row.class_name, _LONGEST)
+
+
+def _band(run: Run) -> Json:
+    return {
+        "type": "rect",
+        "xref": "x",
+        "yref": "paper",
+        "x0": run.first - 0.5,
+        "x1": run.last + 0.5,
+        "y0": 0,
+        "y1": 1,
+        "fillcolor": "@panel",
+        "line": {"width": 0},
+        "layer": "below",
+    }

@@ -1,0 +1,261 @@
+"""Norms of layers over the steps of a run, and the findings on their rows."""
+
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Literal
+
+from gradscope.analysis.columns import Columns
+from gradscope.analysis.layers import column_peaks, larger
+from gradscope.analysis.norms import total_norm
+from gradscope.analysis.report import Report
+from gradscope.analysis.training_run import TrainingRun
+from gradscope.recording.norm_table import NOT_MEASURED, NormTable, norms_of
+from gradscope.report.html.charts.step_marks import finding_text
+from gradscope.report.html.columns import Json, numbers, places
+from gradscope.report.html.modules import ModulePlaces
+
+ROWS = 300
+"""Parameters, or modules, up to which each has a row of its own."""
+WIDTH = 500
+"""Columns up to which each step has one of its own."""
+_TURNS = 0.25
+"""Share of steps with another optimizer than the step before, above which they take turns."""
+
+Cell = float | None
+"""None where there was nothing to measure: no gradient, or weights of zero to compare with."""
+Quantity = Literal["gradient", "update", "weight"]
+"""`update` is the norm of a step's change over that of the weights."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HeatRow:
+    """A parameter, or a module with all parameters in it and below."""
+
+    name: str
+    parameter: int | None
+    """None of a module."""
+    module: int | None
+    held: tuple[int, ...]
+    """The parameters."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Heat:
+    """A quantity of each row by column: the largest of a column's steps, NaN where one is."""
+
+    quantity: Quantity
+    columns: Columns
+    cells: tuple[dict[int, Cell], ...]
+    """By row: columns, and what is there. What was measured in none of its steps is left out."""
+    telling: tuple[int, ...]
+    """By column: the step with the largest norm of all."""
+
+
+def heat_rows(report: Report, most: int = ROWS) -> list[HeatRow]:
+    """Return a row for each parameter; of more than fit, for each module as deep as fits."""
+    places = ModulePlaces(report)
+    if len(report.parameters) <= most:
+        return [
+            HeatRow(
+                name=row.name,
+                parameter=row.index,
+                module=places.of(row.module),
+                held=(row.index,),
+            )
+            for row in report.parameters
+        ]
+    depths = range(max((row.depth for row in report.modules), default=0), 0, -1)
+    cuts = (_modules_at(report, places, depth) for depth in depths)
+    fitting = next((rows for rows in cuts if len(rows) <= most), None)
+    return _modules_at(report, places, 0) if fitting is None else fitting
+
+
+def _modules_at(report: Report, places: ModulePlaces, depth: int) -> list[HeatRow]:
+    """Return a row for each module down to a depth, with all that its row is to stand for."""
+    held: dict[int | None, list[int]] = {}
+    for parameter in report.parameters:
+        chain = places.above(places.of(parameter.module))
+        module = chain[min(depth, len(chain) - 1)] if chain else None
+        held.setdefault(module, []).append(parameter.index)
+    return [
+        HeatRow(name=_name(report, module), parameter=None, module=module, held=tuple(parameters))
+        for module, parameters in held.items()
+    ]
+
+
+def _name(report: Report, module: int | None) -> str:
+    if module is None:
+        return "outside of models"
+    return report.modules[module].path or report.modules[module].class_name
+
+
+def heats(report: Report, rows: Sequence[HeatRow], width: int = WIDTH) -> list[Heat]:
+    """Return what there is of each quantity; none that was never measured."""
+    run = report.training_run
+    if run is None:
+        return []
+    norms = norms_of(report.recording)
+    found = [_gradients(norms, rows, _columns(run, width))]
+    # Weights and updates are measured in some steps alone: the others would be empty columns.
+    steps = [step.step for step in run.steps if _has_updates(norms, step.step)]
+    columns = Columns(steps, width)
+    found.append(_heat("update", norms, rows, columns, _update))
+    found.append(_heat("weight", norms, rows, columns, _weight))
+    return [heat for heat in found if any(heat.cells)]
+
+
+def _columns(run: TrainingRun, width: int) -> Columns:
+    """Return a column for each step; for each turn, where optimizers take turns."""
+    changes = sum(one.optimizer != other.optimizer for one, other in pairwise(run.steps))
+    if changes > _TURNS * len(run.steps):
+        return Columns.over(run, width)
+    return Columns([step.step for step in run.steps], width)
+
+
+def _gradients(norms: NormTable, rows: Sequence[HeatRow], columns: Columns) -> Heat:
+    """Return the gradient norms; those of single parameters are found much faster."""
+    if any(row.parameter is None for row in rows):
+        return _heat("gradient", norms, rows, columns, _gradient)
+    peaks = column_peaks(norms, columns)
+    totals = (
+        (step, [norm for norm in _of_step(norms.gradients, norms, step) if not norm < 0])
+        for step in columns.steps
+    )
+    return Heat(
+        quantity="gradient",
+        columns=columns,
+        cells=tuple(peaks.get(place, {}) for row in rows for place in row.held),
+        telling=_telling(columns, totals),
+    )
+
+
+def _of_step(column: Sequence[float], norms: NormTable, step: int) -> Sequence[float]:
+    rows = norms.rows_of(step)
+    return column[rows.start : rows.stop]
+
+
+def _has_updates(norms: NormTable, step: int) -> bool:
+    return any(update != NOT_MEASURED for update in _of_step(norms.updates, norms, step))
+
+
+_Reading = Callable[[NormTable, Sequence[int]], Cell]
+"""Returns a row's number of a step from the places of its parameters in the table."""
+
+
+def _heat(
+    quantity: Quantity,
+    norms: NormTable,
+    rows: Sequence[HeatRow],
+    columns: Columns,
+    reading: _Reading,
+) -> Heat:
+    owners = {parameter: place for place, row in enumerate(rows) for parameter in row.held}
+    cells: list[dict[int, Cell]] = [{} for _ in rows]
+    by_step: list[tuple[int, list[Cell]]] = []
+    for step in columns.steps:
+        column = columns.place(step)
+        if column is None:
+            continue
+        found = _step_cells(norms, step, owners, reading)
+        for place, value in found.items():
+            known = cells[place].get(column)
+            cells[place][column] = value if known is None else larger(known, value)
+        by_step.append((step, list(found.values())))
+    return Heat(
+        quantity=quantity,
+        columns=columns,
+        cells=tuple(cells),
+        telling=_telling(columns, by_step),
+    )
+
+
+def _telling(columns: Columns, by_step: Iterable[tuple[int, Sequence[Cell]]]) -> tuple[int, ...]:
+    """Return, by column, the first step with the largest norm of all that was measured."""
+    best: dict[int | None, tuple[tuple[bool, float], int]] = {}
+    for step, values in by_step:
+        column, rank = columns.place(step), _rank(values)
+        if column not in best or rank > best[column][0]:
+            best[column] = rank, step
+    return tuple(best[column][1] for column in range(columns.count))
+
+
+def _step_cells(
+    norms: NormTable, step: int, owners: dict[int, int], reading: _Reading
+) -> dict[int, Cell]:
+    """Return what was measured in a step, by row."""
+    places: dict[int, list[int]] = {}
+    for at in norms.rows_of(step):
+        owner = owners.get(norms.parameters[at])
+        if owner is not None:
+            places.setdefault(owner, []).append(at)
+    return {row: reading(norms, at) for row, at in places.items()}
+
+
+def _gradient(norms: NormTable, places: Sequence[int]) -> Cell:
+    return _total(norms.gradients, places)
+
+
+def _update(norms: NormTable, places: Sequence[int]) -> Cell:
+    measured = [at for at in places if norms.updates[at] != NOT_MEASURED]
+    update, weight = _total(norms.updates, measured), _total(norms.weights, measured)
+    return None if update is None or not weight else update / weight
+
+
+def _weight(norms: NormTable, places: Sequence[int]) -> Cell:
+    return _total(norms.weights, places)
+
+
+def _total(column: Sequence[float], places: Sequence[int]) -> Cell:
+    if len(places) == 1:
+        value = column[places[0]]
+        return None if value < 0 else value
+    return total_norm(column[at] for at in places if not column[at] < 0)
+
+
+def _rank(values: Iterable[Cell]) -> tuple[bool, float]:
+    """Return what orders steps by how much there is to see: broken ones come last."""
+    known = [value for value in values if value is not None]
+    is_broken = not all(map(math.isfinite, known))
+    return is_broken, math.inf if is_broken else total_norm(known) or 0.0
+
+
+def marks_on_rows(
+    rows: Sequence[HeatRow], labels: Sequence[str], report: Report
+) -> Iterator[Mapping[str, Json]]:
+    """Yield the findings that a step shows, on the rows that they are about."""
+    owners = {parameter: place for place, row in enumerate(rows) for parameter in row.held}
+    indices = {alias: row.index for row in report.parameters for alias in (row.name, *row.aliases)}
+    marks = []
+    for finding in reversed(report.findings):
+        about = {owners[indices[name]] for name in finding.parameters if name in indices}
+        # Where it is about every row, no row tells anything.
+        if finding.step is not None and len(about) < len(rows):
+            marks += [(finding, place) for place in sorted(about)]
+    if not marks:
+        return
+    yield {
+        "type": "scatter",
+        "mode": "markers",
+        "name": "findings",
+        "showlegend": False,
+        "x": numbers(finding.step for finding, _ in marks),
+        "y": [labels[place] for _, place in marks],
+        "text": [finding_text(finding, report) for finding, _ in marks],
+        "hovertemplate": "%{text}<br>%{y}<extra></extra>",
+        "marker": {
+            "symbol": "circle",
+            "size": 9,
+            "color": [f"@{finding.severity}" for finding, _ in marks],
+            "line": {"width": 1.5, "color": "@paper"},
+        },
+        "meta": {
+            "links": {
+                "step": places(finding.step for finding, _ in marks),
+                "module": places(rows[place].module for _, place in marks),
+                "parameter": places(rows[place].parameter for _, place in marks),
+            },
+            "under": True,
+        },
+    }

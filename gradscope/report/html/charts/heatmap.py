@@ -1,0 +1,243 @@
+"""Steps by layers: the gradient norm of every parameter in every step of a run."""
+
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from gradscope.analysis.report import Report
+from gradscope.phrasing import printable
+from gradscope.report.html.charts.axes import Panel, stacked, step_axis
+from gradscope.report.html.charts.colours import SEQUENTIAL, colour_axis, logarithm
+from gradscope.report.html.charts.heat import (
+    ROWS,
+    Cell,
+    Heat,
+    HeatRow,
+    Quantity,
+    heat_rows,
+    heats,
+    marks_on_rows,
+)
+from gradscope.report.html.charts.lettering import common_prefix, row_labels, shortened
+from gradscope.report.html.charts.step_marks import (
+    MarkRow,
+    finding_marks,
+    mark_panel,
+)
+from gradscope.report.html.columns import Json, numbers, places, single_numbers
+from gradscope.report.html.page import Picture
+
+Trace = Mapping[str, Json]
+
+_NAMES: Mapping[Quantity, str] = {
+    "gradient": "gradient norm",
+    "update": "update / weight",
+    "weight": "weight norm",
+}
+_LOW, _HIGH, _ROW = 220, 760, 15
+"""Heights in pixels: the least and the largest of all rows, and that of one."""
+_STRIP = 20
+_AROUND = 120
+_UNIT = 150
+_SCALE: Json = [[place / (len(SEQUENTIAL) - 1), stop] for place, stop in enumerate(SEQUENTIAL)]
+_MARKED = 40
+"""Rows up to which a finding is marked on each."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _State:
+    """What is no number on a logarithmic scale, and has a colour of its own."""
+
+    name: str
+    color: str
+    holds: Callable[[Cell], bool]
+
+
+_STATES = (
+    _State(name="0", color="@zero", holds=lambda cell: cell == 0),
+    _State(name="NaN, inf", color="@broken", holds=lambda cell: not _is_finite(cell)),
+)
+_NO_GRADIENT = _State(name="no gradient", color="@none", holds=lambda cell: cell is None)
+
+
+def _is_finite(cell: Cell) -> bool:
+    return cell is None or math.isfinite(cell)
+
+
+def heatmap(report: Report) -> Picture | None:
+    """Return the picture; None where nothing was measured."""
+    rows = heat_rows(report)[:ROWS]
+    found = heats(report, rows)
+    if not found:
+        return None
+    prefix = common_prefix([row.name for row in rows])
+    labels = row_labels([row.name.removeprefix(prefix) for row in rows])
+    groups = [list(_traces(heat, rows, labels)) for heat in found]
+    owners = [place for place, group in enumerate(groups) for _ in group]
+    shown = [trace for group in groups for trace in group]
+    marks = MarkRow(name="findings", symbol="triangle-down", marks=tuple(finding_marks(report)))
+    height = min(max(_ROW * len(rows), _LOW), _HIGH)
+    panels = [
+        *([mark_panel([marks], _STRIP / _UNIT)] if marks.marks else []),
+        Panel(
+            height=height / _UNIT,
+            traces=[
+                *({**trace, "visible": at == 0} for trace, at in zip(shown, owners, strict=True)),
+                *marks_on_rows(rows, labels, report),
+            ],
+            axis=_row_axis(labels),
+        ),
+    ]
+    data, layout = stacked(panels, "step")
+    return Picture(
+        name="heatmap",
+        kind="plot",
+        title="Layers over the steps",
+        caption=" ".join(_caption(report, rows, found, prefix)),
+        content={
+            "figure": {"data": data, "layout": {**layout, **_layout(found[0], layout["xaxis"])}},
+            "switches": [_switch(found, owners, before=len(panels) - 1)],
+        },
+        height=height + _AROUND,
+    )
+
+
+def _switch(found: Sequence[Heat], owners: Sequence[int], *, before: int) -> Trace:
+    """Return buttons that show one quantity; so many traces before these are always shown."""
+    always: list[Json] = [None] * before
+    return {
+        "label": "colour",
+        "choices": [
+            {
+                "label": _NAMES[heat.quantity],
+                "data": [*always, *({"visible": at == place} for at in owners)],
+            }
+            for place, heat in enumerate(found)
+        ],
+    }
+
+
+def _layout(heat: Heat, axis: Json) -> Trace:
+    steps = heat.columns.steps
+    given = axis if isinstance(axis, Mapping) else {}
+    ends = step_axis(steps[0], steps[-1], 0.5)
+    return {
+        "plot_bgcolor": "@panel",
+        "xaxis": {**given, **ends, "showgrid": False, "zeroline": False},
+        "showlegend": True,
+    }
+
+
+def _row_axis(labels: Sequence[str]) -> Trace:
+    return {
+        "type": "category",
+        "categoryorder": "array",
+        "categoryarray": list(labels),
+        "range": [len(labels) - 0.5, -0.5],
+        "showgrid": False,
+        "ticks": "",
+        "tickfont": {"size": 11},
+    }
+
+
+def _traces(heat: Heat, rows: Sequence[HeatRow], labels: Sequence[str]) -> Iterator[Trace]:
+    name = _NAMES[heat.quantity]
+    base = _base(heat, rows, labels)
+    yield {
+        **base,
+        "name": name,
+        "z": [single_numbers(map(logarithm, line)) for line in _lines(heat)],
+        "meta": {**_meta(heat, rows), "isLogarithm": True},
+        "colorscale": _SCALE,
+        "hovertemplate": f"%{{y}}<br>%{{text}}<br>{name} %{{customdata:.3~g}}<extra></extra>",
+        **colour_axis([cell for line in heat.cells for cell in line.values()], name),
+    }
+    states = (*_STATES, _NO_GRADIENT) if heat.quantity == "gradient" else _STATES
+    for state in states:
+        if any(state.holds(cell) for line in heat.cells for cell in line.values()):
+            yield _state_trace(state, heat, base, _meta(heat, rows))
+
+
+def _state_trace(state: _State, heat: Heat, base: Trace, meta: Trace) -> Trace:
+    name = f"{_NAMES[heat.quantity]} {state.name}"
+    if state is _NO_GRADIENT:
+        name = state.name
+    return {
+        **base,
+        "name": name,
+        "z": [
+            numbers(
+                1 if column in line and state.holds(line[column]) else None
+                for column in range(heat.columns.count)
+            )
+            for line in heat.cells
+        ],
+        "meta": {**meta, "under": True},
+        "colorscale": [[0, state.color], [1, state.color]],
+        "showscale": False,
+        "showlegend": True,
+        "hovertemplate": f"%{{y}}<br>%{{text}}<br>{name}<extra></extra>",
+    }
+
+
+def _base(heat: Heat, rows: Sequence[HeatRow], labels: Sequence[str]) -> Trace:
+    return {
+        "type": "heatmap",
+        "x": _edges(heat),
+        "y": list(labels),
+        "hoverongaps": False,
+        "ygap": 1 if len(rows) <= _MARKED else 0,
+    }
+
+
+def _edges(heat: Heat) -> Json:
+    """Return where columns begin, and the end of the last."""
+    columns = heat.columns
+    return numbers([step - 0.5 for step in (*columns.first_steps, columns.steps[-1] + 1)])
+
+
+def _meta(heat: Heat, rows: Sequence[HeatRow]) -> Trace:
+    held: dict[int | None, list[int]] = {}
+    for step in heat.columns.steps:
+        held.setdefault(heat.columns.place(step), []).append(step)
+    return {
+        "rows": {
+            "module": places(row.module for row in rows),
+            "parameter": places(row.parameter for row in rows),
+        },
+        "steps": places(heat.telling),
+        "columns": [
+            f"step {steps[0]:,}"
+            if len(steps) == 1
+            else f"the largest of steps {steps[0]:,} to {steps[-1]:,}"
+            for steps in held.values()
+        ],
+    }
+
+
+def _lines(heat: Heat) -> Iterator[list[Cell]]:
+    for line in heat.cells:
+        yield [line.get(column) for column in range(heat.columns.count)]
+
+
+def _caption(
+    report: Report, rows: Sequence[HeatRow], found: Sequence[Heat], prefix: str
+) -> Iterator[str]:
+    if rows[0].parameter is None:
+        size = sum(len(row.held) for row in rows)
+        what = f"A row is a module with all parameters below it, {size:,} in all"
+        more = len(report.parameters) - size
+        yield f"{what}; {more:,} more are left out." if more else f"{what}."
+    else:
+        yield "A row is a parameter, in the order of the model."
+    if prefix:
+        yield f"Each name begins with {shortened(printable(prefix), 60)}, which is left out."
+    widest = found[0].columns.widest
+    if widest > 1:
+        yield (
+            f"A column is up to {widest:,} steps, its colour the largest norm among them: a click"
+            " selects the step with the largest of all."
+        )
+    if len(found) > 1:
+        yield "Updates and weights are measured in some steps, and drawn up to the next of them."
+    yield "The background shows through where nothing was measured."

@@ -1,0 +1,187 @@
+"""How large the elements of each gradient are, beside what low precision can hold."""
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from gradscope.analysis.report import Report
+from gradscope.analysis.rows import ParameterRow
+from gradscope.report.html.charts.lettering import row_labels
+from gradscope.report.html.columns import Json, places
+from gradscope.report.html.modules import ModulePlaces
+from gradscope.report.html.page import Picture
+
+MOST_ROWS = 200
+_ROW, _LOWEST, _HIGHEST, _AROUND = 14, 160, 520, 110
+"""Heights in CSS pixels: of a row, of all rows at least and at most, and around them."""
+
+_Anchor = Literal["left", "right"]
+_EDGES: tuple[tuple[int, str, _Anchor], ...] = (
+    (-24, "0 in float16", "right"),
+    (-14, "full precision in float16", "left"),
+    (16, "infinite in float16", "left"),
+)
+"""Powers of two at which half precision loses all, begins to lose, and overflows; what is told of
+one side, and at which of its ends that stands at the edge."""
+_DECADES = 3
+"""Powers of ten between the letters of the axis."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Octaves:
+    """The magnitudes of a parameter's gradient: what share of a sample lies in each octave."""
+
+    row: ParameterRow
+    first: int
+    """The lowest power of two."""
+    shares: tuple[float, ...]
+
+    @property
+    def last(self) -> int:
+        """The highest power of two."""
+        return self.first + len(self.shares) - 1
+
+
+def magnitudes(report: Report) -> Picture | None:
+    """Return the picture; None where no gradient was sampled."""
+    rows = [found for row in report.parameters if (found := _octaves(row)) is not None]
+    if not rows:
+        return None
+    drawn = _drawn(rows)
+    height = min(max(_ROW * len(drawn), _LOWEST), _HIGHEST)
+    return Picture(
+        name="magnitudes",
+        kind="plot",
+        title="Magnitudes of the gradients' elements",
+        caption=" ".join(_caption(rows, drawn)),
+        content={"figure": {"data": [_heat(drawn, report)], "layout": _layout(drawn)}},
+        height=height + _AROUND,
+    )
+
+
+def _drawn(rows: Sequence[Octaves]) -> Sequence[Octaves]:
+    """Return all rows; of more than can be seen those of matrices, and of these some."""
+    if len(rows) <= MOST_ROWS:
+        return rows
+    matrices = [one for one in rows if len(one.row.shape) > 1] or rows
+    return matrices[:: math.ceil(len(matrices) / MOST_ROWS)]
+
+
+def _octaves(row: ParameterRow) -> Octaves | None:
+    counts = () if row.grad is None else row.grad.magnitudes or ()
+    first = None if row.grad is None else row.grad.lowest_exponent
+    total = sum(counts)
+    if first is None or not total:
+        return None
+    return Octaves(
+        row=row,
+        first=first,
+        shares=tuple(count / total for count in counts),
+    )
+
+
+def _heat(rows: Sequence[Octaves], report: Report) -> Json:
+    first, last = _ends(rows)
+    modules = ModulePlaces(report)
+    return {
+        "type": "heatmap",
+        "x": [octave + 0.5 for octave in range(first, last + 1)],
+        "y": row_labels([one.row.name for one in rows]),
+        "z": [[_share(one, octave) for octave in range(first, last + 1)] for one in rows],
+        "zmin": 0,
+        # From the background on: what is hardly there should hardly be seen.
+        "colorscale": [[0, "@accent-soft"], [0.5, "@accent"], [1, "@ink"]],
+        "colorbar": {
+            "title": {"text": "share of the elements", "side": "right"},
+            "tickformat": ".0%",
+            "thickness": 14,
+            "outlinewidth": 0,
+        },
+        "hovertemplate": "<b>%{y}</b><br>%{text}<br>%{z:.1%} of a sample<extra></extra>",
+        "hoverongaps": False,
+        "meta": {
+            "columns": [_octave_text(octave) for octave in range(first, last + 1)],
+            "rows": {
+                "module": places(modules.each(one.row.module for one in rows)),
+                "parameter": places(one.row.index for one in rows),
+            },
+        },
+    }
+
+
+def _ends(rows: Sequence[Octaves]) -> tuple[int, int]:
+    return min(one.first for one in rows), max(one.last for one in rows)
+
+
+def _share(one: Octaves, octave: int) -> float | None:
+    """Return the share in an octave, None where there is nothing."""
+    at = octave - one.first
+    # Four digits are more than a sample of a thousand tells.
+    return round(one.shares[at], 4) or None if 0 <= at < len(one.shares) else None
+
+
+def _octave_text(octave: int) -> str:
+    return f"{2.0**octave:.3g} to {2.0 ** (octave + 1):.3g}"
+
+
+def _layout(rows: Sequence[Octaves]) -> dict[str, Json]:
+    first, last = _ends(rows)
+    step = math.log2(10.0**_DECADES)
+    powers = range(math.ceil(first / step), math.floor((last + 1) / step) + 1)
+    labels = row_labels([one.row.name for one in rows])
+    edges = [edge for edge in _EDGES if first - 2 <= edge[0] <= last + 3]
+    return {
+        "margin": {"l": 60, "r": 16, "t": 30, "b": 44},
+        "plot_bgcolor": "@panel",
+        "xaxis": {
+            "tickvals": [power * step for power in powers],
+            "ticktext": [f"10<sup>{power * _DECADES}</sup>" for power in powers],
+            "title": {"text": "magnitude of an element"},
+            "zeroline": False,
+            "showgrid": False,
+        },
+        "yaxis": {
+            "type": "category",
+            "categoryorder": "array",
+            "categoryarray": labels,
+            "range": [len(labels) - 0.5, -0.5],
+            "showgrid": False,
+            "ticks": "",
+            "tickfont": {"size": 11},
+        },
+        "shapes": [
+            {
+                "type": "line",
+                "x0": at,
+                "x1": at,
+                "yref": "paper",
+                "y0": 0,
+                "y1": 1,
+                "line": {"color": "@warning", "width": 1.5, "dash": "dot"},
+            }
+            for at, _, _ in edges
+        ],
+        "annotations": [
+            {
+                "x": at,
+                "yref": "paper",
+                "y": 1,
+                "xanchor": anchor,
+                "yanchor": "bottom",
+                "text": text,
+                "showarrow": False,
+                "font": {"color": "@warning", "size": 11},
+            }
+            for at, text, anchor in edges
+        ],
+    }
+
+
+def _caption(rows: Sequence[Octaves], drawn: Sequence[Octaves]) -> Iterator[str]:
+    yield (
+        "A row is a parameter; the colour says what share of its elements lies between one power "
+        "of two and the next. Between both lines float16 has fewer digits; left of them it has 0."
+    )
+    if len(drawn) < len(rows):
+        yield f"Drawn are {len(drawn):,} of {len(rows):,} parameters, spread evenly."

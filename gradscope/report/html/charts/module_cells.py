@@ -1,0 +1,210 @@
+"""The cells of a map of modules: the tree, sizes, and what is measured of each."""
+
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from gradscope.analysis.norms import total_norm
+from gradscope.analysis.report import Report
+from gradscope.analysis.rows import ModuleRow, ParameterRow
+from gradscope.recording.finding import Finding
+from gradscope.report.html.charts.lettering import lettered
+from gradscope.report.html.modules import ModulePlaces
+from gradscope.report.html.phrasing import module_of_finding
+
+ModuleState = Literal["number", "broken", "zero", "none", "frozen", "empty"]
+"""`none`: its parameters got no gradient; `empty`: there is nothing to measure."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModuleMeasures:
+    """The numbers of one module; None where there is none."""
+
+    norm: float | None
+    """Of the gradients of all its parameters."""
+    rms: float | None
+    """Of an element of these gradients."""
+    to_weight: float | None
+    """Their norm over that of the parameters."""
+    output: float | None
+    """Of the gradients at the outputs of all its calls."""
+    gain: float | None
+    """What backward through a call does to a norm: of several calls what is farthest from 1."""
+    absence: ModuleState
+    """What it means that there is no gradient of parameters."""
+
+
+def module_measures(report: Report) -> list[ModuleMeasures]:
+    """Return the numbers of each module of a report."""
+    reached = _reached_elements(report)
+    reaches = _reaches(report)
+    return [
+        _measures(row, reached.get(row.index, 0), reaches.get(row.index, frozenset()))
+        for row in report.modules
+    ]
+
+
+def state_of(value: float | None, absence: ModuleState = "empty") -> ModuleState:
+    """Return what a number is; `absence` where there is none."""
+    if value is None:
+        return absence
+    if not math.isfinite(value):
+        return "broken"
+    return "zero" if value == 0.0 else "number"
+
+
+def _measures(row: ModuleRow, reached: int, reaches: frozenset[str]) -> ModuleMeasures:
+    norm, weight = row.grad_norm, row.weight_norm
+    return ModuleMeasures(
+        norm=norm,
+        rms=None if norm is None or not reached else norm / math.sqrt(reached),
+        to_weight=None if norm is None or not weight else norm / weight,
+        output=total_norm(
+            call.output_grad_norm for call in row.calls if call.output_grad_norm is not None
+        ),
+        gain=_farthest(call.gain for call in row.calls),
+        absence=_absence(row, reaches),
+    )
+
+
+def _absence(row: ModuleRow, reaches: frozenset[str]) -> ModuleState:
+    if not row.parameters:
+        return "empty"
+    if not row.trainable_parameters:
+        return "frozen"
+    return "none" if "none" in reaches else "empty"
+
+
+def _farthest(gains: Iterable[float | None]) -> float | None:
+    """Return the gain farthest from 1: what is broken before all, then nothing at all."""
+    found = [gain for gain in gains if gain is not None]
+    return max(found, key=_distance, default=None)
+
+
+def _distance(gain: float) -> float:
+    if not math.isfinite(gain):
+        return math.inf
+    return abs(math.log10(gain)) if gain else math.inf
+
+
+def _reached_elements(report: Report) -> Mapping[int, int]:
+    """Return, by module, how many elements have a gradient in it and below it."""
+    places, found = ModulePlaces(report), dict[int, int]()
+    for parameter in report.parameters:
+        if parameter.grad is not None:
+            for module in _holders(parameter, places):
+                found[module] = found.get(module, 0) + parameter.numel
+    return found
+
+
+def _reaches(report: Report) -> Mapping[int, frozenset[str]]:
+    """Return, by module, what backward left in the parameters in it and below it."""
+    places, found = ModulePlaces(report), dict[int, set[str]]()
+    for parameter in report.parameters:
+        for module in _holders(parameter, places):
+            found.setdefault(module, set()).add(parameter.reach)
+    return {module: frozenset(reaches) for module, reaches in found.items()}
+
+
+def _holders(parameter: ParameterRow, places: ModulePlaces) -> frozenset[int]:
+    """Return the modules that hold a parameter under any of its names."""
+    owners = [
+        parameter.module,
+        *(alias.rpartition(".")[0] for alias in parameter.aliases),
+    ]
+    return frozenset(module for owner in owners for module in places.above(places.of(owner)))
+
+
+Area = Literal["root", "parameters", "equal"]
+"""What a cell's own area stands for: the square root of its own elements, these, or nothing."""
+
+_FLOOR = 0.002
+"""Share of the whole that a module without parameters has, so that it can be found."""
+_LONGEST = 40
+_HOLDS_ALL = "models"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cell:
+    """A module on the map."""
+
+    name: str
+    """As plotly is to letter it."""
+    key: str
+    parent: str
+    """Its key; empty at the top."""
+    row: ModuleRow | None
+    """None of the cell that holds several models."""
+    findings: tuple[Finding, ...]
+    """Those about it, the worst first."""
+
+    @property
+    def module(self) -> int | None:
+        """Index of its row."""
+        return None if self.row is None else self.row.index
+
+    @property
+    def own_numel(self) -> int:
+        """Elements of its own parameters."""
+        return 0 if self.row is None else self.row.own_numel
+
+
+def cells_of(report: Report) -> list[Cell]:
+    """Return a cell for each module, and before them one that holds all of several on top.
+
+    Losses and the like, which hold no parameters and lie in no model, have none.
+    """
+    rows, about = _shown(report.modules), _findings(report)
+    is_held = sum(row.parent is None for row in rows) > 1
+    top = Cell(name="all models", key=_HOLDS_ALL, parent="", row=None, findings=())
+    cells = [
+        Cell(
+            name=_name(row, report.modules, is_marked=row.index in about),
+            key=str(row.index),
+            parent=str(row.parent) if row.parent is not None else _HOLDS_ALL * is_held,
+            row=row,
+            findings=tuple(about.get(row.index, ())),
+        )
+        for row in rows
+    ]
+    return [top, *cells] if is_held else cells
+
+
+def _shown(rows: Sequence[ModuleRow]) -> list[ModuleRow]:
+    """Return the modules that have cells: of those on top the ones that hold something."""
+    holding = {row.parent for row in rows}
+    found = [
+        row for row in rows if row.parent is not None or row.parameters or row.index in holding
+    ]
+    return found or [row for row in rows if row.in_model]
+
+
+def areas(cells: Sequence[Cell], area: Area) -> list[float]:
+    """Return what each cell takes beside its children."""
+    parents = {cell.parent for cell in cells}
+    own: Callable[[int], float] = {"root": math.sqrt, "parameters": float, "equal": bool}[area]
+    found = [own(cell.own_numel) for cell in cells]
+    least = sum(found) * _FLOOR or 1.0
+    return [
+        max(value, least) if cell.key not in parents else value
+        for cell, value in zip(cells, found, strict=True)
+    ]
+
+
+def _findings(report: Report) -> dict[int, list[Finding]]:
+    places, found = ModulePlaces(report), dict[int, list[Finding]]()
+    for finding in report.findings:
+        named = [at for at in places.each(finding.modules) if at is not None]
+        innermost = module_of_finding(finding, report)
+        for module in named or ([] if innermost is None else [innermost]):
+            found.setdefault(module, []).append(finding)
+    return found
+
+
+def _name(row: ModuleRow, rows: Sequence[ModuleRow], *, is_marked: bool) -> str:
+    """Return a module's name in its parent; its class where it has none."""
+    start = "" if row.parent is None else rows[row.parent].path
+    is_below = start and row.path.startswith(f"{start}.")
+    name = row.path[len(start) + 1 :] if is_below else row.path
+    return ("⚠ " if is_marked else "") + lettered(name or row.class_name, _LONGEST)

@@ -1,0 +1,294 @@
+"""The tree of modules as a map: areas of parameters, coloured by what is measured."""
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+from gradscope.analysis.report import Report
+from gradscope.analysis.rows import ModuleRow
+from gradscope.report.html.charts.colours import ColourScale
+from gradscope.report.html.charts.lettering import exact
+from gradscope.report.html.charts.module_cells import (
+    Cell,
+    ModuleMeasures,
+    ModuleState,
+    areas,
+    cells_of,
+    module_measures,
+    state_of,
+)
+from gradscope.report.html.columns import Json, numbers, places, single_numbers, texts
+from gradscope.report.html.page import Picture
+from gradscope.report.html.tables import column, module_column, word_column
+
+MOST_DRAWN = 900
+"""Modules drawn at once; those further in show when what they lie in is opened."""
+
+_MANY = 150
+"""Cells between which thick lines would hide the colours."""
+_COLOURS: dict[ModuleState, str] = {
+    "broken": "@broken",
+    "zero": "@zero",
+    "none": "@none",
+    "frozen": "@frozen",
+    "empty": "@panel",
+}
+_LETTERS: dict[ModuleState, str] = {
+    "broken": "@paper",
+    "zero": "@paper",
+    "none": "@paper",
+    "frozen": "@paper",
+    "empty": "@ink",
+}
+_PATTERNS: dict[ModuleState, str] = {"broken": "x", "zero": "/", "none": "\\", "frozen": "."}
+"""What has no number is told by more than a colour."""
+_WORDS: dict[ModuleState, str] = {"none": "no gradient", "frozen": "frozen"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Colouring:
+    """What the colours of the map stand for."""
+
+    label: str
+    """On its button."""
+    title: str
+    """Beside the scale."""
+    of: Callable[[ModuleMeasures], float | None]
+    column: str | None = None
+    """The sheet's column of modules that holds it too."""
+    is_of_parameters: bool = True
+    is_gain: bool = False
+
+
+COLOURINGS = (
+    Colouring(label="gradient norm", title="gradient norm", of=lambda one: one.norm, column="norm"),
+    Colouring(label="per element", title="rms of the gradient", of=lambda one: one.rms),
+    Colouring(label="÷ weight", title="gradient / weight norm", of=lambda one: one.to_weight),
+    Colouring(
+        label="at the output",
+        title="gradient norm at the output",
+        of=lambda one: one.output,
+        is_of_parameters=False,
+    ),
+    Colouring(
+        label="gain of backward",
+        title="norm at the input / at the output",
+        of=lambda one: one.gain,
+        is_of_parameters=False,
+        is_gain=True,
+    ),
+)
+
+
+def module_map(report: Report) -> Picture | None:
+    """Return the map; None of a model that is one module alone."""
+    if len(report.modules) < 2:
+        return None
+    cells, measures = cells_of(report), module_measures(report)
+    # That there is no gradient is worth a map too.
+    norm, *others = COLOURINGS
+    known = [norm, *(one for one in others if any(one.of(m) is not None for m in measures))]
+    colours = [_coloured(one, cells, measures) for one in known]
+    return Picture(
+        name="modules",
+        kind="plot",
+        title="Map of the modules",
+        caption=(
+            "A module lies right of the one that holds it. A click opens it, a click on the left "
+            "or in the bar above goes back. ⚠ marks what findings are about."
+            f"{_left_out(cells)}"
+        ),
+        content={
+            "figure": {
+                "data": [_tree(cells, measures, colours[0]), _scale(colours[0])],
+                "layout": _LAYOUT,
+            },
+            "switches": [
+                {"label": "colour", "choices": [one.choice() for one in colours]},
+                {"label": "area", "choices": list(_area_choices(cells))},
+                {"label": "as", "choices": _SHAPES},
+            ],
+        },
+        height=500,
+    )
+
+
+_LAYOUT: dict[str, Json] = {
+    "margin": {"l": 4, "r": 4, "t": 30, "b": 8},
+    "uniformtext": {"minsize": 9, "mode": "hide"},
+    "xaxis": {"visible": False},
+    "yaxis": {"visible": False},
+}
+_SHAPES: list[Json] = [
+    {"label": "icicle", "data": [{"type": "icicle", "leaf": {"opacity": 1}}]},
+    {"label": "treemap", "data": [{"type": "treemap"}]},
+]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Coloured:
+    """One way to colour the cells."""
+
+    colouring: Colouring
+    colours: Json
+    letters: Json
+    """Colours in which cells are lettered."""
+    patterns: Json
+    scale: ColourScale
+
+    def choice(self) -> Json:
+        tree: Json = {
+            "marker": {"colors": self.colours, "pattern": {"shape": self.patterns}},
+            "textfont": {"color": self.letters},
+            "meta": {"written": self.colouring.label},
+        }
+        bar: Json = {"marker": self.scale.bar(self.colouring.title)}
+        return {"label": self.colouring.label, "data": [tree, bar]}
+
+
+def _left_out(cells: Sequence[Cell]) -> str:
+    held = Counter(cell.parent for cell in cells)
+    if max(held.values()) <= MOST_DRAWN:
+        return ""
+    return f" Of what a module holds the {MOST_DRAWN:,} largest are drawn."
+
+
+def _coloured(
+    colouring: Colouring, cells: Sequence[Cell], measures: Sequence[ModuleMeasures]
+) -> _Coloured:
+    values = [colouring.of(one) for one in measures]
+    make = ColourScale.around_one if colouring.is_gain else ColourScale.over
+    scale = make(values)
+    found = [_of_cell(cell, colouring, measures) for cell in cells]
+    return _Coloured(
+        colouring=colouring,
+        colours=texts(
+            scale.colour(value) if state == "number" and value else _COLOURS[state]
+            for state, value in found
+        ),
+        letters=texts(
+            scale.letters(value) if state == "number" and value else _LETTERS[state]
+            for state, value in found
+        ),
+        patterns=texts(_PATTERNS.get(state, "") for state, _ in found),
+        scale=scale,
+    )
+
+
+def _of_cell(
+    cell: Cell, colouring: Colouring, measures: Sequence[ModuleMeasures]
+) -> tuple[ModuleState, float | None]:
+    if cell.module is None:
+        return "empty", None
+    measured = measures[cell.module]
+    value = colouring.of(measured)
+    absence = measured.absence if colouring.is_of_parameters else "empty"
+    return state_of(value, absence), value
+
+
+def _tree(
+    cells: Sequence[Cell], measures: Sequence[ModuleMeasures], coloured: _Coloured
+) -> dict[str, Json]:
+    return {
+        "type": "icicle",
+        "ids": [cell.key for cell in cells],
+        "parents": texts(cell.parent for cell in cells),
+        "level": _opened(cells),
+        "labels": texts(cell.name for cell in cells),
+        "values": single_numbers(areas(cells, "root")),
+        "branchvalues": "remainder",
+        "sort": False,
+        "texttemplate": "%{label}  %{text}",
+        "textfont": {"color": coloured.letters},
+        "marker": {
+            "colors": coloured.colours,
+            "pattern": {
+                "shape": coloured.patterns,
+                "fgopacity": 0.4,
+                "size": 12,
+                "solidity": 0.15,
+            },
+            "line": {
+                "color": texts(_border(cell) for cell in cells),
+                "width": 2 if len(cells) < _MANY else 1,
+            },
+        },
+        "pathbar": {"thickness": 22},
+        "meta": {
+            "links": {"module": places(cell.module for cell in cells)},
+            "told": _told(cells, measures),
+            "written": coloured.colouring.label,
+            "most": MOST_DRAWN,
+        },
+    }
+
+
+def _opened(cells: Sequence[Cell]) -> str:
+    """Return what is open at first: the outermost that holds more than one other."""
+    held: dict[str, list[str]] = {}
+    for cell in cells:
+        held.setdefault(cell.parent, []).append(cell.key)
+    opened = cells[0].key
+    while len(inner := held.get(opened, [])) == 1 and inner[0] in held:
+        (opened,) = inner
+    return opened
+
+
+def _scale(coloured: _Coloured) -> dict[str, Json]:
+    """Return a trace without marks that has the scale beside it."""
+    return {
+        "type": "scatter",
+        "mode": "markers",
+        "x": [None, None],
+        "y": [None, None],
+        "hoverinfo": "skip",
+        "marker": coloured.scale.bar(coloured.colouring.title),
+    }
+
+
+def _area_choices(cells: Sequence[Cell]) -> Iterator[Json]:
+    yield {"label": "√ parameters", "data": [{"values": single_numbers(areas(cells, "root"))}]}
+    yield {"label": "parameters", "data": [{"values": single_numbers(areas(cells, "parameters"))}]}
+    yield {"label": "equal", "data": [{"values": single_numbers(areas(cells, "equal"))}]}
+
+
+def _border(cell: Cell) -> str:
+    return f"@{cell.findings[0].severity}" if cell.findings else "@paper"
+
+
+def _told(cells: Sequence[Cell], measures: Sequence[ModuleMeasures]) -> list[Json]:
+    """Return what is told of the cells, as columns of a table."""
+    rows = [cell.row for cell in cells]
+    found = [None if row is None else measures[row.index] for row in rows]
+    absences = [None if one is None else _WORDS.get(one.absence) for one in found]
+    columns = (
+        module_column("module", "name", "path"),
+        module_column("class", "text", "class"),
+        module_column("elements", "count", "numel"),
+        module_column("parameters", "count", "parameters"),
+        *word_column("state", "state", absences),
+        *(_measured(one, found) for one in COLOURINGS),
+        *word_column("gains", "text", [None if row is None else _gains(row) for row in rows]),
+        *word_column("findings", "findings", [_findings(cell) for cell in cells]),
+    )
+    return list(columns)
+
+
+def _measured(colouring: Colouring, found: Sequence[ModuleMeasures | None]) -> dict[str, Json]:
+    if colouring.column is not None:
+        return module_column(colouring.label, "number", colouring.column)
+    values = numbers(None if one is None else colouring.of(one) for one in found)
+    return column(colouring.label, "number", values)
+
+
+def _findings(cell: Cell) -> str | None:
+    codes = dict.fromkeys(f"{finding.severity} {finding.rule}" for finding in cell.findings)
+    return " ".join(codes) or None
+
+
+def _gains(row: ModuleRow) -> str | None:
+    """Return the range of the gains of several calls."""
+    gains = [call.gain for call in row.calls if call.gain is not None]
+    if len(gains) < 2:
+        return None
+    return f"{exact(min(gains))} to {exact(max(gains))} in {len(gains):,} calls"

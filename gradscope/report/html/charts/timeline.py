@@ -1,0 +1,279 @@
+"""What led to each step of a run: events in order, with lines, numbers and seconds."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from gradscope.analysis.report import Report
+from gradscope.analysis.run_optimizers import Optimizers
+from gradscope.analysis.timeline import Picture as Lane
+from gradscope.analysis.timeline import Spelling
+from gradscope.analysis.training_run import TrainingRun
+from gradscope.analysis.view import shown_site
+from gradscope.analysis.windows import Window, windows
+from gradscope.phrasing import counted, printable
+from gradscope.recording.records import EventRecord, Recording
+from gradscope.report.html.columns import Json, numbers, places, single_numbers, texts
+from gradscope.report.html.page import Picture
+from gradscope.report.page import UNICODE
+from gradscope.report.run.phrasing import heading, picture_parts
+
+_WORDS = {"scaler-step": "scaler.step"}
+"""Of events that say nothing beside their neighbours, and have no word in a short picture."""
+
+_TOLD: Mapping[str, tuple[tuple[str, str, float | None], ...]] = {
+    "backward": (
+        ("loss", "loss", None),
+        ("divided", "divided by", 1.0),
+        ("reached", "parameters reached", None),
+        ("added", "added to what no step had used", 0.0),
+        ("stale", "added to what a step had used", 0.0),
+    ),
+    "grad": (("reached", "reached", None),),
+    "zero": (
+        ("parameters", "gradients", None),
+        ("unspent", "not used by any step", 0.0),
+    ),
+    "unscale": (("scale", "scale", None),),
+    "clip-norm": (
+        ("norm", "norm", None),
+        ("max_norm", "limit", None),
+        ("parameters", "parameters", None),
+    ),
+    "clip-value": (
+        ("norm", "norm", None),
+        ("clip_value", "limit", None),
+        ("parameters", "parameters", None),
+    ),
+    "step": (
+        ("norm", "gradient norm", None),
+        ("lr", "learning rate", None),
+        ("with_gradient", "parameters with gradient", None),
+        ("none", "without", 0.0),
+        ("stale", "used before", 0.0),
+        ("backwards", "backwards", 1.0),
+        ("nonfinite", "non-finite", 0.0),
+    ),
+    "scaler-update": (("scale_before", "scale before", None), ("scale_after", "after", None)),
+    "scheduler": (("lr_before", "rate before", None), ("lr_after", "after", None)),
+}
+"""By kind: names of numbers, what they are called, and the number that goes without saying."""
+
+_NOTED: Mapping[str, Mapping[str, str]] = {
+    "backward": {"scaled": "scaled", "retain": "retain_graph", "create": "create_graph"},
+    "zero": {"set_to_none": "set to None"},
+    "clip-norm": {"scaled": "still scaled"},
+    "clip-value": {"scaled": "still scaled"},
+    "step": {"manual": "by hand"},
+    "scaler-step": {"skipped": "skipped", "found_inf": "found NaN or inf"},
+}
+"""By kind: what is said where a number is not 0."""
+
+
+def event_word(event: EventRecord, word: str) -> str:
+    """Return what an event is called, given its word in a short picture."""
+    if event.kind == "backward" and not {"rows", "forward"}.isdisjoint(dict(event.numbers)):
+        return f"forward, {word}"
+    return word or _WORDS.get(event.kind, event.kind)
+
+
+def event_numbers(event: EventRecord) -> Iterator[tuple[str, float]]:
+    """Yield the numbers that are told of an event, each after what it is called."""
+    numbers = dict(event.numbers)
+    for name, called, unsaid in _TOLD.get(event.kind, ()):
+        if name in numbers and numbers[name] != unsaid:
+            yield called, numbers[name]
+
+
+def event_notes(event: EventRecord) -> Iterator[str]:
+    """Yield what is said of an event without a number."""
+    numbers = dict(event.numbers)
+    for name, words in _NOTED.get(event.kind, {}).items():
+        # A step of an optimizer is noticed like those by hand where compiled code makes it.
+        if numbers.get(name) and not (name == "manual" and event.optimizer is not None):
+            yield words
+
+
+_EVENTS = 10_000
+"""Of more, some steps are left out."""
+_LANES = 40
+_AROUND = 2
+"""Steps before and after that of a finding, whose events are kept."""
+_ENDS = 20
+"""Steps at the beginning and at the end."""
+_UNUSUAL = 40
+"""Of each unusual lane, so many steps."""
+_LANE, _TALLEST, _EVENT, _HEAD = 46, 420, 27, 90
+"""Heights in pixels: of a lane, of all lanes at the most, of an event, and of what is above."""
+_SHOWN = 12
+"""Events of a step, for which there is room."""
+
+
+def timeline(report: Report, run: TrainingRun) -> Picture | None:
+    """Return the picture; None where nothing led to a step."""
+    found = windows(report.recording)
+    if not found or not run.pictures:
+        return None
+    lanes = [0] * len(found)
+    for place, lane in enumerate(run.pictures):
+        for window in lane.windows:
+            lanes[window] = place
+    kept = kept_windows(found, lanes, report, run)
+    return Picture(
+        name="timeline",
+        kind="timeline",
+        title="What led to a step",
+        caption=" ".join(_caption(found, kept)),
+        content={
+            "lanes": [_lane(lane, run, report) for lane in run.pictures[:_LANES]],
+            "moreLanes": max(len(run.pictures) - _LANES, 0),
+            "windows": _windows(found, lanes, kept),
+            **_events([found[place] for place in kept], report),
+            "first": _first(found, report),
+        },
+        height=_height(found, min(len(run.pictures), _LANES)),
+    )
+
+
+def _height(found: Sequence[Window], lanes: int) -> int:
+    most = max(len(window.events) for window in found)
+    return _HEAD + min(_LANE * lanes, _TALLEST) + _EVENT * min(most, _SHOWN)
+
+
+def _lane(lane: Lane, run: TrainingRun, report: Report) -> Json:
+    has_others = lane.optimizer is None or len(run.optimizers) > 1
+    return {
+        "optimizer": printable(heading(run, lane.optimizer)) if has_others else "",
+        "parts": [printable(part) for part in picture_parts(lane, UNICODE)],
+        "count": lane.count,
+        "first": lane.first,
+        "isTypical": lane.is_typical,
+        "line": shown_site(lane.site, report.target.root),
+    }
+
+
+def _windows(found: Sequence[Window], lanes: Sequence[int], kept: Sequence[int]) -> Json:
+    """Return a row a window: its step, its lane, when it began, and how many events are kept."""
+    known = set(kept)
+    return {
+        "step": places(window.step.index for window in found),
+        "lane": places(lanes),
+        "skipped": places(int(window.is_skipped) for window in found),
+        "seconds": single_numbers(_lengths(found)),
+        "events": places(
+            len(window.events) if place in known else None for place, window in enumerate(found)
+        ),
+    }
+
+
+def _lengths(found: Sequence[Window]) -> Iterator[float | None]:
+    """Yield how long each window took, from the end of the one before it."""
+    before = None
+    for window in found:
+        if not window.events:
+            yield None
+            continue
+        start = window.events[0].seconds if before is None else before
+        before = window.events[-1].seconds
+        yield before - start
+
+
+@dataclass(frozen=True, slots=True)
+class _Call:
+    """What events share that are made by one line."""
+
+    word: str
+    subject: str
+    line: str
+    names: tuple[str, ...]
+    """Of their numbers."""
+    notes: tuple[str, ...]
+
+
+def _events(found: Sequence[Window], report: Report) -> dict[str, Json]:
+    """Return the events of windows one after another, what they share apart."""
+    recording = report.recording
+    every = windows(recording)
+    spelling = Spelling(every, Optimizers(recording, every))
+    calls: dict[_Call, int] = {}
+    at: list[int] = []
+    seconds: list[float] = []
+    values: list[float] = []
+    for window in found:
+        for event in window.events:
+            told = dict(event_numbers(event))
+            word = event_word(event, spelling.word(event, window))
+            call = _call(event, word, tuple(told), recording)
+            at.append(calls.setdefault(call, len(calls)))
+            seconds.append(event.seconds)
+            values += told.values()
+    return {
+        "calls": {
+            "word": texts(printable(call.word) for call in calls),
+            "subject": texts(printable(call.subject) for call in calls),
+            "line": texts(call.line for call in calls),
+            "names": [list(call.names) for call in calls],
+            "notes": [list(call.notes) for call in calls],
+        },
+        "events": {"call": places(at), "seconds": numbers(seconds), "numbers": numbers(values)},
+    }
+
+
+def _call(event: EventRecord, word: str, names: tuple[str, ...], recording: Recording) -> _Call:
+    site = None if event.site is None else recording.sites[event.site]
+    line = shown_site(site, recording.target.root)
+    return _Call(word, event.subject, line, names, tuple(event_notes(event)))
+
+
+def kept_windows(
+    found: Sequence[Window], lanes: Sequence[int], report: Report, run: TrainingRun
+) -> list[int]:
+    """Return the windows whose events are shown: all, or those that tell most, and some between."""
+    if sum(len(window.events) for window in found) <= _EVENTS:
+        return list(range(len(found)))
+    kept: dict[int, None] = {}
+    room = _EVENTS
+    for place in _by_interest(found, lanes, report, run):
+        size = len(found[place].events)
+        if place not in kept and size <= room:
+            kept[place] = None
+            room -= size
+    return sorted(kept)
+
+
+def _by_interest(
+    found: Sequence[Window], lanes: Sequence[int], report: Report, run: TrainingRun
+) -> Iterator[int]:
+    steps = {finding.step for finding in report.findings} | {row.step for row in run.looks}
+    near = {step + by for step in steps if step is not None for by in range(-_AROUND, _AROUND + 1)}
+    yield from (place for place, window in enumerate(found) if window.step.index in near)
+    yield from range(min(_ENDS, len(found)))
+    yield from range(max(len(found) - _ENDS, 0), len(found))
+    for lane in run.pictures:
+        if not lane.is_typical:
+            yield from lane.windows[:_UNUSUAL]
+    # Evenly, ever finer: each half of what lies between two is looked at before its quarters.
+    stride = 1
+    while stride < len(found):
+        stride *= 2
+    while stride:
+        yield from range(0, len(found), stride)
+        stride //= 2
+
+
+def _first(found: Sequence[Window], report: Report) -> int:
+    """Return the window to begin with: that of the first finding with a step, else the last."""
+    steps = [finding.step for finding in report.findings if finding.step is not None]
+    last = max(place for place, window in enumerate(found) if window.is_finished or place == 0)
+    return next(
+        (place for step in steps for place, one in enumerate(found) if one.step.index == step),
+        last,
+    )
+
+
+def _caption(found: Sequence[Window], kept: Sequence[int]) -> Iterator[str]:
+    yield "Steps that are made of the same events look alike; colour marks where in the run."
+    yield "The keys ← and → go through the steps, also with Shift to the next unusual one."
+    yield "What took how long is told from event to event, with what watching takes."
+    if len(kept) < len(found):
+        more = counted(len(found) - len(kept), "step")
+        yield f"To keep the file small, the single events of {more} are left out."

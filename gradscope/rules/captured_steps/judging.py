@@ -1,0 +1,141 @@
+"""One-step rules over the looks of a run: one finding a cause, and none of what does not last."""
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+from gradscope.recording.finding import SEVERITIES, Finding
+from gradscope.rules.captured_steps.series import JudgedLook, Series, series_of
+from gradscope.rules.captured_steps.training import Training
+from gradscope.rules.context import RuleContext
+from gradscope.rules.merging import by_cause
+from gradscope.rules.rule import Rule
+
+NO_LOOK = "no backward of the run was watched closely"
+
+
+@dataclass(frozen=True, slots=True)
+class _Shown:
+    """A cause, as the looks of one series show it."""
+
+    finding: Finding
+    count: int
+
+
+@dataclass(frozen=True)
+class Looks:
+    """The looks of a run, as one-step rules judge them."""
+
+    context: RuleContext
+    """Of the run."""
+
+    @cached_property
+    def series(self) -> tuple[Series, ...]:
+        """The looks, by the line of their backward."""
+        return series_of(Training(self.context))
+
+    def _series_for(self, rule: Rule) -> list[Series]:
+        return [one for one in self.series if rule.judges_late or not one.is_late]
+
+    def obstacle(self, rule: Rule) -> str | None:
+        """Return why a rule can judge no look, None where it can judge one."""
+        reasons = [
+            _obstacle(rule, one.context)
+            for series in self._series_for(rule)
+            for one in series.judged
+        ]
+        if None in reasons or any(rule.in_run(self.context)):
+            return None
+        counts = Counter(reason for reason in reasons if reason is not None)
+        return counts.most_common(1)[0][0] if counts else NO_LOOK
+
+    def check(self, rule: Rule) -> Iterator[Finding]:
+        """Yield one finding for each cause that the looks show, or the events of the run."""
+        seen, told = list(self._seen(rule)), list(rule.in_run(self.context))
+        # What was looked at later shows what came of it, and what was by then the cause.
+        yield from (one for one in seen if not any(_is_later(one, other) for other in told))
+        yield from (
+            one
+            for one in told
+            if all(_is_later(other, one) or not _is_about(other, one) for other in seen)
+        )
+
+    def _seen(self, rule: Rule) -> Iterator[Finding]:
+        shown = [_shown(rule, series) for series in self._series_for(rule)]
+        causes = by_cause([[one.finding for one in ones] for ones in shown])
+        counts = {id(one.finding): one.count for ones in shown for one in ones}
+        for cause in causes:
+            findings = [finding for _, finding in cause]
+            yield replace(_united(findings), count=sum(counts[id(one)] for one in findings))
+
+
+def _obstacle(rule: Rule, context: RuleContext) -> str | None:
+    """Return why a rule cannot judge a look, None where it can."""
+    if rule.judges_learning and context.run is not None and context.run.seeks_derivative:
+        return "nothing is trained: the gradient is for an input or a variable"
+    return rule.obstacle(context)
+
+
+def _is_later(finding: Finding, other: Finding) -> bool:
+    return _is_about(finding, other) and (finding.step or 0) > (other.step or 0)
+
+
+def _is_about(finding: Finding, other: Finding) -> bool:
+    return not set(finding.parameters).isdisjoint(other.parameters)
+
+
+def _shown(rule: Rule, series: Series) -> list[_Shown]:
+    """Return the causes that the looks at one backward show."""
+    looks = series.judged
+    able = [look for look in looks if _obstacle(rule, look.context) is None]
+    found = [[_of_run(one, look) for one in rule.check(look.context)] for look in able]
+    shown = []
+    for cause in by_cause(found):
+        places = [place for place, _ in cause]
+        findings = [finding for _, finding in cause]
+        if rule.lasts != "no" and not _is_lasting(rule, places, series, len(able)):
+            continue
+        together = _united(findings) if rule.lasts == "no" else _usual(findings)
+        shown.append(_Shown(together, sum(able[place].stands_for for place in places)))
+    return shown
+
+
+def _of_run(finding: Finding, look: JudgedLook) -> Finding:
+    return replace(finding, step=look.step)
+
+
+def _is_lasting(rule: Rule, places: Sequence[int], series: Series, looks: int) -> bool:
+    """Return whether looks show a cause again and again, from the first one that does on.
+
+    Where nothing is trained no later look can confirm an earlier one: most must show it.
+    """
+    if series.is_untrained:
+        return 2 * len(places) > looks
+    is_first = places[0] == 0 or rule.lasts != "always"
+    return is_first and len(places) > 1 and 2 * len(places) >= looks - places[0]
+
+
+def _united(findings: Sequence[Finding]) -> Finding:
+    """Return the findings of one cause as one: the worst, the first of those."""
+    first = min(findings, key=lambda one: (_badness(one), one.step or 0))
+    return _with_all(first, findings)
+
+
+def _usual(findings: Sequence[Finding]) -> Finding:
+    """Return the findings of one cause as the first one, as bad as half of them are at least."""
+    usual = sorted(findings, key=_badness)[len(findings) // 2]
+    return replace(_with_all(findings[0], findings), severity=usual.severity)
+
+
+def _badness(finding: Finding) -> int:
+    return SEVERITIES.index(finding.severity)
+
+
+def _with_all(finding: Finding, findings: Sequence[Finding]) -> Finding:
+    """Return a finding about all that several ones of its cause are about."""
+    return replace(
+        finding,
+        parameters=tuple(dict.fromkeys(name for one in findings for name in one.parameters)),
+        modules=tuple(dict.fromkeys(name for one in findings for name in one.modules)),
+    )

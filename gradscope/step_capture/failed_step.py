@@ -1,0 +1,87 @@
+"""A captured step that an exception has ended, and the loss for which a script ended itself."""
+
+import math
+from collections.abc import Collection, Iterable, Iterator
+from traceback import walk_tb
+from types import TracebackType
+
+import torch
+from torch import Tensor
+
+from gradscope.capture.errors import StepFailedError, backward_failed
+from gradscope.capture.naming import NamedModel
+from gradscope.capture.source.lines import is_users
+from gradscope.capture.step.assemble import Assembler
+from gradscope.capture.step.diagnosis import Diagnosis
+from gradscope.capture.step.edges import is_old
+from gradscope.capture.step.forward_backward import StepCapture
+from gradscope.capture.step.saved_tensors import has_storage
+from gradscope.capture.step.sites import SiteMode
+from gradscope.probes.registry import make_none
+from gradscope.recording.records import Recording, TargetRecord
+
+
+def broken_loss(traceback: TracebackType | None) -> tuple[str, Tensor] | None:
+    """Return a number with a graph that is not finite, and the variable that holds it.
+
+    Of several the one that is called a loss, in the innermost frame of the script's.
+    """
+    found = list(_broken(traceback))
+    losses = [one for one in found if "loss" in one[0].lower()]
+    return next(iter(losses or found), None)
+
+
+def _broken(traceback: TracebackType | None) -> Iterator[tuple[str, Tensor]]:
+    frames = [frame for frame, _ in walk_tb(traceback) if is_users(frame.f_code)]
+    for frame in reversed(frames):
+        for name, value in list(frame.f_locals.items()):
+            if isinstance(value, Tensor) and _is_broken_number(value):
+                yield name, value
+
+
+def _is_broken_number(tensor: Tensor) -> bool:
+    if not (has_storage(tensor) and tensor.is_cpu and tensor.is_floating_point()):
+        return False
+    if tensor.numel() != 1 or not tensor.requires_grad or is_old(tensor):
+        return False
+    with torch.no_grad():
+        return tensor.grad_fn is not None and not math.isfinite(float(tensor))
+
+
+def failed_look(
+    error: Exception,
+    capture: StepCapture,
+    named: NamedModel,
+    assembler: Assembler,
+    earlier: Iterable[SiteMode],
+    *,
+    passed: Collection[int],
+    target: TargetRecord,
+) -> Recording:
+    """Return a recording of what was seen of a backward, and of why autograd ended it.
+
+    Args:
+        error: What it raised, with its traceback.
+        capture: What was seen by then, of which the graph may be missing.
+        named: The script's models.
+        assembler: Makes the records.
+        earlier: Where operations before the last step came from.
+        passed: The creation numbers of what other backwards have gone through.
+        target: The script.
+    """
+    shown = backward_failed(capture, error)
+    failed = StepFailedError(shown, error, capture, target.loss)
+    numbers = capture.nodes_by_number()
+    older = {number for number in numbers if number < capture.first_number}
+    if older.isdisjoint(passed) or len(older) == len(numbers):
+        # Made before the last step of an optimizer, but never yet used, or all of it: no part of
+        # an earlier iteration's that has found its way into this one.
+        capture.first_number = min(numbers, default=capture.first_number)
+        capture.backwards.reach_back()
+    place = assembler.place_of(capture) if capture.graph.nodes else None
+    reason = f"backward raised {type(error).__name__}"
+    assembler.add_broken_step(capture, reason=reason)
+    record = Diagnosis(failed, earlier).record(place, assembler.site_of, step=0, named=named)
+    assembler.note(record)
+    make_none(assembler, reason)
+    return assembler.finish(target)

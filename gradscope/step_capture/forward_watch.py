@@ -1,0 +1,270 @@
+"""The values that a forward computes, seen while it runs: magnitudes, activations, NaN's origin."""
+
+import math
+from collections.abc import Callable, Mapping
+from types import FrameType
+
+import torch
+from torch import Tensor
+from torch._C import DisableTorchFunction, _len_torch_dispatch_stack
+
+from gradscope.capture.naming import shape_of
+from gradscope.capture.source.lines import Caller, Line
+from gradscope.capture.step.edges import is_old
+from gradscope.capture.step.graph import VIEW_OPERATIONS
+from gradscope.capture.training.guard import without_dispatch_modes
+from gradscope.probes.activations import ActivationWatch
+from gradscope.probes.forward_values import Values, values_of
+from gradscope.probes.nonfinite_tracker import Origin, OriginTracker, Source, broken_of, storage_of
+from gradscope.probes.operations import (
+    NodeNumber,
+    Operation,
+    is_readable,
+    node_number,
+    plain_floats,
+)
+from gradscope.recording.evidence.failures import Broken
+
+_NOT_COMPUTED = frozenset(
+    {
+        "__get__",
+        "__set__",
+        "backward",
+        "contiguous",
+        "detach",
+        "empty",
+        "empty_like",
+        "new_empty",
+        "register_hook",
+        "requires_grad_",
+        "retain_grad",
+        "to",
+    }
+)
+"""Calls that hand on what is there, or whose result is nobody's number yet."""
+
+_MEASURED = ("source", "operands", "broken", "dtype", "number", "blocked_rows")
+"""Of an origin that is met again: what is not measured again."""
+
+_MOST_VALUES = 20_000
+"""Of so many tensors, the last ones, the magnitudes are kept."""
+
+
+class ForwardWatch:
+    """Measures what the calls of torch functions return.
+
+    What torch computes within a call, as in `multi_head_attention_forward`, is not seen.
+
+    Args:
+        source_of: Returns by its storage a tensor that was there before.
+        constants: What writes infinity by intention, as a mask does; grows while outputs are
+            measured, and spares measuring these where they are not.
+        measures: Measure every output; otherwise only whether it is finite.
+    """
+
+    def __init__(
+        self, source_of: Callable[[int], Source | None], constants: "Constants", *, measures: bool
+    ) -> None:
+        self.measures = measures
+        self.values: dict[NodeNumber, tuple[int, Values]] = {}
+        self.activations = ActivationWatch()
+        self._breaks = False
+        """Whether what is being assigned to will not be finite any more."""
+        self.origins = _Origins(source_of, constants)
+
+    def began(
+        self,
+        func: Callable[..., object],
+        args: tuple[object, ...],
+        kwargs: Mapping[str, object] | None,
+        frame: FrameType,
+    ) -> None:
+        """Look at what is about to be written to."""
+        name = getattr(func, "__name__", "")
+        if _writes(name, kwargs) and _are_readable():
+            with DisableTorchFunction(), torch.no_grad(), without_dispatch_modes():
+                self.origins.at(frame)
+                if name == "__setitem__":
+                    # The rest of a large buffer is not read each time that a row is put into it.
+                    self._breaks = _is_broken(args[-1]) and not _is_broken(args[0])
+                if name != "__setitem__" or self._breaks:
+                    self.origins.before(*_in_place(name, args), dict(kwargs or {}))
+
+    def returned(
+        self,
+        func: Callable[..., object],
+        args: tuple[object, ...],
+        kwargs: Mapping[str, object] | None,
+        result: object,
+        frame: FrameType,
+    ) -> None:
+        """Look at what a call has returned."""
+        name = getattr(func, "__name__", "")
+        if name in _NOT_COMPUTED or not _are_readable():
+            return
+        if not self.measures and self._is_sound(name, result):
+            return
+        with DisableTorchFunction(), torch.no_grad(), without_dispatch_modes():
+            is_broken = name == "__setitem__" and self._breaks
+            outputs = tuple(plain_floats(args[0] if is_broken else result))
+            if outputs:
+                self._look(_operation(name, args, dict(kwargs or {}), outputs), frame)
+
+    def _is_sound(self, name: str, result: object) -> bool:
+        """Return whether one sum shows that nothing began to be not finite; if not, it may have."""
+        if type(result) is not Tensor or _writes(name, None):
+            return False
+        if not is_readable(result):
+            return True
+        if _len_torch_dispatch_stack() or is_old(result):
+            return False
+        if result._is_view():
+            return True
+        if not _has_finite_sum(result.detach()):
+            return False
+        self.origins.forget(result)
+        return True
+
+    def _look(self, operation: Operation, frame: FrameType) -> None:
+        is_written = operation.name.endswith("_")
+        is_broken = False
+        if not (self.measures or is_written) and self.origins.again(operation, frame):
+            return
+        for tensor in operation.outputs:
+            is_broken |= self._is_broken(operation, tensor, is_written=is_written)
+        if is_broken or is_written or self.origins.knows(operation.outputs):
+            self.origins.at(frame)
+            if not is_written:
+                self.origins.before(operation.name, operation.args, operation.kwargs)
+            self.origins.ran(operation)
+            if not any(map(is_old, operation.outputs)):
+                self.origins.settled(operation)
+
+    def _is_broken(self, operation: Operation, tensor: Tensor, *, is_written: bool) -> bool:
+        """Look at one output; return whether it is not finite, and was not before."""
+        number = None if is_old(tensor) else node_number(tensor)
+        if number is not None and not is_written and _is_view(tensor):
+            return False  # of what has been measured
+        if number is None or not self.measures:
+            return not _has_finite_sum(tensor) and broken_of(tensor) is not None
+        values = values_of(tensor)
+        if len(self.values) == _MOST_VALUES:
+            del self.values[next(iter(self.values))]
+        self.values[number] = tensor.numel(), values
+        self.activations.see(operation, tensor, number)
+        return values.nonfinite > 0
+
+
+Constants = dict[tuple[str, Line | None], Origin]
+"""By operation and line: what was measured where infinity was written by intention."""
+
+
+class _Origins(OriginTracker):
+    """Is told of operations, and by which line."""
+
+    def __init__(self, source_of: Callable[[int], Source | None], constants: Constants) -> None:
+        super().__init__(source_of)
+        self._constants = constants
+        self._frame: FrameType | None = None
+        self._lines = Caller()
+
+    def at(self, frame: FrameType) -> None:
+        """Take in which frame makes the next call."""
+        self._frame = frame
+
+    def knows(self, tensors: tuple[Tensor, ...]) -> bool:
+        """Return whether something that was not finite lay where these are."""
+        return bool(self._origin_of) and any(storage_of(t) in self._origin_of for t in tensors)
+
+    def forget(self, tensor: Tensor) -> None:
+        """Take in that a tensor is finite, whatever lay in its memory before."""
+        if self._origin_of:
+            self._origin_of.pop(storage_of(tensor), None)
+
+    def again(self, operation: Operation, frame: FrameType) -> bool:
+        """Return whether infinity was written as it was before; what was measured then holds."""
+        self.at(frame)
+        known = self._constants.get((operation.name, self._line()))
+        if known is None or len(operation.outputs) != 1:
+            return False
+        output, given = operation.outputs[0], tuple(plain_floats(list(operation.args)))
+        is_alike = [one.shape for one in known.operands] == [shape_of(tensor) for tensor in given]
+        if not is_alike or self.knows(given) or not math.isinf(float(output.sum())):
+            return False
+        found = {name: getattr(known, name) for name in _MEASURED}
+        index = self._add(operation.name, known.makes, **found)
+        if index is not None:
+            self._origin_of[storage_of(output)] = index
+            self.origins[index].output = node_number(output)
+        return True
+
+    def _add(self, operation: str, makes: Broken, **found: object) -> int | None:
+        """Note an origin; of those of one line the last, as a line may run very often."""
+        origin = (operation, self._line(), makes, found.get("source"), found.get("name"))
+        known = next((one for one in self.origins if _likeness(one) == origin), None)
+        if known is None:
+            index = super()._add(operation, makes, **found)
+            if index is not None and found.get("source") == "constant" and makes == "infinity":
+                self._constants[operation, self._line()] = self.origins[index]
+            return index
+        for name, value in {**found, "output": None}.items():
+            setattr(known, name, value)
+        if known.source in ("operation", "constant"):
+            self._made = known
+        return known.index
+
+    def _line(self) -> Line | None:
+        return self._lines.line(self._frame)
+
+
+def _likeness(origin: Origin) -> tuple[object, ...]:
+    return origin.operation, origin.line, origin.makes, origin.source, origin.name
+
+
+def _are_readable() -> bool:
+    """Return whether tensors hold numbers of their own: not so in `torch.func`'s transforms."""
+    return torch._C._functorch.peek_interpreter_stack() is None
+
+
+def _is_view(tensor: Tensor) -> bool:
+    return type(tensor.grad_fn).__name__ in VIEW_OPERATIONS
+
+
+def _writes(name: str, kwargs: Mapping[str, object] | None) -> bool:
+    if name.endswith("_") and not name.endswith("__"):
+        return name not in _NOT_COMPUTED
+    return name == "__setitem__" or bool(kwargs and kwargs.get("inplace"))
+
+
+def _in_place(name: str, args: tuple[object, ...]) -> tuple[str, tuple[object, ...]]:
+    """Return what writes to its first argument as the dispatcher knows it."""
+    if name == "__setitem__":
+        is_tensor = isinstance(args[-1], Tensor)
+        return "copy_" if is_tensor else "fill_", (args[0], args[-1])
+    return name if name.endswith("_") else f"{name}_", args
+
+
+def _is_broken(value: object) -> bool:
+    if isinstance(value, float):
+        return not math.isfinite(value)
+    return any(broken_of(tensor) for tensor in plain_floats(value))
+
+
+def _has_finite_sum(tensor: Tensor) -> bool:
+    """Return whether the sum is finite, so that every element is."""
+    return math.isfinite(float(tensor.sum()))
+
+
+def _operation(
+    name: str, args: tuple[object, ...], kwargs: dict[str, object], outputs: tuple[Tensor, ...]
+) -> Operation:
+    """Return a call of a torch function as the operation of the dispatcher that it comes to."""
+    if name == "__setitem__":
+        name, args = _in_place(name, args)
+    plain = name.strip("_")
+    if plain in ("softmax", "log_softmax"):
+        given = args[1] if len(args) > 1 else kwargs.get("dim")
+        args = (args[0] if args else kwargs.get("input"), given)
+    if _writes(name, kwargs):
+        name, args = _in_place(plain, args)
+    return Operation(name=name, args=args, kwargs=kwargs, outputs=outputs, is_view=False)

@@ -1,0 +1,75 @@
+"""Which operation broke gradients whose graph is gone: told from which parameters they reached.
+
+What broke lies before all parameters whose gradients are not finite, and before none whose are. Of
+the operations there, as an earlier step had them, it is one whose derivative may be infinite.
+"""
+
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass
+
+from gradscope.capture.source.lines import Line
+from gradscope.step_capture.graph_trace import GraphTrace
+from gradscope.step_capture.singular_points import is_singular
+
+_FINITE_ITSELF = frozenset({"Acos", "Asin", "Atan2", "Norm", "Pow", "Prod", "Sqrt", "Std"})
+"""Operations whose result is finite where their derivative is infinite."""
+
+
+@dataclass(frozen=True, slots=True)
+class Suspect:
+    """An operation that has perhaps broken gradients."""
+
+    operation: str
+    line: Line | None
+    is_likely: bool
+    """Whether everything that is broken may come from it, and its result shows nothing."""
+
+
+def suspects(trace: GraphTrace, broken: Collection[int], finite: Collection[int]) -> list[Suspect]:
+    """Return the operations that explain which gradients are broken, the likeliest first.
+
+    Args:
+        trace: The operations of an earlier step.
+        broken: The parameters (by `id`) whose gradients are not finite.
+        finite: Those whose gradients are.
+    """
+    all_broken, all_finite = _mask(trace, broken), _mask(trace, finite)
+    found = [
+        (_rank(trace, place, covers=reached & all_broken == all_broken), place)
+        for place, reached in _reached(trace)
+        if is_singular(trace.operations[place])
+        and reached & all_broken
+        and not reached & all_finite
+    ]
+    return [
+        Suspect(trace.operations[place], trace.lines[place], rank >= 2)
+        for rank, place in sorted(found, key=lambda one: (-one[0], -one[1]))
+    ]
+
+
+def _mask(trace: GraphTrace, parameters: Collection[int]) -> int:
+    """Return the leaves among some parameters, one bit for each."""
+    leaves = ((place, leaf()) for place, leaf in enumerate(trace.leaves))
+    return sum(1 << place for place, leaf in leaves if leaf is not None and id(leaf) in parameters)
+
+
+def _reached(trace: GraphTrace) -> Iterator[tuple[int, int]]:
+    """Yield each operation with the leaves to which it hands gradients."""
+    masks: list[int] = []
+    for place, inputs in enumerate(trace.inputs):
+        mask = 0
+        for one in inputs:
+            mask |= 1 << (-1 - one) if one < 0 else masks[one]
+        masks.append(mask)
+        yield place, mask
+
+
+def _rank(trace: GraphTrace, place: int, *, covers: bool) -> int:
+    base = trace.operations[place].partition("Backward")[0]
+    # Where the result of another one is not finite, the loss is not, unless where() chose it away.
+    return covers + 2 * (base in _FINITE_ITSELF or _is_chosen_from(trace, place))
+
+
+def _is_chosen_from(trace: GraphTrace, place: int) -> bool:
+    users = (user for user, inputs in enumerate(trace.inputs) if place in inputs)
+    return any(trace.operations[user].startswith("WhereBackward") for user in users)

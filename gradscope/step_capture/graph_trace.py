@@ -1,0 +1,148 @@
+"""What is remembered of a captured backward: which line and module made each operation.
+
+A later graph of the same operations, whose forward nobody watched, gets its lines from that.
+"""
+
+from dataclasses import dataclass
+from difflib import SequenceMatcher
+from weakref import ref
+
+from torch import Tensor, nn
+
+from gradscope.capture.source.lines import Line, created
+from gradscope.capture.step.forward_backward import StepCapture
+from gradscope.capture.step.graph import Graph
+from gradscope.capture.step.modules import ModuleCall
+
+_MOST_COMPARED = 2_000
+"""Operations between the parts that are alike: more are not compared one by one."""
+
+_LEAST_ALIKE = 3
+"""Operations on end that must be alike between those parts."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Call:
+    """A module call."""
+
+    module: "ref[nn.Module]"
+    parent: int | None
+    line: Line | None
+
+
+@dataclass(frozen=True, slots=True)
+class GraphTrace:
+    """A graph, without its tensors: operations in the order of the forward, and what made them."""
+
+    step: int
+    """Of the run."""
+    operations: tuple[str, ...]
+    lines: tuple[Line | None, ...]
+    owners: tuple[int | None, ...]
+    """By operation: the innermost module call."""
+    calls: tuple[_Call, ...]
+    inputs: tuple[tuple[int, ...], ...]
+    """By operation: the operations that made its inputs; a leaf as -1 - its place among these."""
+    leaves: "tuple[ref[Tensor], ...]"
+
+    @property
+    def size(self) -> int:
+        """The number of operations."""
+        return len(self.operations)
+
+
+def numbered(graph: Graph) -> list[tuple[int, int]]:
+    """Return the operations of a graph in the order of the forward, as (number, node)."""
+    numbers = ((created(node), place) for place, node in enumerate(graph.nodes))
+    return sorted((number, place) for number, place in numbers if number is not None)
+
+
+def trace_of(capture: StepCapture, step: int) -> GraphTrace:
+    """Return what is to be remembered of a backward that is captured."""
+    innermost = capture.modules.innermost()
+    order = numbered(capture.graph)
+    owners = tuple(innermost.find(number) for number, _ in order)
+    own = (capture.sites.find(number) for number, _ in order)
+    calls = capture.modules.calls
+    leaves = list(capture.graph.leaves)
+    places = {node: -1 - place for place, node in enumerate(leaves)}
+    places |= {node: place for place, (_, node) in enumerate(order)}
+    return GraphTrace(
+        step=step,
+        operations=tuple(capture.graph.operations[place] for _, place in order),
+        lines=tuple(
+            line or (None if call is None else calls[call].line)
+            for line, call in zip(own, owners, strict=True)
+        ),
+        owners=owners,
+        calls=tuple(_Call(ref(one.module), one.parent, one.line) for one in calls),
+        inputs=tuple(
+            tuple(places[node] for node, _ in capture.graph.successors[place] if node in places)
+            for _, place in order
+        ),
+        leaves=tuple(ref(capture.graph.leaves[node]) for node in leaves),
+    )
+
+
+def lend(trace: GraphTrace, capture: StepCapture) -> set[int]:
+    """Give a graph the lines and modules of another; return the nodes that have got theirs."""
+    order = numbered(capture.graph)
+    pairs = _aligned(trace, [capture.graph.operations[place] for _, place in order])
+    sites, spans = capture.sites, dict[int, tuple[int, int]]()
+    for own, known in pairs:
+        number = order[own][0]
+        sites.starts.append(number)
+        sites.ends.append(number + 1)
+        sites.lines.append(trace.lines[known])
+        call = trace.owners[known]
+        while call is not None:
+            first, last = spans.get(call, (number, number))
+            spans[call] = min(first, number), max(last, number)
+            call = trace.calls[call].parent
+    capture.modules.calls += _calls(trace, spans)
+    return {order[own][1] for own, _ in pairs}
+
+
+def _calls(trace: GraphTrace, spans: dict[int, tuple[int, int]]) -> list[ModuleCall]:
+    places: dict[int, int] = {}
+    found: list[ModuleCall] = []
+    for number, call in enumerate(trace.calls):
+        module = call.module()
+        if number in spans and module is not None:
+            places[number] = len(found)
+            first, last = spans[number]
+            parent = None if call.parent is None else places.get(call.parent)
+            found.append(ModuleCall(module, parent, call.line, first, [], last + 1))
+    return found
+
+
+def likeness(trace: GraphTrace, operations: list[str]) -> int:
+    """Return how many operations at the beginning and at the end are alike."""
+    ahead, behind = _ends_alike(trace.operations, operations)
+    return ahead + behind
+
+
+def _ends_alike(known: tuple[str, ...], own: list[str]) -> tuple[int, int]:
+    shorter = min(len(known), len(own))
+    ahead = 0
+    while ahead < shorter and known[ahead] == own[ahead]:
+        ahead += 1
+    behind = 0
+    while behind < shorter - ahead and known[-1 - behind] == own[-1 - behind]:
+        behind += 1
+    return ahead, behind
+
+
+def _aligned(trace: GraphTrace, own: list[str]) -> list[tuple[int, int]]:
+    """Return which operations of a graph are which of the trace, in order."""
+    known = trace.operations
+    ahead, behind = _ends_alike(known, own)
+    pairs = [(place, place) for place in range(ahead)]
+    left, right = own[ahead : len(own) - behind], known[ahead : len(known) - behind]
+    if len(left) * len(right) > 0 and len(left) + len(right) <= _MOST_COMPARED:
+        blocks = SequenceMatcher(None, left, right, autojunk=False).get_matching_blocks()
+        for block in blocks:
+            if block.size >= _LEAST_ALIKE:
+                pairs += [(ahead + block.a + i, ahead + block.b + i) for i in range(block.size)]
+    pairs += [(len(own) - i, len(known) - i) for i in range(behind, 0, -1)]
+    return pairs

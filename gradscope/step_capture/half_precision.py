@@ -1,0 +1,120 @@
+"""Whether half precision loses gradients of a script, and gradients without a loss scale."""
+
+import math
+from dataclasses import replace
+
+from torch import Tensor
+from torch.autograd.function import BackwardCFunction
+
+from gradscope.capture.reading import is_plain
+from gradscope.capture.shards import is_flat
+from gradscope.capture.step.forward_backward import StepCapture
+from gradscope.probes.context import Scene
+from gradscope.probes.scaled_backward import (
+    AutocastLines,
+    Scaled,
+    narrowest,
+    note_flushed,
+    scaled_gradients,
+)
+from gradscope.recording.records import GradientStat, Recording
+
+
+def unscaled(recording: Recording, scale: float) -> Recording:
+    """Return a look whose gradients are divided by the scale of its loss."""
+    if scale == 1 or not math.isfinite(scale) or scale <= 0:
+        return recording
+    return replace(
+        recording,
+        parameter_stats=tuple(
+            replace(stat, gradient=_divided(stat.gradient, scale))
+            for stat in recording.parameter_stats
+        ),
+        tensor_stats=tuple(
+            replace(stat, gradient=_divided(stat.gradient, scale))
+            for stat in recording.tensor_stats
+        ),
+        input_stats=tuple(
+            replace(stat, norm=None if stat.norm is None else stat.norm / scale)
+            for stat in recording.input_stats
+        ),
+    )
+
+
+def _divided(stat: GradientStat | None, scale: float) -> GradientStat | None:
+    if stat is None:
+        return None
+    return replace(
+        stat,
+        norm=stat.norm / scale,
+        absolute_maximum=None if stat.absolute_maximum is None else stat.absolute_maximum / scale,
+        # Scales are powers of two, so that no magnitude changes its octave with another.
+        lowest_exponent=(
+            None if stat.lowest_exponent is None else stat.lowest_exponent - round(math.log2(scale))
+        ),
+    )
+
+
+_WIDE_RANGE = "bfloat16"
+"""Has the range of float32: nothing is too small for it that is not for both."""
+
+_MOST_ELEMENTS = 20_000_000
+"""Of all parameters: the gradients are kept twice for a moment."""
+
+
+class HalfPrecision:
+    """Runs the backward of a look from a larger loss, before the script runs it.
+
+    Nothing of that is left: gradients are returned, and not accumulated; no hook of the script's is
+    called, no code of its own, and no random number is drawn.
+    """
+
+    def __init__(self, lines: AutocastLines) -> None:
+        self._lines = lines
+        self._scaled: Scaled | None = None
+        self._places: list[int] = []
+        self.obstacle: str | None = None
+        """Why it was not done, None also where nothing goes through half precision."""
+
+    def run(self, loss: Tensor, capture: StepCapture, *, is_scaled: bool, is_first: bool) -> None:
+        """Run it, where there is half precision and nothing speaks against it."""
+        self._dtype = narrowest(capture.graph)
+        if self._dtype is None:
+            return
+        nodes = capture.parameter_nodes()
+        parameters = {place: capture.graph.leaves[node] for place, node in nodes.items()}
+        self.obstacle = self._why_not(capture, list(parameters.values()), is_scaled=is_scaled) or (
+            None if is_first else "only the first looks run backward twice"
+        )
+        if self.obstacle is None:
+            self._places = sorted(parameters)
+            chosen = [parameters[place] for place in self._places]
+            scaled = scaled_gradients(loss, chosen)  # type: ignore[arg-type]
+            if isinstance(scaled, str):
+                self.obstacle = scaled
+            else:
+                self._scaled = scaled
+
+    def note(self, scene: Scene) -> None:
+        """Note what was lost, now that the script's own backward is over."""
+        scaled, self._scaled = self._scaled, None
+        if scaled is not None and self._dtype is not None:
+            note_flushed(scene, self._dtype, self._lines, scaled, self._places)
+
+    def _why_not(
+        self, capture: StepCapture, parameters: list[Tensor], *, is_scaled: bool
+    ) -> str | None:
+        if is_scaled:
+            return "a gradient scaler is used"
+        if str(self._dtype).endswith(_WIDE_RANGE):
+            return f"{_WIDE_RANGE} has the range of float32"
+        if capture.shards or any(is_flat(one) or not is_plain(one) for one in parameters):
+            return "parameters are sharded, or of a class of their own"
+        if sum(parameter.numel() for parameter in parameters) > _MOST_ELEMENTS:
+            return "the model is large, and backward is not run a second time"
+        if any(parameter.grad is not None for parameter in parameters):
+            return "gradients of several backward passes are added up"
+        graph = capture.graph
+        if graph.hooked or any(isinstance(node, BackwardCFunction) for node in graph.nodes):
+            return "backward runs code of the script's own"
+        return None

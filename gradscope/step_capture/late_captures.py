@@ -1,0 +1,281 @@
+"""Captures backward passes whose forward nobody watched: where something is not finite in them.
+
+At the entry of backward the graph is still whole, and so is what it has saved. Its lines are those
+of an earlier graph of the same operations, which was captured with its forward.
+"""
+
+import math
+from collections import deque
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from torch import Tensor
+
+from gradscope.capture.naming import NamedModel, name_model
+from gradscope.capture.source.lines import created
+from gradscope.capture.step.forward_backward import StepCapture
+from gradscope.capture.step.graph import VIEW_OPERATIONS
+from gradscope.capture.step.known_values import KnownValues
+from gradscope.capture.step.measurements import BackwardWatch, Measurements
+from gradscope.capture.step.modules import ModuleCall
+from gradscope.capture.training.state import Scene as Training
+from gradscope.capture.training.step_captures import Start
+from gradscope.errors import GradscopeError
+from gradscope.probes.forward_values import Values
+from gradscope.probes.operations import NodeNumber
+from gradscope.recording.evidence.failures import LateCapture, LineSource
+from gradscope.step_capture.gradient_frontier import Suspect, suspects
+from gradscope.step_capture.graph_trace import GraphTrace, lend, likeness, numbered, trace_of
+from gradscope.step_capture.nonfinite_search import Found, NonfiniteSearch
+from gradscope.step_capture.script_models import LiveSources, script_of
+from gradscope.step_capture.singular_points import SingularPoints, singular_values
+
+_MOST = 8
+"""Of one run."""
+
+_TRACES = 8
+"""Graphs that are remembered, at most: of several losses."""
+
+LineKey = tuple[int, int] | None
+"""A line that calls backward, by its code."""
+
+
+@dataclass(slots=True)
+class LastStart:
+    """The backward before a step, of which nothing is left but what it is called."""
+
+    key: LineKey
+    subject: str
+    is_broken: bool
+    """Whether its loss was not finite."""
+    order: int = 0
+    """The place of its event among those of the step."""
+
+
+@dataclass(frozen=True, slots=True)
+class Suspicion:
+    """What has perhaps broken the gradients of a step."""
+
+    named: NamedModel
+    suspects: list[Suspect]
+    parameters: tuple[int, ...]
+    matched_step: int
+
+
+@dataclass(slots=True)
+class LateLook:
+    """A backward whose forward was not watched."""
+
+    named: NamedModel
+    capture: StepCapture
+    watch: BackwardWatch | None
+    """None where backward is never called."""
+    found: Found
+    values: dict[NodeNumber, tuple[int, Values]]
+    """Of tensors at which a derivative is infinite, perhaps."""
+    lines: LateCapture
+    start: Start
+
+    @property
+    def loss(self) -> float | None:
+        """The number at the root."""
+        return None if self.start.loss is None else float(self.start.loss)
+
+    @property
+    def scale(self) -> float:
+        """By which the root was multiplied."""
+        return 1.0 if self.start.scale is None else float(self.start.scale)
+
+    @property
+    def is_suspicion(self) -> bool:
+        """Whether nothing was broken before the backward."""
+        return self.loss is not None and math.isfinite(self.loss)
+
+    def measured(self) -> Measurements:
+        """Return what its backward, which is over, has delivered."""
+        assert self.watch is not None
+        self.watch.remove()
+        return self.watch.measurements()
+
+    def is_worth_recording(self, measured: Measurements) -> bool:
+        """Return whether the forward or the backward has broken something."""
+        if self.is_suspicion:
+            return any(stat.nonfinite for stat in measured.numbers.values())
+        if self.start.scale is None or self.found.of_loss is None:
+            return True
+        slot = self.found.nodes.get(self.found.of_loss)
+        return slot != self.capture.graph.root  # the scale alone is too large, which is mended
+
+    def let_go(self) -> None:
+        """Let go of the graph, and of every hook in it."""
+        if self.watch is not None:
+            self.watch.remove()
+        self.capture.let_go_of_graph()
+
+
+class LateLooks:
+    """Chooses such backward passes, and captures them.
+
+    Args:
+        training: What is known of the script.
+    """
+
+    def __init__(self, training: Training) -> None:
+        self._training = training
+        self._traces: dict[LineKey, GraphTrace] = {}
+        self._further: deque[GraphTrace] = deque(maxlen=_TRACES)
+        """Those of losses that have no line of their own."""
+        self._points: dict[LineKey, SingularPoints] = {}
+        self._made = self._next = 0
+
+    def remember(self, capture: StepCapture, key: LineKey, step: int) -> None:
+        """Keep what a captured backward tells of later ones."""
+        if key is None:
+            self._further.append(trace_of(capture, step))
+            return
+        self._traces.pop(key, None)
+        self._traces[key] = trace_of(capture, step)
+        known = self._points.get(key)
+        self._points[key] = SingularPoints(capture.graph, known)
+        if len(self._traces) > _TRACES:
+            oldest = next(iter(self._traces))
+            del self._traces[oldest], self._points[oldest]
+
+    def is_suspicious(self, root: Tensor, key: LineKey, *, readable: bool) -> bool:
+        """Return whether backward will perhaps break gradients, though the loss is finite."""
+        points = self._points.get(key)
+        return points is not None and points.are_met(root, readable=readable)
+
+    def acquit(self, key: LineKey) -> None:
+        """Take in that what was suspicious broke nothing."""
+        if key in self._points:
+            self._points[key].acquit()
+
+    def may_search(self, step: int) -> bool:
+        """Return whether one more search is due."""
+        return self._made < _MOST and step >= self._next
+
+    def searched(self, step: int) -> None:
+        """Take in that one is recorded."""
+        self._made += 1
+        self._next = step + 10**self._made
+
+    def suspect(
+        self, key: LineKey, broken: Iterable[Tensor], finite: Iterable[Tensor]
+    ) -> Suspicion | None:
+        """Return what has perhaps broken gradients whose graph is gone; None where nothing can.
+
+        Args:
+            key: The line that called their backward.
+            broken: The parameters whose gradients are not finite.
+            finite: Those whose gradients are.
+        """
+        trace = self._traces.get(key)
+        if trace is None:
+            return None
+        spoilt = set(map(id, broken))
+        found = suspects(trace, spoilt, set(map(id, finite)))
+        named = self._named()
+        if not found or named is None:
+            return None
+        parameters = tuple(i for i, one in enumerate(named.parameters) if id(one) in spoilt)
+        return Suspicion(named, found, parameters, trace.step)
+
+    def _named(self) -> NamedModel | None:
+        self._training.take_in()
+        try:
+            return name_model(script_of(self._training), None)
+        except GradscopeError:
+            return None  # a lazy parameter has no shape yet
+
+    def begin(
+        self,
+        start: Start,
+        key: LineKey,
+        *,
+        readable: bool,
+        watched: StepCapture | None = None,
+    ) -> LateLook | None:
+        """Return a look at a graph whose backward has not begun; None where there is none.
+
+        Args:
+            start: How it starts.
+            key: The line that calls backward.
+            readable: Whether to read what nodes have saved where torch does not tell of hooks.
+            watched: Of the forward, where that was captured.
+        """
+        named = self._named()
+        if named is None:
+            return None
+        capture = (watched or StepCapture([])).for_backward(named.parameters)
+        capture.trace(start.root)
+        values = KnownValues(capture.graph, start.root, readable=readable)
+        search = NonfiniteSearch(capture.graph, values, LiveSources(self._training).of)
+        found = search.run()
+        singular = singular_values(capture.graph, values)
+        values.close()
+        lines = self._lines(capture, key, named, found, is_watched=watched is not None)
+        for origin in found.origins:
+            place = found.nodes[origin.index][0] if origin.index in found.nodes else None
+            place = found.met.get(origin.index) if place is None else place
+            if place is not None:
+                origin.line = capture.line_of(capture.graph.nodes[place])
+        for index, slot in found.nodes.items():
+            number = created(capture.graph.nodes[slot[0]])
+            if number is not None:
+                found.origins[index].output = NodeNumber(number, slot[1])
+        return LateLook(named, capture, None, found, singular, lines, start)
+
+    def _lines(
+        self,
+        capture: StepCapture,
+        key: LineKey,
+        named: NamedModel,
+        found: Found,
+        *,
+        is_watched: bool,
+    ) -> LateCapture:
+        """Give a graph its lines, as far as they are known."""
+        order = numbered(capture.graph)
+        nodes = len(order)
+        unsure = found.others.get(found.of_loss, ()) if found.of_loss is not None else ()
+        source: LineSource = "watched" if is_watched else "module"
+        step, lent = None, {place for _, place in order} if is_watched else set[int]()
+        trace = None if is_watched else self._trace_like(capture, key)
+        if trace is not None:
+            lent = lend(trace, capture)
+            if lent:
+                source, step = "matched", trace.step
+        if not is_watched:
+            _add_owners(capture, named, lent)
+        return LateCapture(
+            lines=source,
+            matched_step=step,
+            matched_nodes=len(lent),
+            nodes=nodes,
+            unsure=unsure,
+        )
+
+    def _trace_like(self, capture: StepCapture, key: LineKey) -> GraphTrace | None:
+        """Return the trace that is most like a graph, that of the same line before others."""
+        operations = [capture.graph.operations[place] for _, place in numbered(capture.graph)]
+        known = self._traces.get(key)
+        if known is not None and likeness(known, operations):
+            return known
+        every = (*self._traces.values(), *self._further)
+        return max(every, key=lambda one: likeness(one, operations), default=None)
+
+
+def _add_owners(capture: StepCapture, named: NamedModel, lent: set[int]) -> None:
+    """Let operations without a line belong to the module whose parameter they take."""
+    owners = {
+        node: named.modules[named.parameter_records[place].module]
+        for place, node in capture.parameter_nodes().items()
+    }
+    for number, place in numbered(capture.graph):
+        taken = (owners[node] for node, _ in capture.graph.successors[place] if node in owners)
+        module = None if place in lent else next(taken, None)
+        if module is not None:
+            capture.modules.calls.append(ModuleCall(module, None, None, number, [], number + 1))
+            if capture.graph.operations[place] in VIEW_OPERATIONS:
+                owners[place] = module

@@ -1,0 +1,265 @@
+"""Sees every torch call of a script while a look goes on, from below all modes of the script's."""
+
+import os
+import sys
+import threading
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from types import FrameType
+
+import torch
+from torch._C import DisableTorchFunction, _len_torch_function_stack
+from torch.nn.modules.module import register_module_forward_pre_hook
+from torch.overrides import BaseTorchFunctionMode, TorchFunctionMode, _pop_mode, _push_mode
+from torch.utils.hooks import RemovableHandle
+
+from gradscope.capture.compiler import follow_original, is_traced
+from gradscope.capture.frames import uncounted
+from gradscope.capture.step.sites import SiteMode
+from gradscope.capture.training.guard import is_interruption
+from gradscope.capture.training.patches import Function, Patches
+from gradscope.step_capture.forward_watch import ForwardWatch
+from gradscope.step_capture.replaced import HANDING_ON, CalledFrom, handed_on
+
+_PACKAGE = str(Path(__file__).parents[1]) + os.sep
+
+_BACKWARDS = frozenset({"backward", "grad"})
+
+_GRADIENT = vars(torch._C.TensorBase)["grad"]
+_PASSIVE = frozenset(
+    {
+        *(
+            getattr(torch.Tensor, name).__get__
+            for name in ("device", "dtype", "grad", "is_leaf", "layout", "requires_grad", "shape")
+        ),
+        *(
+            getattr(torch.Tensor, name)
+            for name in ("dim", "is_floating_point", "numel", "size", "stride")
+        ),
+        _GRADIENT.__set__,
+    }
+)
+"""What is asked of tensors again and again, computes nothing, and warns of nothing."""
+
+_PLAIN = frozenset({torch.Tensor, torch.nn.Parameter})
+
+MOST_CALLS = 100_000
+"""A look ends after so many: what takes longer is an evaluation, or preparations."""
+
+MOST_WITHOUT_GRAD = 20_000
+"""Of so many calls under `no_grad` a look takes notice, and of all others still."""
+
+
+class _OfThread(threading.local):
+    """What every thread has of its own, as it has its stack of modes."""
+
+    depth = 0
+    """Calls that go through the mode, one within the other: meanwhile torch takes it off."""
+
+
+class LookMode(TorchFunctionMode):
+    """Hands what the script calls to whoever looks at the moment, and else stays out of the way.
+
+    It lies at the bottom of the stack of modes: those that the script opens and closes are above.
+
+    Args:
+        fail: Is given an exception of gradscope's own; the script's call is not affected.
+    """
+
+    def __init__(self, fail: Callable[[Exception], None]) -> None:
+        super().__init__()
+        self._fail = fail
+        self._sites: SiteMode | None = None
+        self._values: ForwardWatch | None = None
+        self._thread = 0
+        self._process = os.getpid()
+        self._own = _OfThread()
+        self._calls = self._calls_without_grad = 0
+        self._is_own: dict[str, bool] = {}
+        self._call = CalledFrom()
+        self._leaving: RemovableHandle | None = None
+        self._asked = Patches()
+        """Of what torch calls before it hands a backward on to modes, until the stack is left."""
+
+    @property
+    def is_looking(self) -> bool:
+        """Whether calls of this thread are being looked at."""
+        return self._sites is not None and self._is_here()
+
+    def look(self, sites: SiteMode, values: ForwardWatch) -> None:
+        """Begin to look at the calls of this thread."""
+        self._thread = threading.get_ident()
+        if not self._is_in_stack():
+            self._put_below()
+        self._sites, self._values = sites, values
+        self._calls = self._calls_without_grad = 0
+
+    def look_away(self) -> None:
+        """End looking."""
+        self._call.clear()
+        self._sites = self._values = None
+
+    def remove(self) -> None:
+        """Leave the stack of modes, as far as it is within reach."""
+        self.look_away()
+        if self._own.depth:
+            self._leave_later()
+            return
+        if self._leaving is not None:
+            self._leaving.remove()
+            self._asked.restore()
+            self._leaving = None
+        if not self._is_in_stack():
+            return  # in the stack of another thread it does nothing any more
+        above = [_pop_mode() for _ in range(_len_torch_function_stack())]
+        for mode in reversed(above):
+            if mode is not self:
+                _push_mode(mode)
+
+    def _leave_later(self) -> None:
+        """Leave the stack before the next forward or backward: torch puts back what it took off."""
+        if self._leaving is None:
+            self._leaving = register_module_forward_pre_hook(self._leave)
+            self._asked.wrap(torch._tensor, "has_torch_function_unary", self._leave_before)
+            self._asked.wrap(torch.autograd, "has_torch_function", self._leave_before)
+
+    def _leave_before(self, original: Function) -> Function:
+        """Return a function that leaves the stack before it asks whether there are modes."""
+
+        def has_torch_function(asked: object) -> bool:
+            if not is_traced():
+                self._leave()
+            return bool(original(asked))
+
+        return has_torch_function
+
+    def _leave(self, *_: object) -> None:
+        is_within = is_traced() or self._own.depth or not self._is_here()
+        if not is_within and self._sites is None:
+            self.remove()
+
+    def _put_below(self) -> None:
+        modes = [_pop_mode() for _ in range(_len_torch_function_stack())][::-1]
+        # torch looks for its default device at the very bottom.
+        place = int(bool(modes) and modes[0] is _default_device())
+        for mode in (*modes[:place], self, *modes[place:]):
+            _push_mode(mode)
+
+    def _is_in_stack(self) -> bool:
+        if self._own.depth:
+            return True
+        get = torch._C._get_function_stack_at
+        return any(get(place) is self for place in range(_len_torch_function_stack()))
+
+    def _is_here(self) -> bool:
+        return self._thread == threading.get_ident() and self._process == os.getpid()
+
+    @uncounted
+    def __torch_function__(
+        self,
+        func: Callable[..., object],
+        types: Iterable[type],
+        args: tuple[object, ...] = (),
+        kwargs: Mapping[str, object] | None = None,
+    ) -> object:
+        """Call the function, and look at the call."""
+        if is_traced() or (func in _PASSIVE and self._is_nothing_new(func, args)):
+            return func(*args, **kwargs) if kwargs else func(*args)
+        sites, values = self._sites, self._values
+        frame = sys._getframe(1)
+        func = handed_on(func, frame)
+        if self._is_gradscopes(frame.f_code.co_filename):
+            return func(*args, **kwargs) if kwargs else func(*args)
+        own = self._own
+        if sites is None or values is None or self._is_of_long_evaluation(func):
+            own.depth += 1
+            try:
+                return self._called(frame, func, args, kwargs)
+            finally:
+                own.depth -= 1
+        start = 0
+        own.depth += 1
+        try:
+            if not self._is_here():
+                sites = None
+            else:
+                try:
+                    with DisableTorchFunction():  # subclasses of the script's do not see this
+                        values.began(func, args, kwargs, frame)
+                        start = sites.began(func, args, frame)
+                except Exception as error:  # noqa: BLE001 - the script must not suffer from it
+                    sites = None
+                    self._end(error)
+            result = self._called(frame, func, args, kwargs)
+            # A backward that the script calls may have ended the look.
+            if sites is not None and sites is self._sites:
+                try:
+                    with DisableTorchFunction():
+                        sites.returned(func, args, kwargs, result, start, frame)
+                        values.returned(func, args, kwargs, result, frame)
+                    self._count()
+                except Exception as error:  # noqa: BLE001 - as above
+                    self._end(error)
+        finally:
+            own.depth -= 1
+        return result
+
+    @uncounted
+    def _called(
+        self,
+        frame: FrameType,
+        func: Callable[..., object],
+        args: tuple[object, ...],
+        kwargs: Mapping[str, object] | None,
+    ) -> object:
+        """Call a function from where the script has called it."""
+        if getattr(func, "__name__", "") in _BACKWARDS:  # whose line is looked for from within
+            return func(*args, **kwargs) if kwargs else func(*args)
+        return self._call(_caller_of(frame), func, args, kwargs)
+
+    def _is_nothing_new(self, func: Callable[..., object], args: tuple[object, ...]) -> bool:
+        """Return whether a passive call tells nothing, as no node was made since the last call."""
+        if func == _GRADIENT.__get__:
+            tensor = args[0]
+            if type(tensor) not in _PLAIN or not tensor.is_leaf:  # type: ignore[attr-defined]
+                return False  # torch warns of the gradient of what is no leaf
+        return self._sites is None or not self._sites.has_nodes_without_line()
+
+    def _is_of_long_evaluation(self, func: Callable[..., object]) -> bool:
+        if torch.is_grad_enabled() or getattr(func, "__name__", "") == "_set_grad_enabled":
+            return False
+        self._calls_without_grad += 1
+        return self._calls_without_grad > MOST_WITHOUT_GRAD
+
+    def _count(self) -> None:
+        self._calls += 1
+        if self._calls > MOST_CALLS:
+            self.look_away()
+
+    def _end(self, error: Exception) -> None:
+        self.look_away()
+        self._fail(error)
+        if is_interruption(error):
+            raise error
+
+    def _is_gradscopes(self, file: str) -> bool:
+        is_own = self._is_own.get(file)
+        if is_own is None:
+            is_own = self._is_own[file] = file.startswith(_PACKAGE)
+        return is_own
+
+
+def _default_device() -> object:
+    """Return the mode that `torch.set_default_device` has opened in this thread."""
+    context = getattr(torch, "_GLOBAL_DEVICE_CONTEXT", None)
+    return getattr(context, "device_context", None)
+
+
+follow_original(LookMode.__torch_function__, BaseTorchFunctionMode.__torch_function__)
+
+
+def _caller_of(frame: FrameType) -> FrameType:
+    """Return the frame that called a function which has handed itself to this mode."""
+    if frame.f_code is HANDING_ON and frame.f_back is not None:
+        return frame.f_back.f_back or frame
+    return frame

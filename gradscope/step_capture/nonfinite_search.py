@@ -1,0 +1,251 @@
+"""Where a forward that nobody watched stopped being finite, told from its graph.
+
+The values that the graph still holds are gone through in the order of the forward. An operation
+whose inputs are finite, and whose result is not, is where it began.
+"""
+
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+
+from torch import Tensor
+
+from gradscope.capture.naming import dtype_name
+from gradscope.capture.step.gradients import Slot
+from gradscope.capture.step.graph import Graph
+from gradscope.capture.step.known_values import KnownValues
+from gradscope.capture.step.saved_tensors import saved_value
+from gradscope.probes.forward_values import values_of
+from gradscope.probes.nonfinite_tracker import (
+    MOST_ORIGINS,
+    Origin,
+    Source,
+    broken_of,
+    operand_of,
+    storage_of,
+)
+from gradscope.probes.operations import plain_floats
+from gradscope.recording.evidence.failures import Broken, NonfiniteSource
+from gradscope.step_capture.singular_points import written
+
+_LINEAR = frozenset({"Add", "Addmm", "Baddbmm", "MaskedFill", "Mul", "Rsub", "Sub", "Where"})
+"""Operations of finite numbers that make NaN only of an operand that nobody sees."""
+
+_SUSPICION: dict[str, int] = {
+    **dict.fromkeys(("Div", "Reciprocal", "Log", "Log2", "Log10", "Log1P", "Rsqrt"), 3),
+    **dict.fromkeys(("Acos", "Asin", "Atanh", "Pow", "Sqrt", "Softmax", "LogSoftmax"), 3),
+    **dict.fromkeys(("Exp", "Expm1", "Sinh", "Cosh", "Prod", "Cumprod", "Std", "Var"), 2),
+    **dict.fromkeys(("Add", "Sub", "MaskedFill", "Where", "Cat", "Stack", "Index"), 0),
+}
+"""How likely an operation makes NaN or infinity of finite numbers; 1 where it is not listed."""
+
+_OF_CUSTOM = 2
+"""The same, of functions of the script's own."""
+
+
+@dataclass(slots=True)
+class Found:
+    """Where what is not finite began."""
+
+    origins: list[Origin] = field(default_factory=list)
+    nodes: dict[int, Slot] = field(default_factory=dict)
+    """By origin that is an operation: its output in the graph."""
+    met: dict[int, int] = field(default_factory=dict)
+    """By origin that is none: the first node that takes it in."""
+    others: dict[int, tuple[int, ...]] = field(default_factory=dict)
+    """By origin: further nodes of which it may as well be one."""
+    of_loss: int | None = None
+
+
+class NonfiniteSearch:
+    """Goes through the values of a graph.
+
+    Args:
+        graph: The graph, traced.
+        values: What it holds.
+        source_of: Returns by its storage a parameter or buffer.
+    """
+
+    def __init__(
+        self, graph: Graph, values: KnownValues, source_of: Callable[[int], Source | None]
+    ) -> None:
+        self._graph, self._values, self._source_of = graph, values, source_of
+        self._broken: dict[Slot, Broken | None] = {}
+        """By slot, of what is known."""
+        self._of: dict[Slot, int | None] = {}
+        """By slot: the origin of what is not finite."""
+        self._of_storage: dict[int, int | None] = {}
+        self._found = Found()
+
+    def run(self) -> Found:
+        """Return what is found."""
+        for slot, tensor in self._values.known.items():
+            if any(True for _ in plain_floats(tensor)):
+                self._broken[slot] = broken_of(tensor)
+        for place in self._values.order:
+            for number in range(len(self._graph.nodes[place]._input_metadata) or 1):
+                broken = self._broken.get((place, number))
+                if broken is not None:
+                    self._of[place, number] = self._origin((place, number), broken)
+        self._found.of_loss = self._of.get(self._graph.root)
+        return self._found
+
+    def _origin(self, slot: Slot, broken: Broken) -> int | None:
+        """Return the origin of what is not finite in a tensor."""
+        if slot[0] in self._graph.leaves:
+            return None  # it is told of with the first operation that takes it in
+        given = list(self._given(slot[0]))
+        handed_on = next((one for one in given if one[1] == broken), None)
+        if handed_on is None and broken == "infinity":
+            handed_on = next(iter(given), None)
+        if handed_on is not None:
+            return self._of_given(slot[0], handed_on[0], handed_on[1])
+        cause = self._of_given(slot[0], *given[0]) if given else None
+        return self._of_operation(slot, broken, cause)
+
+    def _given(self, place: int) -> Iterator[tuple[Slot | Tensor, Broken]]:
+        """Yield the operands of a node that are not finite, through what is not known."""
+        for slot in self._known_before(place):
+            broken = self._broken[slot]
+            if broken is not None:
+                yield slot, broken
+        for constant in self._values.constants(place):
+            if any(True for _ in plain_floats(constant)) and (broken := broken_of(constant)):
+                yield constant, broken
+
+    def _known_before(self, place: int) -> list[Slot]:
+        """Return the nearest tensors before a node that are known."""
+        found, (waiting, seen) = [], (list(self._values.inputs(place)), set[Slot]())
+        while waiting:
+            slot = waiting.pop()
+            if slot is None or slot in seen:
+                continue
+            seen.add(slot)
+            if slot in self._broken:
+                found.append(slot)
+            else:
+                waiting += self._values.inputs(slot[0])
+        return found
+
+    def _unknown_before(self, place: int) -> list[int]:
+        """Return the operations before a node whose results are not known, up to known ones."""
+        found, waiting = dict[int, None](), list(self._values.inputs(place))
+        while waiting:
+            slot = waiting.pop()
+            if slot is not None and slot not in self._broken and slot[0] not in found:
+                found[slot[0]] = None
+                waiting += self._values.inputs(slot[0])
+        return [one for one in found if self._graph.nodes[one].next_functions]
+
+    def _of_given(self, place: int, given: Slot | Tensor, broken: Broken) -> int | None:
+        if not isinstance(given, Tensor) and given[0] in self._graph.leaves:
+            given = self._graph.leaves[given[0]]
+        if isinstance(given, Tensor):
+            return self._of_source(place, given, broken)
+        return self._of.get(given)
+
+    def _of_source(self, place: int, tensor: Tensor, broken: Broken) -> int | None:
+        """Note a tensor that was there before the forward, and the first node that takes it in."""
+        storage = storage_of(tensor)
+        if storage not in self._of_storage:
+            source = self._source_of(storage)
+            kind: NonfiniteSource = source.kind if source else "tensor"
+            origin = self._of_storage[storage] = self._add(
+                self._name(place),
+                broken,
+                kind,
+                tensor,
+                name=source.name if source else None,
+                operands=(operand_of(tensor),),
+            )
+            if origin is not None:
+                self._found.met[origin] = place
+        return self._of_storage[storage]
+
+    def _of_operation(self, slot: Slot, broken: Broken, cause: int | None) -> int | None:
+        """Note an operation that made of finite numbers, or of an infinity, what is not finite."""
+        candidates = sorted([*self._unknown_before(slot[0]), slot[0]], key=self._rank)
+        rows = self._blocked_rows(slot)
+        chosen = slot[0] if rows else candidates[-1]
+        output = self._values.known.get((chosen, slot[1]), self._values.known[slot])
+        origin = self._add(
+            self._name(chosen),
+            broken,
+            "tensor" if self._is_of_unseen(chosen, slot[0], broken) else "operation",
+            output,
+            operands=tuple(self._operands(chosen)),
+            number=self._number(chosen),
+            blocked_rows=rows,
+            because_of=cause,
+        )
+        if origin is not None:
+            self._found.nodes[origin] = (chosen, slot[1] if chosen == slot[0] else 0)
+            unsure = [] if rows else [one for one in candidates if one != chosen]
+            self._found.others[origin] = tuple(unsure)
+        return origin
+
+    def _rank(self, place: int) -> tuple[int, int]:
+        base, _, number = self._graph.operations[place].partition("Backward")
+        suspicion = _SUSPICION.get(base, 1) if number.isdigit() else _OF_CUSTOM
+        divisor = self._values.saved(place, "other") if base == "Div" else None
+        if divisor is not None and not operand_of(divisor).zeros:
+            suspicion = 1
+        return suspicion, self._values.order.index(place)
+
+    def _is_of_unseen(self, chosen: int, place: int, broken: Broken) -> bool:
+        """Return whether finite numbers cannot have become NaN but by an operand unseen."""
+        base = self._graph.operations[chosen].partition("Backward")[0]
+        inputs = self._values.inputs(chosen)
+        return chosen == place and broken == "NaN" and base in _LINEAR and None in inputs
+
+    def _add(
+        self,
+        operation: str,
+        makes: Broken,
+        source: NonfiniteSource,
+        output: Tensor,
+        **found: object,
+    ) -> int | None:
+        origins = self._found.origins
+        if len(origins) >= MOST_ORIGINS:
+            return None
+        origins.append(
+            Origin(
+                len(origins),
+                operation,
+                None,
+                makes,
+                source,
+                broken=values_of(output).nonfinite,
+                dtype=dtype_name(output.dtype),
+                **found,  # type: ignore[arg-type]
+            )
+        )
+        return len(origins) - 1
+
+    def _operands(self, place: int) -> Iterator:  # type: ignore[type-arg]
+        given = [self._values.known.get(slot) for slot in self._values.inputs(place) if slot]
+        for tensor in (*given, *self._values.constants(place)):
+            if tensor is not None and any(True for _ in plain_floats(tensor)):
+                yield operand_of(tensor)
+
+    def _number(self, place: int) -> float | None:
+        exponent = saved_value(self._graph.nodes[place], "exponent")
+        return float(exponent) if isinstance(exponent, int | float) else None
+
+    def _name(self, place: int) -> str:
+        return written(self._graph.operations[place])
+
+    def _blocked_rows(self, slot: Slot) -> int:
+        """Return how many rows a softmax was given that hold -inf alone."""
+        if not self._graph.operations[slot[0]].startswith(("SoftmaxBackward", "LogSoftmaxBack")):
+            return 0
+        result, dim = self._values.known[slot], saved_value(self._graph.nodes[slot[0]], "dim")
+        if not isinstance(dim, int) or not result.dim():
+            return 0
+        scores = self._values.inputs(slot[0])[0]
+        known = None if scores is None else self._values.known.get(scores)
+        if known is not None:
+            return int((known == -math.inf).all(dim=dim).sum())
+        # Of rows that hold NaN or infinity elsewhere, what comes before the mask would tell.
+        return int(result.isnan().all(dim=dim).sum())

@@ -1,0 +1,245 @@
+"""Makes the recording of a captured step, also where its forward was not watched."""
+
+from dataclasses import dataclass, replace
+from typing import NamedTuple, Self
+
+from torch import Tensor
+
+from gradscope.capture.naming import NamedModel
+from gradscope.capture.reading import whole
+from gradscope.capture.source.definitions import Definitions
+from gradscope.capture.step.assemble import Assembler
+from gradscope.capture.step.forward_backward import StepCapture
+from gradscope.capture.step.measurements import BackwardWatch, Measurements
+from gradscope.capture.training.state import Scene as Training
+from gradscope.errors import GradscopeError
+from gradscope.probes.context import Scene, is_made
+from gradscope.probes.nonfinite_origins import record_of
+from gradscope.probes.operations import Places, reference
+from gradscope.probes.registry import EXAMINATIONS
+from gradscope.recording.evidence.batches import ExaminationRecord
+from gradscope.recording.evidence.failures import LateCapture, SuspectedBreak
+from gradscope.recording.evidence.forward import ForwardStat
+from gradscope.recording.meta import Header
+from gradscope.recording.records import Recording, TargetRecord
+from gradscope.step_capture.half_precision import HalfPrecision
+from gradscope.step_capture.late_captures import LastStart, LateLook, Suspicion
+from gradscope.step_capture.probing import examine_look
+from gradscope.step_capture.script_models import Script
+from gradscope.step_capture.structures import Structures, structure_of
+from gradscope.step_capture.window import Window
+from gradscope.target.loader import Batches
+from gradscope.target.target import Outcome, Target
+
+NOT_WATCHED = "the forward of this step was not watched"
+
+
+def note_late(assembler: Assembler, late: LateLook, places: Places, first_node: int) -> None:
+    """Note where a forward and its backward broke, and how that is known.
+
+    Args:
+        assembler: Takes the records.
+        late: What was seen.
+        places: By creation number: where the records of the graph's nodes are.
+        first_node: Where the first of them is.
+    """
+    lines = late.lines
+    assembler.note(replace(lines, unsure=tuple(first_node + node for node in lines.unsure)))
+    for origin in late.found.origins:
+        assembler.note(record_of(assembler, origin, places, of_loss=late.found.of_loss))
+    for number, (numel, values) in late.values.items():
+        tensor = reference(places, number)
+        if tensor is not None:
+            assembler.note(ForwardStat(tensor=tensor, numel=numel, **values._asdict()))
+    _note_examinations(assembler)
+
+
+def note_suspicion(assembler: Assembler, suspicion: Suspicion) -> None:
+    """Note what has perhaps broken the gradients of a step that was not captured."""
+    first, *others = suspicion.suspects
+    site = assembler.site_of(first.line)
+    sites = (assembler.site_of(one.line) for one in others if one.is_likely or not first.is_likely)
+    assembler.note(
+        LateCapture(
+            lines="matched",
+            matched_step=suspicion.matched_step,
+            matched_nodes=0,
+            nodes=0,
+            unsure=(),
+        ),
+        SuspectedBreak(
+            operation=first.operation,
+            site=site,
+            others=tuple(dict.fromkeys(one for one in sites if one not in (None, site))),
+            is_likely=first.is_likely,
+            parameters=suspicion.parameters,
+            matched_step=suspicion.matched_step,
+        ),
+    )
+    _note_examinations(assembler)
+
+
+def _note_examinations(assembler: Assembler) -> None:
+    for name, _ in EXAMINATIONS:
+        obstacle = None if name == "non-finite" else NOT_WATCHED
+        assembler.note(ExaminationRecord(name=name, obstacle=obstacle))
+
+
+@dataclass(slots=True)
+class CurrentLook:
+    """A backward that is being looked at."""
+
+    window: Window
+    script: Script
+    named: NamedModel
+    capture: StepCapture
+    watch: BackwardWatch
+    half: HalfPrecision
+    root: Tensor
+    subject: str
+    line: object
+    """Tells the line that calls it from others."""
+    scale: float
+    """By which the root was multiplied."""
+
+
+class Made(NamedTuple):
+    """The recording of a backward, and what it repeats."""
+
+    recording: Recording
+    own_evidence: tuple[object, ...] = ()
+    same_as: int | None = None
+
+
+class LookRecords:
+    """Makes recordings of single backward passes.
+
+    Args:
+        training: What is known of the script.
+        header: Of the run's recording.
+    """
+
+    def __init__(self, training: Training, header: Header) -> None:
+        self._training, self._header = training, header
+        self.definitions = Definitions()
+        """Where the script has given its modules their parts."""
+        self._structures = Structures()
+
+    def knows(self, line: object) -> bool:
+        """Return whether a backward at a line was captured before."""
+        return self._structures.has_any(line)
+
+    def made(self, look: CurrentLook, number: int) -> Made:
+        """Return the recording of a backward that is over, by its number among those of the run."""
+        loss, measured = _number(look.root, look.scale), look.watch.measurements()
+        optimizers = tuple(one for one in self.definitions.optimizers if is_made(one))
+        structure = structure_of(look.named, look.capture, measured, optimizers)
+        known = None
+        if not look.window.is_full:
+            known = self._structures.like(look.line, structure, measured, loss)
+        if known is not None:
+            target = self.described(look.subject)
+            return Made(*known.again(measured, optimizers, target, loss), known.number)
+        recording = self._anew(look, measured, loss)
+        self._structures.keep(look.line, structure, recording, number)
+        return Made(recording)
+
+    def _anew(self, look: CurrentLook, measured: Measurements, loss: float | None) -> Recording:
+        """Return the recording of a backward that repeats none."""
+        assembler = self.assembler(look.named)
+        scene = Scene(
+            target=_target(self._header, look.script),
+            named=look.named,
+            assembler=assembler,
+            definitions=self.definitions,
+            capture=look.capture,
+            measured=measured,
+            loss=loss,
+            terms=0,
+            opaque=False,
+            reruns=False,
+            random_states=None,
+            of_run=True,
+        )
+        examine_look(scene, look.window.values, look.root, look.half)
+        assembler.add_step("step", look.capture, scene.measured, loss=loss)
+        return assembler.finish(self.described(look.subject))
+
+    def made_late(self, late: LateLook, measured: Measurements | None) -> Recording:
+        """Return the recording of a backward whose forward was not watched.
+
+        Args:
+            late: What was seen of it.
+            measured: What it has delivered; None where it did not get through.
+        """
+        assembler = self.assembler(late.named)
+        place = assembler.place_of(late.capture)
+        numbers = late.capture.nodes_by_number()
+        places = {number: place.first_node + node for number, node in numbers.items()}
+        note_late(assembler, late, places, place.first_node)
+        if measured is None:
+            assembler.add_broken_step(late.capture, reason="backward did not get through")
+        else:
+            assembler.add_step("step", late.capture, measured, loss=late.loss)
+        return assembler.finish(self.described(late.start.subject))
+
+    def made_of_suspicion(self, suspicion: Suspicion, last: LastStart) -> Recording:
+        """Return the recording of a step that was not captured, and whose gradients are broken."""
+        assembler = self.assembler(suspicion.named)
+        note_suspicion(assembler, suspicion)
+        assembler.add_broken_step(StepCapture([]), reason="this step was not captured")
+        return assembler.finish(self.described(last.subject))
+
+    def assembler(self, named: NamedModel) -> Assembler:
+        """Return what makes the records of a look at these models."""
+        header = self._header
+        return Assembler(
+            named,
+            version=header.version,
+            command=header.command,
+            environment=header.environment,
+            definitions=self.definitions,
+        )
+
+    def described(self, subject: str) -> TargetRecord:
+        """Return what is looked at: the script, and where this backward started."""
+        return replace(
+            self._header.target,
+            model=self._training.models.described,
+            batch=self._training.batch,
+            loss=subject,
+        )
+
+
+class _NotRunAgain:
+    """Stands for the forward of a script."""
+
+    def __call__(self) -> Outcome:
+        raise GradscopeError("a script's forward is not run again")
+
+    def at(self, batch: object, seed: int | None) -> Self:
+        return self
+
+
+def _target(header: Header, script: Script) -> Target:
+    return Target(
+        name=header.target.name,
+        model=script,
+        batch=(),
+        batches=Batches(()),
+        forward=_NotRunAgain(),
+        optimizer=None,
+        seed=None,
+    )
+
+
+def is_broken(recording: Recording) -> bool:
+    """Return whether a look tells of gradients of parameters that are not finite."""
+    gradients = (stat.gradient for stat in recording.parameter_stats)
+    return any(one is not None and one.nonfinite for one in gradients)
+
+
+def _number(loss: Tensor, scale: float) -> float | None:
+    one = whole(loss)
+    is_number = one is not None and one.numel() == 1 and not one.is_complex()
+    return float(one) / scale if one is not None and is_number else None

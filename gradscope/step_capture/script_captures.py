@@ -1,0 +1,479 @@
+"""Looks closely at backward passes of a script, and makes recordings of them."""
+
+import functools
+import math
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import ExitStack
+from typing import Concatenate, ParamSpec
+
+import torch
+from torch import Tensor
+from torch._C import DisableTorchFunction
+
+from gradscope.capture.compiler import compiles_backward
+from gradscope.capture.errors import backward_call, is_autograds
+from gradscope.capture.naming import name_model
+from gradscope.capture.own_faults import is_own_fault
+from gradscope.capture.source.definitions import watch_definitions
+from gradscope.capture.source.lines import NUMBERED
+from gradscope.capture.step.forward_backward import StepCapture
+from gradscope.capture.step.teardown import no_garbage_collection
+from gradscope.capture.training.backwards import subject_of
+from gradscope.capture.training.guard import is_interruption
+from gradscope.capture.training.locations import NOWHERE, Place
+from gradscope.capture.training.state import Scene as Training
+from gradscope.capture.training.step_captures import MakeLooks, Start
+from gradscope.errors import GradscopeError
+from gradscope.recording.meta import Header
+from gradscope.recording.records import Look
+from gradscope.step_capture.failed_step import broken_loss, failed_look
+from gradscope.step_capture.forward_watch import Constants
+from gradscope.step_capture.half_precision import HalfPrecision, unscaled
+from gradscope.step_capture.late_captures import LastStart, LateLook, LateLooks, LineKey
+from gradscope.step_capture.mode import LookMode
+from gradscope.step_capture.records import CurrentLook, LookRecords, Made, is_broken
+from gradscope.step_capture.schedule import FIRST, MOST_RESTS, Schedule, Thoroughness
+from gradscope.step_capture.script_models import ScriptNames, script_of
+from gradscope.step_capture.window import Window
+from gradscope.switch import NO_TENSORS
+
+_MOST_NODES = 50_000
+"""Of a graph: a larger one would take too long to look at."""
+
+_MOST_NODES_OF_ALL = 400_000
+"""Of all looks together; afterwards only first steps and trouble are looked at."""
+
+_Arguments = ParamSpec("_Arguments")
+
+
+def _alone(
+    part: Callable[Concatenate["ScriptLooks", _Arguments], None],
+) -> Callable[Concatenate["ScriptLooks", _Arguments], None]:
+    """Let a fault of gradscope's end the looks, and nothing else that is watched."""
+
+    @functools.wraps(part)
+    def guarded(
+        looks: "ScriptLooks", /, *args: _Arguments.args, **kwargs: _Arguments.kwargs
+    ) -> None:
+        try:
+            part(looks, *args, **kwargs)
+        except Exception as error:
+            looks.fail(error)
+            if is_interruption(error):
+                raise
+
+    return guarded
+
+
+class ScriptLooks:
+    """Looks closely at the steps of a training that a schedule names.
+
+    Args:
+        training: What is known of the script.
+        header: Of the run's recording.
+        schedule: When to look.
+    """
+
+    def __init__(self, training: Training, header: Header, schedule: Schedule) -> None:
+        self._training, self._schedule = training, schedule
+        budget = training.pace.budget
+        schedule.affords = None if budget.is_unlimited else budget.affords_capture
+        self._thoroughness = Thoroughness(schedule)
+        self._names = ScriptNames()
+        self._constants: Constants = {}
+        self._mode = LookMode(self.fail)
+        self._records = LookRecords(training, header)
+        self._stack = ExitStack()
+        self._window: Window | None = None
+        self._last: Window | None = None
+        self._current: CurrentLook | None = None
+        self._late = LateLooks(training)
+        self._current_late: LateLook | None = None
+        self._last_start: LastStart | None = None
+        self._has_broken = False
+        """Whether a look at this step's gradients tells that some are not finite."""
+        self._key: LineKey = None
+        """Of the line that called the backward of that."""
+        self._failed: StepCapture | None = None
+        """Of a backward that has raised an exception: it may be what ends the script."""
+        self._found: list[tuple[int, Made]] = []
+        self._number = 0
+        """How many were found."""
+        self._nodes = 0
+        self._by_hand = 0
+        """Steps that the script has made itself."""
+        self._is_over = not NUMBERED
+        self.reason: str | None = None if NUMBERED else "this torch does not number its nodes"
+        """Why nothing is looked at any more, None while something may be."""
+
+    def start(self) -> None:
+        """Begin: the first step is looked at."""
+        self._records.definitions = self._stack.enter_context(watch_definitions())
+        self._training.models.records.definitions = self._records.definitions
+        self._open_if_due()
+
+    def stop(self) -> None:
+        """End, and leave nothing behind."""
+        self._is_over = True
+        self._close()
+        self._last = None
+        self._mode.remove()
+        self._stack.close()
+
+    def give_up(self, reason: str) -> None:
+        """Look at nothing more."""
+        if not self._is_over:
+            self.reason, self._is_over = reason, True
+            self._drop()
+            self._close()
+            self._mode.remove()
+
+    def fail(self, error: Exception) -> None:
+        """Take in a fault of gradscope's own: look at nothing more."""
+        self.give_up(f"{type(error).__name__}: {error} ({NO_TENSORS} leaves them out)")
+
+    @_alone
+    def optimizer_made(self, index: int) -> None:
+        """Take in an optimizer, by its place among those that are known."""
+        self._schedule.made(index)
+
+    @_alone
+    def steps_with(self, index: int) -> None:
+        """Take in that an optimizer makes no steps of its own: they are part of another's."""
+        self._schedule.steps_with(index)
+
+    @_alone
+    def gradients_broke(self, broken: Iterable[Tensor], finite: Iterable[Tensor]) -> None:
+        """Take in gradients that are not finite, of which no look tells why."""
+        if self._is_over or self._has_broken or not self._late.may_search(self._schedule.number):
+            return
+        last = self._last_start
+        if last is None or last.is_broken:
+            return
+        with DisableTorchFunction():
+            suspected = self._late.suspect(last.key, broken, finite)
+        if suspected is not None:
+            self._find(last.order, Made(self._records.made_of_suspicion(suspected, last)))
+            self._late.searched(self._schedule.number)
+
+    @_alone
+    def step_begins(self) -> None:
+        """Look away from what an optimizer computes: it makes nothing that is part of a graph."""
+        self._mode.remove()
+
+    @_alone
+    def step_ended(self, index: int, parameters: Iterable[Tensor], place: Place) -> None:
+        """Take in that an optimizer has made a step."""
+        if self._window is not None:
+            self._window.note_step(parameters, place.inner)
+        is_full = self._window is not None and self._window.is_full
+        self._thoroughness.stepped(index, in_full=is_full)
+        self._schedule.stepped(index)
+        self._has_broken, self._last_start = False, None
+        self._close()
+        self._open_if_due()
+
+    @_alone
+    def stepped_by_hand(self) -> None:
+        """Take in that the script itself has changed its weights: the first such steps are seen."""
+        self._by_hand += 1
+        self._has_broken, self._last_start = False, None
+        if self._by_hand == FIRST:
+            self._close()
+            self._mode.remove()
+
+    @_alone
+    def steps_repeated(self, optimizers: Sequence[int | None]) -> None:
+        """Take in steps that have repeated others."""
+        self._has_broken, self._last_start = False, None
+        for index in optimizers:
+            if index is not None:
+                self._schedule.stepped(index)
+
+    @_alone
+    def open_if_due(self) -> None:
+        """Look at the next step if it is time for it."""
+        if self._window is not None or self._schedule.is_due():
+            self._close()
+            self._open_if_due()
+
+    def rests(self) -> int:
+        """Return before how many of the next steps no look is due, but for the budget's sake."""
+        if self._window is not None:
+            return 0
+        has_optimizer = self._by_hand < FIRST or self._schedule.number > 0
+        return self._schedule.rests() if has_optimizer else MOST_RESTS
+
+    @_alone
+    def step_skipped(self) -> None:
+        """Take in that a gradient scaler has left a step out."""
+        if self._window is not None and self._schedule.skipped():
+            self._close()
+            self._open_if_due()
+
+    def trouble(self) -> None:
+        """Take in that something is to be seen: look at the next steps."""
+        self._schedule.request()
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the running step is being captured."""
+        return self._window is not None
+
+    @property
+    def has_found(self) -> bool:
+        """Whether there is a look that nobody has taken."""
+        return bool(self._found)
+
+    @_alone
+    def see_end(self, error: BaseException) -> None:
+        """Take in the exception that has ended the script, with its traceback."""
+        if isinstance(error, KeyboardInterrupt | torch.OutOfMemoryError):
+            return
+        if isinstance(error, Exception) and is_own_fault(error):
+            self.fail(error)
+            return
+            return
+        if isinstance(error, Exception) and is_autograds(error):
+            self._see_failure(error)
+        else:
+            self._see_broken_loss(error)
+
+    def _see_broken_loss(self, error: BaseException) -> None:
+        """Look at the loss for which the script has ended itself, if there is one."""
+        with DisableTorchFunction(), torch.no_grad():
+            found = None if self._is_over else broken_loss(error.__traceback__)
+            if found is None:
+                return
+            window = self._window
+            watched = window.capture if window is not None and window.is_here else None
+            start = Start(found[1], NOWHERE, found[0], None, float(found[1]))
+            late = self._late.begin(start, None, readable=False, watched=watched)
+            if late is not None:
+                self._note_broken(late)
+                late.let_go()
+
+    def _see_failure(self, error: Exception) -> None:
+        self._training.take_in()
+        named = name_model(script_of(self._training), None)
+        capture, self._failed = self._failed, None
+        windows = [window for window in (self._window, self._last) if window is not None]
+        if capture is None:
+            forward = windows[0].capture if self._window is not None else StepCapture([])
+            capture = forward.for_backward(named.parameters, named.shards)
+        place = self._training.places.of(backward_call(error))
+        subject = subject_of(place.call())
+        with DisableTorchFunction():
+            recording = failed_look(
+                error,
+                capture,
+                named,
+                self._records.assembler(named),
+                [window.capture.sites for window in windows[1:]],
+                passed=frozenset[int]().union(*(window.passed for window in windows)),
+                target=self._records.described(subject),
+            )
+        capture.let_go_of_graph()
+        events = self._training.journal.events
+        is_told = bool(events) and events[-1].kind == "backward-error"
+        self._find(len(events) - is_told, Made(recording))
+
+    def take(self, step: int) -> tuple[Look, ...]:
+        """Return the looks since the last call, as those of a step."""
+        found, self._found = self._found, []
+        return tuple(Look(step=step, order=order, **made._asdict()) for order, made in found)
+
+    def _find(self, order: int, made: Made) -> None:
+        self._found.append((order, made))
+        self._number += 1
+
+    def _open_if_due(self) -> None:
+        if self._is_over or not self._schedule.is_due():
+            self._mode.remove()
+            self._last = None
+            return
+        is_full = self._thoroughness.is_full()
+        self._window = Window(
+            self._mode, self._training, self._last, self._constants, is_full=is_full
+        )
+        self._window.open()
+
+    def _forget_failed(self) -> None:
+        failed, self._failed = self._failed, None
+        if failed is not None:
+            failed.let_go_of_graph()
+
+    def _close(self) -> None:
+        self._forget_failed()
+        window, self._window = self._window, None
+        if window is not None:
+            window.close()
+            self._last = window
+
+    @_alone
+    @no_garbage_collection()
+    def before_backward(self, start: Start, *, readable: bool) -> None:
+        """Prepare to see the backward that is about to run, where it is to be looked at."""
+        self._forget_failed()
+        if compiles_backward():
+            self.give_up("compiled autograd is used, whose code cannot be looked at")
+        if self._is_over:
+            return
+        window, key = self._window, _key_of(start.place)
+        self._last_start = LastStart(key, start.subject, is_broken=_is_broken(start))
+        if window is not None and window.is_here and self._is_new(window, key, start):
+            window.looked_at[key] += 1
+            self._begin(window, key, start)
+        elif self._is_trouble(start, key, readable=readable):
+            self._begin_late(key, start, readable=readable)
+
+    @_alone
+    def backward_repeated(self, place: Place, subject: str, order: int) -> None:
+        """Take in a backward of which nothing was recorded when it began."""
+        self._last_start = LastStart(_key_of(place), subject, is_broken=False, order=order)
+
+    @_alone
+    @no_garbage_collection()
+    def before_several(self, roots: Iterable[Tensor], place: Place) -> None:
+        """Remember the lines of several losses whose backward is one."""
+        window, key = self._window, _key_of(place)
+        if window is None or self._is_over or not window.is_here or window.looked_at[key]:
+            return
+        window.looked_at[key] += 1
+        for root in roots:
+            capture = window.capture.for_backward([])
+            with DisableTorchFunction():
+                capture.trace(root)
+                self._late.remember(capture, None, self._schedule.number)
+                capture.let_go_of_graph()
+
+    def _is_new(self, window: Window, key: LineKey, start: Start) -> bool:
+        return window.looked_at[key] < self._schedule.looks_a_line or _is_broken(start)
+
+    def _is_trouble(self, start: Start, key: LineKey, *, readable: bool) -> bool:
+        """Return whether something of a backward is not finite, or will perhaps not be."""
+        if not self._late.may_search(self._schedule.number):
+            return False
+        if _is_broken(start):
+            return True
+        return self._late.is_suspicious(start.root, key, readable=readable)
+
+    def _begin(self, window: Window, key: LineKey, start: Start) -> None:
+        self._training.take_in()
+        try:
+            script, named = self._names.of(self._training)
+        except GradscopeError:
+            return  # a lazy parameter has no shape yet
+        capture = window.capture.for_backward(named.parameters, named.shards)
+        root, scale = start.root, start.scale
+        with DisableTorchFunction():
+            capture.trace(root)
+            if self._last is not None:
+                capture.reach_back(self._last.capture)
+            nodes = len(capture.graph.nodes)
+            is_early = self._schedule.number < FIRST
+            if nodes > _MOST_NODES or (self._nodes > _MOST_NODES_OF_ALL and not is_early):
+                capture.let_go_of_graph()
+                if nodes > _MOST_NODES:
+                    self.give_up(
+                        f"a graph of {nodes:,} operations takes too long to look at"
+                        f" ({NO_TENSORS} spares the attempt)"
+                    )
+                return
+            self._nodes += nodes
+            self._late.remember(capture, key, self._schedule.number)
+            half = HalfPrecision(window.autocasts)
+            half.run(root, capture, is_scaled=scale is not None, is_first=is_early)
+            watch = capture.watch_backward(root, alone=True, magnitudes=window.is_full)
+        factor = 1.0 if scale is None else float(scale)
+        self._current = CurrentLook(
+            window, script, named, capture, watch, half, root, start.subject, key, factor
+        )
+
+    def _begin_late(self, key: LineKey, start: Start, *, readable: bool) -> None:
+        with DisableTorchFunction(), torch.no_grad():
+            late = self._late.begin(start, key, readable=readable)
+            if late is not None:
+                late.watch = late.capture.watch_backward(start.root, alone=True)
+        self._current_late, self._key = late, key
+
+    @_alone
+    def failed_backward(self) -> None:
+        """Take in that it raised an exception, by which the script may end."""
+        current, self._current = self._current, None
+        if current is not None:
+            current.watch.remove()
+            self._failed = current.capture
+        late, self._current_late = self._current_late, None
+        if late is not None:
+            if late.watch is not None:
+                late.watch.remove()
+            if late.found.of_loss is not None:
+                self._note_broken(late)
+            self._failed = late.capture
+
+    def _note_broken(self, late: LateLook) -> None:
+        """Record where a forward broke whose backward did not get through."""
+        order = len(self._training.journal.events)
+        self._find(order, Made(self._records.made_late(late, None)))
+        self._late.searched(self._schedule.number)
+
+    def _drop(self) -> None:
+        current, self._current = self._current, None
+        if current is not None:
+            current.watch.remove()
+            current.capture.let_go_of_graph()
+        late, self._current_late = self._current_late, None
+        if late is not None:
+            late.let_go()
+
+    @_alone
+    @no_garbage_collection()
+    def after_backward(self, order: int) -> None:
+        """Take in what it left; its event has a place among those of the step."""
+        if self._last_start is not None:
+            self._last_start.order = order
+        late, self._current_late = self._current_late, None
+        if late is not None:
+            self._end_late(late, order)
+        current, self._current = self._current, None
+        if current is None:
+            return
+        current.watch.remove()
+        current.window.passed.update(current.capture.nodes_by_number())
+        with DisableTorchFunction(), torch.no_grad():
+            if not (current.window.is_full or self._records.knows(current.line)):
+                self._thoroughness.ask()
+            made = self._records.made(current, self._number)
+            self._has_broken |= is_broken(made.recording)
+        current.capture.let_go_of_graph()
+        recording = unscaled(made.recording, current.scale)
+        self._find(order, made._replace(recording=recording))
+
+    def _end_late(self, late: LateLook, order: int) -> None:
+        """Record a backward whose forward was not watched, where it has broken something."""
+        with DisableTorchFunction(), torch.no_grad():
+            measured = late.measured()
+            if late.is_worth_recording(measured):
+                recording = self._records.made_late(late, measured)
+                self._find(order, Made(unscaled(recording, late.scale)))
+                self._late.searched(self._schedule.number)
+                self._has_broken = True
+            elif late.is_suspicion:
+                self._late.acquit(self._key)
+        late.let_go()
+
+
+def _key_of(place: Place) -> LineKey:
+    line = place.inner
+    return None if line is None else (id(line.code), line.number)
+
+
+def _is_broken(start: Start) -> bool:
+    """Return whether the loss is known not to be finite; of a device none is read."""
+    return isinstance(start.loss, float) and not math.isfinite(start.loss)
+
+
+def script_looks(schedule: Schedule) -> MakeLooks:
+    """Return what looks at a training by a schedule."""
+    return lambda training, header: ScriptLooks(training, header, schedule)

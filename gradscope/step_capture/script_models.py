@@ -1,0 +1,154 @@
+"""All models of a script as one, with the names that the run gives them."""
+
+from collections.abc import Collection
+from dataclasses import replace
+from weakref import ref
+
+from torch import Tensor, nn
+from torch._subclasses.fake_tensor import FakeTensor
+from torch.nn.parameter import is_lazy
+
+from gradscope.capture.naming import NamedModel, name_model
+from gradscope.capture.shards import parameters_of
+from gradscope.capture.training.state import Scene
+from gradscope.probes.nonfinite_origins import by_storage, sources_of
+from gradscope.probes.nonfinite_tracker import Source
+from gradscope.recording.evidence.failures import NonfiniteSource
+
+_WRAPPERS = ("DataParallel", "DistributedDataParallel")
+
+
+class Script(nn.Module):
+    """Holds what a script trains; nothing is registered, and the modules know nothing of it."""
+
+    def __init__(self, models: dict[str, nn.Module], loose: dict[str, Tensor]) -> None:
+        super().__init__()
+        self._modules.update(models)
+        self._parameters.update(loose)  # type: ignore[arg-type]
+
+
+def script_of(scene: Scene) -> Script:
+    """Return the models that the script has called by now, and what its optimizers hold beside."""
+    models = {
+        name: _unwrapped(module) for name, module in scene.models.roots() if not _is_fake(module)
+    }
+    owned = {id(p) for module in models.values() for p in parameters_of(module)}
+    return Script(models, _loose(scene, owned))
+
+
+class ScriptNames:
+    """The names of a script's models and parameters, given anew where something is another.
+
+    Models and parameters are not kept alive.
+    """
+
+    def __init__(self) -> None:
+        self._known: tuple[object, ...] = ()
+        self._records: NamedModel | None = None
+        """Without models and parameters."""
+        self._modules: list[ref[nn.Module]] = []
+        self._parameters: list[ref[nn.Parameter]] = []
+
+    def of(self, scene: Scene) -> tuple[Script, NamedModel]:
+        """Return what `script_of` does, and the names.
+
+        Raises:
+            GradscopeError: A parameter waits for the model's first run to get its shape.
+        """
+        models = {name: _unwrapped(module) for name, module in scene.models.roots()}
+        walk = _Walk()
+        for name, module in models.items():
+            walk.go(name, module)
+        loose = _loose(scene, walk.parameters)
+        for name, parameter in loose.items():
+            walk.meet(name, parameter)
+        known = tuple(walk.met)
+        modules = [m for kept in self._modules if (m := kept()) is not None]
+        parameters = [p for held in self._parameters if (p := held()) is not None]
+        is_whole = len(modules) + len(parameters) == len(self._modules) + len(self._parameters)
+        if self._records is not None and is_whole and known == self._known:
+            script = Script(models, loose)
+            return script, replace(self._records, modules=[script, *modules], parameters=parameters)
+        script = script_of(scene)
+        named = name_model(script, None)
+        # Of sharded parameters, what stands for which changes with each forward.
+        is_all = len(script._modules) == len(models) and not named.shards
+        self._known = known if is_all else ()
+        self._records = replace(named, modules=[], parameters=[]) if is_all else None
+        self._modules = [ref(module) for module in named.modules[1:]]
+        self._parameters = [ref(parameter) for parameter in named.parameters]
+        return script, named
+
+
+class _Walk:
+    """What tells models from others: all that records of modules and parameters are made of."""
+
+    def __init__(self) -> None:
+        self.met: list[object] = []
+        self.parameters: set[int] = set()
+        """The `id` of each."""
+        self._modules: set[int] = set()
+
+    def go(self, name: str, module: nn.Module) -> None:
+        """Go through a module and those in it."""
+        self.met += (name, id(module), module.training)
+        if id(module) in self._modules:
+            return
+        self._modules.add(id(module))
+        for local, parameter in module._parameters.items():
+            if parameter is not None:
+                self.meet(local, parameter)
+        for local, child in module._modules.items():
+            if child is not None:
+                self.go(local, child)
+        self.met.append(None)
+
+    def meet(self, name: str, parameter: Tensor) -> None:
+        """Take in a parameter."""
+        self.parameters.add(id(parameter))
+        self.met += (name, id(parameter), parameter.requires_grad, parameter.dtype)
+        if not is_lazy(parameter):
+            self.met += (parameter.shape, parameter.device)
+
+
+def _loose(scene: Scene, owned: Collection[int]) -> dict[str, Tensor]:
+    """Return the parameters that no model has, where owned ones are given by their `id`."""
+    loose: dict[str, Tensor] = {}
+    # What a model keeps to itself is none of its parameters, unless an optimizer has it.
+    held = [entry for entry in scene.ledger.entries if entry.in_optimizer]
+    for entry in held or scene.ledger.entries:
+        parameter = entry.parameter()
+        if parameter is not None and id(parameter) not in owned and entry.index is not None:
+            loose[f"parameter{entry.index}"] = parameter
+    return loose
+
+
+class LiveSources:
+    """The parameters and buffers of the script's models, of which it keeps none alive."""
+
+    def __init__(self, scene: Scene) -> None:
+        self._scene = scene
+        self._known: dict[int, tuple[ref[Tensor], NonfiniteSource, str | None]] | None = None
+
+    def of(self, storage: int) -> Source | None:
+        """Return the parameter or buffer with a storage, None where there is none."""
+        if self._known is None:
+            found = by_storage(sources_of(script_of(self._scene), ()))
+            self._known = {key: (ref(one.tensor), *one[1:]) for key, one in found.items()}
+        if storage not in self._known:
+            return None
+        reference, kind, name = self._known[storage]
+        tensor = reference()
+        return None if tensor is None else Source(tensor, kind, name)
+
+
+def _is_fake(module: nn.Module) -> bool:
+    """Return whether a model has no numbers: a copy that was made to be traced."""
+    return any(isinstance(parameter, FakeTensor) for parameter in module.parameters())
+
+
+def _unwrapped(module: nn.Module) -> nn.Module:
+    inner = getattr(module, "module", None)
+    if type(module).__name__ in _WRAPPERS and isinstance(inner, nn.Module):
+        return inner
+    return module

@@ -1,0 +1,225 @@
+"""Operations whose derivative may be infinite: read before each backward, where that is cheap."""
+
+import math
+import re
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+from torch.autograd.graph import Node
+
+from gradscope.capture.source.lines import created
+from gradscope.capture.step.graph import Graph
+from gradscope.capture.step.known_values import KnownValues
+from gradscope.capture.step.saved_tensors import saved_tensor, saved_value
+from gradscope.probes.forward_values import Values, values_of
+from gradscope.probes.operations import NodeNumber, plain_floats
+
+_CAPITAL = re.compile(r"(?<=[a-z0-9])([A-Z])")
+
+
+def written(node: str) -> str:
+    """Return the name of the operation behind a node: `log_softmax` for `LogSoftmaxBackward0`."""
+    base, _, number = node.partition("Backward")
+    return _CAPITAL.sub(r"_\1", base).lower() if number.isdigit() else base
+
+
+_SHARE = 0.02
+"""Of the time between two backward passes of a line: reading these operations costs no more."""
+
+_FREE = 0.01
+"""Seconds that reading may take beyond that, so that the first steps are seen in any case."""
+
+_MOST_ACQUITTED = 1 << 12
+
+
+def _has_zero(tensor: Tensor) -> bool:
+    low, high = torch.aminmax(tensor.detach())
+    return _may_be(float(low), float(high), 0.0) and not bool(tensor.detach().all())
+
+
+def _may_be(low: float, high: float, number: float) -> bool:
+    return low <= number <= high or low != low
+
+
+def _is_broken(tensor: Tensor) -> bool:
+    low, high = torch.aminmax(tensor.detach())
+    return not (math.isfinite(float(low)) and math.isfinite(float(high)))
+
+
+def _reaches_one(tensor: Tensor) -> bool:
+    low, high = torch.aminmax(tensor.detach())
+    return not (float(low) > -1 and float(high) < 1)
+
+
+def _is_negative(tensor: Tensor) -> bool:
+    return not float(tensor.detach().min()) > 0
+
+
+_SAVED: dict[str, tuple[str, Callable[[Tensor], bool]]] = {
+    "Acos": ("self", _reaches_one),
+    "Asin": ("self", _reaches_one),
+    "Atan2": ("self", _has_zero),
+    "Atanh": ("self", _reaches_one),
+    "Div": ("other", _has_zero),
+    "Erfinv": ("self", _reaches_one),
+    "Exp": ("result", _is_broken),
+    "LinalgVectorNorm": ("result", _has_zero),
+    "Log": ("self", _is_negative),
+    "Log10": ("self", _is_negative),
+    "Log2": ("self", _is_negative),
+    "Norm": ("result", _has_zero),
+    "Pow": ("self", _has_zero),
+    "Reciprocal": ("result", _is_broken),
+    "Rsqrt": ("result", _is_broken),
+    "Sqrt": ("result", lambda tensor: not float(tensor.detach().min()) > 0),
+    "Std": ("result", _has_zero),
+    "Xlogy": ("other", _has_zero),
+}
+"""By the node's name without `Backward0`: what it saves, and what of that makes gradients break."""
+
+
+def _base(operation: str) -> str | None:
+    base, _, number = operation.partition("Backward")
+    return base if number.isdigit() and base in _SAVED else None
+
+
+def is_singular(operation: str) -> bool:
+    """Return whether an operation has points at which its derivative is infinite."""
+    return _base(operation) is not None or operation.startswith("ProdBackward")
+
+
+def _is_harmless(node: Node) -> bool:
+    """Return whether a derivative is finite everywhere: of powers from 1 on, of `x / 3`."""
+    exponent = saved_value(node, "exponent")
+    if isinstance(exponent, int | float):
+        return exponent >= 1
+    if not _name(node).startswith("Div"):
+        return False
+    divisor = saved_tensor(node, "other", readable=False)
+    return divisor is not None and divisor.is_cpu and not divisor.dim() and bool(divisor)
+
+
+def _is_wanted(graph: Graph, place: int) -> bool:
+    return _base(graph.operations[place]) is not None and not _is_harmless(graph.nodes[place])
+
+
+@dataclass(frozen=True, slots=True)
+class _Hop:
+    """How to come to a node from one before."""
+
+    before: int
+    edge: int
+    operation: str
+    is_singular: bool
+
+
+class SingularPoints:
+    """The operations of a graph that may break gradients, and the ways to them from its root.
+
+    Args:
+        graph: Of a backward that is captured.
+        before: What was known of the line's backward before.
+    """
+
+    def __init__(self, graph: Graph, before: "SingularPoints | None") -> None:
+        self._root = _name(graph.nodes[0])
+        self._reads_root = _is_wanted(graph, 0)
+        self._hops = _hops(graph)
+        self._at: float | None = None if before is None else before._at
+        self._allowance: float = _FREE if before is None else before._allowance
+        self._cost: float = 0.0 if before is None else before._cost
+        self._acquitted: int = 0 if before is None else before._acquitted
+        self._skip = 0
+
+    def acquit(self) -> None:
+        """Take in that what was met broke nothing: it is looked at less and less often."""
+        self._acquitted = min(2 * self._acquitted + 1, _MOST_ACQUITTED)
+        self._skip = self._acquitted
+
+    def are_met(self, root: Tensor, *, readable: bool) -> bool:
+        """Return whether one of the operations is at a point where its derivative is infinite."""
+        if not (self._hops or self._reads_root) or not root.is_cpu or root.grad_fn is None:
+            return False
+        began = time.perf_counter()
+        if self._at is not None:
+            self._allowance = min(self._allowance + _SHARE * (began - self._at), _FREE)
+        self._at = began
+        if self._allowance < self._cost:
+            return False
+        if self._skip:
+            self._skip -= 1
+            return False
+        met = self._walk(root.grad_fn, readable=readable)
+        spent = time.perf_counter() - began
+        self._cost = spent if not self._cost else 0.8 * self._cost + 0.2 * spent
+        self._allowance -= spent
+        return met
+
+    def _walk(self, root: Node, *, readable: bool) -> bool:
+        if _name(root) != self._root:
+            return False
+        nodes: list[Node | None] = [root]
+        if self._reads_root and _is_met(root, readable=readable):
+            return True
+        for hop in self._hops:
+            before = nodes[hop.before]
+            edges = () if before is None else before.next_functions
+            node = edges[hop.edge][0] if hop.edge < len(edges) else None
+            if node is not None and _name(node) != hop.operation:
+                node = None  # the graph is another one
+            nodes.append(node)
+            if hop.is_singular and node is not None and _is_met(node, readable=readable):
+                return True
+        return False
+
+
+def _is_met(node: Node, *, readable: bool) -> bool:
+    """Return whether what an operation has saved makes its gradients break."""
+    name, is_met = _SAVED[_name(node).partition("Backward")[0]]
+    tensor = saved_tensor(node, name, readable=readable)
+    if tensor is None or not tensor.numel() or not any(True for _ in plain_floats(tensor)):
+        return False
+    return is_met(tensor) and not _is_harmless(node)
+
+
+def _name(node: Node) -> str:
+    return type(node).__name__
+
+
+def _hops(graph: Graph) -> list[_Hop]:
+    """Return the ways from the root to the operations that may break gradients."""
+    wanted = {place for place in range(len(graph.nodes)) if _is_wanted(graph, place)}
+    needed = set(wanted)
+    for place in sorted(wanted, reverse=True):
+        before = graph.first_user[place]
+        while before > 0 and before not in needed:
+            needed.add(before)
+            before = graph.first_user[before]
+    places, hops = {0: 0}, list[_Hop]()
+    for place in sorted(needed - {0}):
+        before = graph.first_user[place]
+        edges = [node for node, _ in graph.nodes[before].next_functions]
+        edge = next(i for i, node in enumerate(edges) if node is graph.nodes[place])
+        places[place] = len(hops) + 1
+        operation = _name(graph.nodes[place])
+        hops.append(_Hop(places[before], edge, operation, place in wanted))
+    return hops
+
+
+def singular_values(graph: Graph, values: KnownValues) -> dict[NodeNumber, tuple[int, Values]]:
+    """Return what is known of the operands and results of operations that may break gradients."""
+    found: dict[NodeNumber, tuple[int, Values]] = {}
+    for place, operation in enumerate(graph.operations):
+        if _base(operation) is None:
+            continue
+        for slot in (*values.inputs(place), (place, 0)):
+            tensor = None if slot is None else values.known.get(slot)
+            number = None if slot is None else created(graph.nodes[slot[0]])
+            if slot is None or tensor is None or number is None:
+                continue
+            if any(True for _ in plain_floats(tensor)):
+                found[NodeNumber(number, slot[1])] = tensor.numel(), values_of(tensor)
+    return found

@@ -1,0 +1,95 @@
+"""What is seen between two steps of optimizers: the forwards, and what leads up to them."""
+
+import threading
+from collections import Counter
+from collections.abc import Iterable
+from contextlib import ExitStack
+
+from torch import Tensor
+from torch._C import DisableTorchFunction
+from torch.multiprocessing.reductions import StorageWeakRef
+
+from gradscope.capture.source.lines import Line, sequence_number
+from gradscope.capture.step.forward_backward import StepCapture
+from gradscope.capture.step.writes import Write, has_versions, watch_parameters_made
+from gradscope.capture.training.state import Scene as Training
+from gradscope.probes.scaled_backward import autocast_lines
+from gradscope.step_capture.forward_watch import Constants, ForwardWatch
+from gradscope.step_capture.mode import LookMode
+from gradscope.step_capture.script_models import LiveSources
+
+
+class Window:
+    """The time from one step to the next, looked at closely while it is open.
+
+    Args:
+        mode: Sees the calls.
+        training: What is known of the script.
+        earlier: The window before, if that was looked at: some graphs reach back into it.
+        constants: What is known to write infinity by intention.
+        is_full: Whether it is captured in full.
+    """
+
+    def __init__(
+        self,
+        mode: LookMode,
+        training: Training,
+        earlier: "Window | None",
+        constants: Constants,
+        *,
+        is_full: bool,
+    ) -> None:
+        self._mode = mode
+        self.is_full = is_full
+        self.capture = StepCapture([])
+        self.capture.sites.earlier = None if earlier is None else earlier.capture.sites
+        self.capture.writes.earlier = None if earlier is None else earlier.capture.writes
+        self.capture.backwards.earlier = None if earlier is None else earlier.capture.backwards
+        self.values = ForwardWatch(LiveSources(training).of, constants, measures=is_full)
+        self.looked_at: Counter[tuple[int, int] | None] = Counter()
+        """How often the backward of each line was looked at."""
+        self.passed: set[int] = set()
+        """The creation numbers of what the backwards that were looked at went through."""
+        self._thread = threading.get_ident()
+        self._open = ExitStack()
+
+    def open(self) -> None:
+        """Begin to see."""
+        self.capture.modules.holds_all = False
+        self.capture.modules.start()
+        self._open.callback(self.capture.modules.stop)
+        self._open.enter_context(watch_parameters_made(self.capture.cuts))
+        self.autocasts = self._open.enter_context(autocast_lines())
+        self._mode.look(self.capture.sites, self.values)
+        self._open.callback(self._mode.look_away)
+
+    @property
+    def is_here(self) -> bool:
+        """Whether this thread is the one that is seen."""
+        return self._thread == threading.get_ident() and self._mode.is_looking
+
+    def note_step(self, parameters: Iterable[Tensor], line: Line | None) -> None:
+        """Take in that a step has written to parameters, whatever operations it consists of."""
+        with DisableTorchFunction():
+            writes = self.capture.writes
+            writes.writes = [write for write in writes.writes if write.line != line]
+            writes.writes += [
+                Write(
+                    "step",
+                    line,
+                    StorageWeakRef(one.untyped_storage()),
+                    one._version,
+                    tuple(one.shape),
+                    sequence_number(),
+                )
+                for one in parameters
+                if has_versions(one)
+            ]
+
+    def close(self) -> None:
+        """See no more, and let go of every tensor; which lines made what is still known."""
+        self._open.close()
+        self.capture.close()
+        for trail in (self.capture.sites, self.capture.writes, self.capture.backwards):
+            if trail.earlier is not None:
+                trail.earlier.earlier = None  # what is older can be forgotten
