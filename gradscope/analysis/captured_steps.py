@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from gradscope.errors import GradscopeError
 from gradscope.recording.finding import UNJUDGED, Verdict
-from gradscope.recording.records import Look, Recording, Site
+from gradscope.recording.records import CapturedStep, Recording, Site
 
 _SHOWN = 4
 """Steps, or steps on end, that are listed."""
@@ -29,7 +29,7 @@ class LookRow:
 
 def look_rows(recording: Recording) -> tuple[LookRow, ...]:
     """Return the looks of a run, in their order."""
-    if not recording.looks:
+    if not recording.captured_steps:
         return ()
     sites = {(event.step, event.order): event.site for event in recording.events}
     return tuple(
@@ -43,27 +43,27 @@ def look_rows(recording: Recording) -> tuple[LookRow, ...]:
             nodes=len(look.recording.nodes),
             tensors=sum(stat.gradient is not None for stat in look.recording.tensor_stats),
         )
-        for look in recording.looks
+        for look in recording.captured_steps
     )
 
 
-def look_of(recording: Recording, step: int) -> tuple[Look, ...]:
+def look_of(recording: Recording, step: int) -> tuple[CapturedStep, ...]:
     """Return the looks at a step of a run.
 
     Raises:
         GradscopeError: There are none.
     """
-    found = tuple(look for look in recording.looks if look.step == step)
+    found = tuple(look for look in recording.captured_steps if look.step == step)
     if found:
         return found
     if not any(one.kind == "run" for one in recording.steps):
         raise GradscopeError("the recording is of no training run, and has no steps to choose from")
-    if not recording.looks:
+    if not recording.captured_steps:
         raise GradscopeError(
             "no step of the run was looked at closely",
             help="gradscope run looks at the first steps and every 100th: --tensor-every",
         )
-    seen = steps_text(look.step for look in recording.looks)
+    seen = steps_text(look.step for look in recording.captured_steps)
     raise GradscopeError(
         f"step {step:,} was not looked at closely: {seen} were",
         help=f"run it again with gradscope run --tensors-at {step}",
@@ -90,7 +90,7 @@ def _ranges(steps: list[int]) -> Iterator[tuple[int, int]]:
             first = place + 1
 
 
-def verdict_on(look: Look, verdict: Verdict) -> Verdict:
+def verdict_on(look: CapturedStep, verdict: Verdict) -> Verdict:
     """Return what the rules make of a run, as far as it is about one look.
 
     What they make of the look alone is not asked for: later steps tell whether it holds. Where all

@@ -7,7 +7,7 @@ from functools import cached_property
 from typing import Self, TypeVar, cast
 
 from gradscope.analysis.step_view import StepView, first_step, step_view
-from gradscope.recording.evidence.batches import ExaminationRecord
+from gradscope.recording.evidence.batches import ProbeRecord
 from gradscope.recording.evidence.parameters import RedrawRecord
 from gradscope.recording.finding import RelatedLocation
 from gradscope.recording.records import (
@@ -118,9 +118,9 @@ class RecordingIndex:
         """Whether the first step got as far as a gradient."""
         return any(stat.gradient is not None for stat in self.first.tensor_stats.values())
 
-    def examination_obstacle(self, name: str) -> str | None:
+    def probe_skip_reason(self, name: str) -> str | None:
         """Return why an examination was not made, None where it was."""
-        for record in self.recording.evidence_of(ExaminationRecord):
+        for record in self.recording.evidence_of(ProbeRecord):
             if record.name == name:
                 return record.obstacle
         return "the recording holds no such examination"

@@ -118,7 +118,7 @@ class TrainingRun:
     recorded_ending: RunEnding | None = None
     cost: WatchCost | None = None
     """What watching it has cost; None where that is not known."""
-    looks: tuple[LookRow, ...] = ()
+    captured_steps: tuple[LookRow, ...] = ()
     """The backward passes of which every tensor was seen."""
 
 
@@ -142,7 +142,7 @@ def training_run(recording: Recording) -> TrainingRun | None:
         ending=ending_text(ending, recording.target.root, is_complete=recording.finished),
         recorded_ending=ending,
         cost=next(iter(recording.evidence_of(WatchCost)), None),
-        looks=look_rows(recording),
+        captured_steps=look_rows(recording),
     )
 
 

@@ -165,16 +165,16 @@ def _stepless(recording: "Recording", name: str) -> GradscopeError:
     """Return why there is nothing to be drawn of a run without a step."""
     from gradscope.analysis.captured_steps import steps_text
 
-    if not recording.looks:
+    if not recording.captured_steps:
         return GradscopeError(
             f"`{name}` is of a training run of which no step was looked at closely",
             help="gradscope run looks at the first steps and every 100th: --tensor-every",
         )
-    seen = steps_text(look.step for look in recording.looks)
+    seen = steps_text(look.step for look in recording.captured_steps)
     return GradscopeError(
         f"`{name}` is of a training run: --step says which graph to draw",
         cause=f"{seen} were looked at closely",
-        help=f"--step {recording.looks[0].step}",
+        help=f"--step {recording.captured_steps[0].step}",
     )
 
 

@@ -128,5 +128,7 @@ def step_reports(recording: "Recording", step: int, settings: "Settings") -> "li
     from gradscope.analysis.report import Report
     from gradscope.rules.engine import judge
 
-    looks, verdict = look_of(recording, step), judge(recording, settings)
-    return [Report.from_recording(look.recording, verdict_on(look, verdict)) for look in looks]
+    captured_steps, verdict = look_of(recording, step), judge(recording, settings)
+    return [
+        Report.from_recording(look.recording, verdict_on(look, verdict)) for look in captured_steps
+    ]

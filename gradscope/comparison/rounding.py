@@ -59,7 +59,7 @@ def are_rounding(*pair: tuple[SideParameter, RoundingLimits]) -> bool:
 def computed_in(recording: Recording) -> tuple[str, ...]:
     """Return the floating types of a model's parameters and of what it computes with them."""
     nodes: list[NodeRecord] = list(recording.nodes)
-    for look in recording.looks[:1]:
+    for look in recording.captured_steps[:1]:
         nodes += look.recording.nodes
     found = dict.fromkeys(record.shape.dtype for record in recording.parameters)
     found |= dict.fromkeys(

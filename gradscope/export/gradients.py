@@ -97,7 +97,7 @@ PARAMETERS = ExportTable(
 def _tensor_rows(report: Report) -> Iterator[Row]:
     for row in _tensors_of(report.recording):
         yield (None, *row)
-    for place, look in enumerate(report.recording.looks):
+    for place, look in enumerate(report.recording.captured_steps):
         for row in _tensors_of(look.recording):
             yield (place, look.step, *row[1:])
 

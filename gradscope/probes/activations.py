@@ -9,7 +9,7 @@ from torch.autograd.graph import Node
 
 from gradscope.capture.reading import is_plain_float
 from gradscope.capture.step.graph import VIEW_OPERATIONS
-from gradscope.probes.context import Scene
+from gradscope.probes.context import ProbeContext
 from gradscope.probes.operations import NodeNumber, Operation, Places, reference
 from gradscope.recording.evidence.forward import SaturationRecord, UnitRecord
 
@@ -82,9 +82,11 @@ class ActivationWatch:
             rows, saturated = _certain_rows(operation, tensor.detach())
             self._saturated.append((number, plain, rows, saturated))
 
-    def records(self, scene: Scene, places: Places) -> Iterator[UnitRecord | SaturationRecord]:
+    def records(
+        self, context: ProbeContext, places: Places
+    ) -> Iterator[UnitRecord | SaturationRecord]:
         """Yield what was seen, as far as its place in the recording is known."""
-        indices = {id(parameter): i for i, parameter in enumerate(scene.named.parameters)}
+        indices = {id(parameter): i for i, parameter in enumerate(context.named.parameters)}
         for one in self._units.values():
             found = tuple(ref for n in one.outputs if (ref := reference(places, n)) is not None)
             if found:

@@ -9,7 +9,7 @@ from functools import cache
 
 from torch import nn
 
-from gradscope.probes.context import Scene
+from gradscope.probes.context import ProbeContext
 from gradscope.probes.user_code_search import UserCodeSearch
 from gradscope.recording.evidence.parameters import AttributeRecord
 
@@ -18,16 +18,16 @@ _LIKENESS = 0.85
 """A name is taken for a misspelt one from here on; 1 is equal."""
 
 
-def examine_attributes(scene: Scene) -> str | None:
+def examine_attributes(context: ProbeContext) -> str | None:
     """Note the attributes that look like `requires_grad` and say something else than it."""
     found: dict[tuple[str, bool, bool], tuple[list[str], list[int]]] = {}
-    for name, value, path, parameters in (*_of_parameters(scene), *_of_modules(scene)):
+    for name, value, path, parameters in (*_of_parameters(context), *_of_modules(context)):
         modules, places = found.setdefault((name, value, path is not None), ([], []))
         modules += [] if path is None else [path]
         places += parameters
-    search = UserCodeSearch(scene) if found else None
+    search = UserCodeSearch(context) if found else None
     for (name, value, _), (modules, places) in found.items():
-        scene.assembler.note(
+        context.assembler.note(
             AttributeRecord(
                 name=name,
                 value=value,
@@ -43,16 +43,16 @@ _Found = tuple[str, bool, str | None, list[int]]
 """Name, value, the module's path (None on a parameter), and the parameters it contradicts."""
 
 
-def _of_parameters(scene: Scene) -> Iterator[_Found]:
-    for place, parameter in enumerate(scene.named.parameters):
+def _of_parameters(context: ProbeContext) -> Iterator[_Found]:
+    for place, parameter in enumerate(context.named.parameters):
         for name, value in _misspelt(vars(parameter)):
             if parameter.requires_grad != value:
                 yield name, value, None, [place]
 
 
-def _of_modules(scene: Scene) -> Iterator[_Found]:
-    places = {id(parameter): place for place, parameter in enumerate(scene.named.parameters)}
-    records = zip(scene.named.modules, scene.named.module_records, strict=True)
+def _of_modules(context: ProbeContext) -> Iterator[_Found]:
+    places = {id(parameter): place for place, parameter in enumerate(context.named.parameters)}
+    records = zip(context.named.modules, context.named.module_records, strict=True)
     for module, record in records:
         own = {name: value for name, value in vars(module).items() if name == _RIGHT}
         for name, value in (*_misspelt(vars(module)), *_flags(own)):

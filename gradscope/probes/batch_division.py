@@ -12,15 +12,15 @@ from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_
 from gradscope.capture.naming import shape_of
 from gradscope.capture.step.edges import tensors
 from gradscope.errors import GradscopeError
-from gradscope.probes.context import Scene
+from gradscope.probes.context import ProbeContext
 from gradscope.recording.evidence.batches import BatchRecord
 from gradscope.target.structures import describe, map_items, named_tensors
 
 
-def examine_batch(scene: Scene) -> str | None:
+def examine_batch(context: ProbeContext) -> str | None:
     """Note the shapes of the batch's tensors."""
-    shapes = tuple(shape_of(tensor) for tensor in tensors(scene.target.batch))
-    scene.assembler.note(BatchRecord(shapes=shapes))
+    shapes = tuple(shape_of(tensor) for tensor in tensors(context.target.batch))
+    context.assembler.note(BatchRecord(shapes=shapes))
     return None
 
 

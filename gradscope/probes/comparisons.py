@@ -3,44 +3,46 @@
 from torch.autograd.graph import Node
 
 from gradscope.capture.step.edges import Edge
-from gradscope.probes.context import Scene
+from gradscope.probes.context import ProbeContext
 from gradscope.recording.evidence.forward import ComparisonRecord, SoftmaxRecord
 from gradscope.recording.records import TensorRef
 
 _SOFTMAXES = frozenset({"LogSoftmaxBackward0", "SoftmaxBackward0"})
 
 
-def examine_comparisons(scene: Scene) -> str | None:
+def examine_comparisons(context: ProbeContext) -> str | None:
     """Note the comparisons that lead to the loss, and the softmaxes of the graph."""
-    if scene.opaque:
+    if context.opaque:
         return "compiled code runs out of sight"
-    for one in scene.capture.comparisons.comparisons:
-        result = _reference(scene, one.result)
+    for one in context.capture.comparisons.comparisons:
+        result = _reference(context, one.result)
         if result is not None:
-            scene.assembler.note(
+            context.assembler.note(
                 ComparisonRecord(
                     operation=one.operation,
-                    site=scene.assembler.site_of(one.line),
+                    site=context.assembler.site_of(one.line),
                     left=one.left,
                     right=one.right,
-                    left_tensor=_reference(scene, one.left_edge),
-                    right_tensor=_reference(scene, one.right_edge),
+                    left_tensor=_reference(context, one.left_edge),
+                    right_tensor=_reference(context, one.right_edge),
                     result=result,
                 )
             )
-    graph = scene.capture.graph
+    graph = context.capture.graph
     for index, node in enumerate(graph.nodes):
         if graph.operations[index] in _SOFTMAXES:
             dimension = _dimension(node)
-            scene.assembler.note(
-                SoftmaxRecord(node=scene.place.first_node + index, dimension=dimension)
+            context.assembler.note(
+                SoftmaxRecord(node=context.place.first_node + index, dimension=dimension)
             )
     return None
 
 
-def _reference(scene: Scene, edge: Edge | None) -> TensorRef | None:
-    slot = None if edge is None else scene.capture.graph.slot_of(edge)
-    return None if slot is None else TensorRef(node=scene.place.first_node + slot[0], slot=slot[1])
+def _reference(context: ProbeContext, edge: Edge | None) -> TensorRef | None:
+    slot = None if edge is None else context.capture.graph.slot_of(edge)
+    return (
+        None if slot is None else TensorRef(node=context.place.first_node + slot[0], slot=slot[1])
+    )
 
 
 def _dimension(node: Node) -> int:

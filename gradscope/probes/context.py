@@ -24,7 +24,7 @@ def is_made(optimizer: torch.optim.Optimizer) -> bool:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Scene:
+class ProbeContext:
     """A model right after the backward of the judged step, before the optimizer's part of it.
 
     An examination leaves parameters and their gradients as it finds them; everything else is put

@@ -15,7 +15,7 @@ from gradscope.capture.source.lines import Caller, Line
 from gradscope.capture.source.written_definitions import backward_code, function_of
 from gradscope.capture.step.graph import Graph
 from gradscope.errors import GradscopeError
-from gradscope.probes.context import Scene
+from gradscope.probes.context import ProbeContext
 from gradscope.probes.gradient_check import (
     DOUBLE,
     MOST_ELEMENTS,
@@ -79,27 +79,27 @@ class _Applications:
             self.found.append(_Application(kept, places, line))
 
 
-def examine_custom_functions(scene: Scene) -> str | None:
+def examine_custom_functions(context: ProbeContext) -> str | None:
     """Note for every custom function of the forward whether its backward is right."""
-    functions = custom_functions(scene.capture.graph)
+    functions = custom_functions(context.capture.graph)
     if not functions:
         return None
-    if scene.opaque:
+    if context.opaque:
         return "compiled code runs, whose inside is out of sight"
-    if not scene.reruns:
+    if not context.reruns:
         return "the forward may not be run again (--probe-steps 0)"
     with _noted(functions) as noted:
         try:
-            scene.forward()
+            context.forward()
         except GradscopeError as error:
             return f"the forward cannot be run again: {error.what}"
     for applications in noted:
-        record = _checked(scene, applications)
+        record = _checked(context, applications)
         if record.outcome == "unchecked":
-            scene.assembler.skip(
+            context.assembler.skip(
                 f"the backward of {record.name} against finite differences", record.reason or ""
             )
-        scene.assembler.note(record)
+        context.assembler.note(record)
     return None
 
 
@@ -151,12 +151,12 @@ def _first_input(function: type[Function]) -> int:
     return 1 if function.setup_context is Function.setup_context else 0
 
 
-def _checked(scene: Scene, applications: _Applications) -> CustomFunctionRecord:
+def _checked(context: ProbeContext, applications: _Applications) -> CustomFunctionRecord:
     function = applications.function
     checks: tuple[InputCheck, ...] = ()
     outcome: CheckOutcome = "unchecked"
     reason = "its inputs are too large" if applications.seen else "a second forward left it out"
-    with scene.as_at_first():
+    with context.as_at_first():
         for application in applications.found:
             try:
                 found = _checks(function, application)
@@ -169,7 +169,7 @@ def _checked(scene: Scene, applications: _Applications) -> CustomFunctionRecord:
             checks = max((checks, found), key=_worst)
     if checks and outcome != "chosen":
         outcome = "wrong" if _worst(checks) > _WRONG else "right"
-    site_of = scene.assembler.site_of
+    site_of = context.assembler.site_of
     return CustomFunctionRecord(
         name=function.__name__,
         operation=f"{function.__name__}Backward",

@@ -15,7 +15,7 @@ from gradscope.capture.arithmetic import (
     zeros_on_device,
 )
 from gradscope.probes.activations import ActivationWatch
-from gradscope.probes.context import Scene
+from gradscope.probes.context import ProbeContext
 from gradscope.probes.operations import (
     NodeNumber,
     Operation,
@@ -39,18 +39,18 @@ class Values(NamedTuple):
     nonfinite: int
 
 
-def examine_forward(scene: Scene) -> str | None:
+def examine_forward(context: ProbeContext) -> str | None:
     """Note what each tensor of the first step's graph held."""
     mode = _ValuesMode()
-    places = run_again(scene, mode)
+    places = run_again(context, mode)
     if isinstance(places, str):
         return places
-    note_forward(scene, mode.values, mode.activations, places)
+    note_forward(context, mode.values, mode.activations, places)
     return None
 
 
 def note_forward(
-    scene: Scene,
+    context: ProbeContext,
     values: Mapping[NodeNumber, tuple[int, Values]],
     activations: ActivationWatch,
     places: Places,
@@ -59,8 +59,8 @@ def note_forward(
     for number, (numel, found) in values.items():
         tensor = reference(places, number)
         if tensor is not None:
-            scene.assembler.note(ForwardStat(tensor=tensor, numel=numel, **found._asdict()))
-    scene.assembler.note(*activations.records(scene, places))
+            context.assembler.note(ForwardStat(tensor=tensor, numel=numel, **found._asdict()))
+    context.assembler.note(*activations.records(context, places))
 
 
 class _ValuesMode(OperationMode):

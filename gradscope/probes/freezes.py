@@ -6,33 +6,33 @@ from collections.abc import Iterator
 from types import CodeType
 
 from gradscope.capture.source.lines import Line
-from gradscope.probes.context import Scene
+from gradscope.probes.context import ProbeContext
 from gradscope.recording.evidence.parameters import FreezeRecord, ReplacementRecord
 
 _FREEZES = re.compile(r"requires_grad(\s*=\s*False|_\(\s*(requires_grad\s*=\s*)?False)")
 
 
-def examine_freezes(scene: Scene) -> str | None:
+def examine_freezes(context: ProbeContext) -> str | None:
     """Note which modules were replaced, and the lines that freeze parameters."""
-    for place, module in enumerate(scene.named.modules):
-        line = scene.definitions.replacements.get(module)
+    for place, module in enumerate(context.named.modules):
+        line = context.definitions.replacements.get(module)
         if line is not None:
-            site = scene.assembler.site_of(line)
-            scene.assembler.note(ReplacementRecord(module=place, site=site))
-    for file in sorted(_files(scene)):
+            site = context.assembler.site_of(line)
+            context.assembler.note(ReplacementRecord(module=place, site=site))
+    for file in sorted(_files(context)):
         for line in _freezing_lines(file):
-            site = scene.assembler.site_of(line)
+            site = context.assembler.site_of(line)
             if site is not None:
-                scene.assembler.note(FreezeRecord(site=site))
+                context.assembler.note(FreezeRecord(site=site))
     return None
 
 
-def _files(scene: Scene) -> set[str]:
+def _files(context: ProbeContext) -> set[str]:
     """Return the files in which frozen parameters, and the modules that hold them, are made."""
     lines = []
-    for parameter in scene.named.parameters:
+    for parameter in context.named.parameters:
         if not parameter.requires_grad:
-            registration = scene.definitions.registration(parameter)
+            registration = context.definitions.registration(parameter)
             lines.append(None if registration is None else registration.line)
     return {line.code.co_filename for line in lines if line is not None}
 

@@ -126,12 +126,12 @@ def compare(
     """
     trial = _Trial(function, args, differentiable, precision)
     gradients = trial.gradients()
-    looks = {
+    captured_steps = {
         place: trial.differences(place, gradient)
         for place, gradient in gradients.items()
         if gradient.any()  # None and zero are ways to stop a gradient
     }
-    for differences in looks.values():
+    for differences in captured_steps.values():
         _refuse_chosen(differences)
     found = [
         Comparison(
@@ -140,7 +140,7 @@ def compare(
             _numerical(differences)[judged],
             is_constant=place in trial.constant,
         )
-        for place, differences in looks.items()
+        for place, differences in captured_steps.items()
         if (judged := _judged(differences, precision)).any()
     ]
     if not found:

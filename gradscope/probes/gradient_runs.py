@@ -11,7 +11,7 @@ from gradscope.capture.compiler import watchable
 from gradscope.capture.step.graph import walk
 from gradscope.capture.step.teardown import let_go
 from gradscope.errors import GradscopeError
-from gradscope.probes.context import Scene
+from gradscope.probes.context import ProbeContext
 from gradscope.probes.snapshot import RandomStates, preserved
 from gradscope.target.forward import seed_everything
 from gradscope.target.target import Outcome
@@ -52,7 +52,7 @@ class GradientRun:
 
 
 def run_gradients(
-    scene: Scene,
+    context: ProbeContext,
     batch: object,
     draws: AbstractContextManager[None],
     *,
@@ -61,7 +61,7 @@ def run_gradients(
     """Run forward and backward from the weights as they are, and put everything back.
 
     Args:
-        scene: A model right after the backward of the judged step.
+        context: A model right after the backward of the judged step.
         batch: What to run it on.
         draws: Is entered for forward and backward.
         still: Modules that run in eval mode.
@@ -69,18 +69,18 @@ def run_gradients(
     Raises:
         GradscopeError: Forward or backward raised, or backward does not start from a loss.
     """
-    target = scene.target
+    target = context.target
     forward = target.forward.at(batch, target.seed)
     with (
         preserved(target.model, None, batch, target.batch, target.forward),
-        scene.as_at_first(),
+        context.as_at_first(),
         torch.inference_mode(False),
         torch.enable_grad(),
         watchable(),
     ):
         for module in still:
             module.eval()
-        for parameter in scene.named.parameters:
+        for parameter in context.named.parameters:
             parameter.grad = None
         if target.seed is not None:
             seed_everything(target.seed)
@@ -94,7 +94,7 @@ def run_gradients(
         of_torch = {"torch_state": before.torch_state, "devices": before.devices}
         return GradientRun(
             loss=float(outcome.loss.detach()),
-            gradients=tuple(parameter.grad for parameter in scene.named.parameters),
+            gradients=tuple(parameter.grad for parameter in context.named.parameters),
             graph=seen,
             drew_in_python=not replace(after, **of_torch).equal(before),  # type: ignore[arg-type]
         )

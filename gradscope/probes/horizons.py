@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import PackedSequence, pad_packed_sequence
 
 from gradscope.errors import GradscopeError
-from gradscope.probes.context import Scene
+from gradscope.probes.context import ProbeContext
 from gradscope.recording.evidence.forward import HorizonRecord
 
 SHORTEST = 4
@@ -30,36 +30,36 @@ class _Heard:
     calls: int = 0
 
 
-def examine_horizons(scene: Scene) -> str | None:
+def examine_horizons(context: ProbeContext) -> str | None:
     """Note for every recurrent layer of torch's how its last output depends on each time step."""
-    layers = [module for module in scene.named.modules if isinstance(module, nn.RNNBase)]
+    layers = [module for module in context.named.modules if isinstance(module, nn.RNNBase)]
     if not layers:
         return None
-    if scene.opaque:
+    if context.opaque:
         return "compiled code runs out of sight"
-    if not scene.reruns:
+    if not context.reruns:
         return "the forward may be run only once"
     heard = {layer: _Heard() for layer in layers}
     try:
-        loss = _listen(scene, heard)
+        loss = _listen(context, heard)
     except GradscopeError as error:
         return f"the forward raised when it was run again: {error.what}"
     generator = torch.Generator().manual_seed(_SEED)
-    with scene.as_at_first(), torch.inference_mode(False), torch.enable_grad():
+    with context.as_at_first(), torch.inference_mode(False), torch.enable_grad():
         for layer, call in heard.items():
-            record = _record(scene, layer, call, loss, generator)
+            record = _record(context, layer, call, loss, generator)
             if record is not None:
-                scene.assembler.note(record)
+                context.assembler.note(record)
     return None
 
 
-def _listen(scene: Scene, heard: dict[nn.RNNBase, _Heard]) -> Tensor:
+def _listen(context: ProbeContext, heard: dict[nn.RNNBase, _Heard]) -> Tensor:
     """Run the forward again, and keep what the layers are called with."""
     with ExitStack() as stack:
         for layer, call in heard.items():
             handle = layer.register_forward_hook(partial(_hear, call), with_kwargs=True)
             stack.callback(handle.remove)
-        return scene.forward().loss
+        return context.forward().loss
 
 
 def _hear(
@@ -81,7 +81,7 @@ def _hear(
 
 
 def _record(
-    scene: Scene, layer: nn.RNNBase, call: _Heard, loss: Tensor, generator: torch.Generator
+    context: ProbeContext, layer: nn.RNNBase, call: _Heard, loss: Tensor, generator: torch.Generator
 ) -> HorizonRecord | None:
     # A layer called a step at a time remembers outside of itself.
     if call.inputs is None or call.calls != 1:
@@ -105,8 +105,8 @@ def _record(
         weights = torch.randn(last.shape, generator=generator).to(last)
         (gradient,) = torch.autograd.grad((last * weights).sum(), inputs)
     return HorizonRecord(
-        module=scene.named.modules.index(layer),
-        call_site=_call_site(scene, layer),
+        module=context.named.modules.index(layer),
+        call_site=_call_site(context, layer),
         norms=_norms(gradient, time),
         read_from=_read_from(call, loss, time, steps),
     )
@@ -150,6 +150,6 @@ def _read_from(call: _Heard, loss: Tensor, time: int, steps: int) -> int:
     return int(used.int().argmax()) if bool(used.any()) else steps - 1
 
 
-def _call_site(scene: Scene, layer: nn.Module) -> int | None:
-    lines = [call.line for call in scene.capture.modules.calls if call.module is layer]
-    return scene.assembler.site_of(lines[0]) if lines else None
+def _call_site(context: ProbeContext, layer: nn.Module) -> int | None:
+    lines = [call.line for call in context.capture.modules.calls if call.module is layer]
+    return context.assembler.site_of(lines[0]) if lines else None

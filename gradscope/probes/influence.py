@@ -10,20 +10,20 @@ from gradscope.capture.step.cut_records import CutFinder
 from gradscope.capture.step.cuts import leaves_behind
 from gradscope.capture.step.modules import ModuleCall
 from gradscope.errors import GradscopeError
-from gradscope.probes.context import Scene
+from gradscope.probes.context import ProbeContext
 from gradscope.recording.evidence.parameters import DroppedRecord, InfluenceRecord
 
 
-def examine_dropped(scene: Scene) -> str | None:
+def examine_dropped(context: ProbeContext) -> str | None:
     """Note the parameters of which neither the loss nor what the model returned makes use."""
     lost = {
-        id(scene.named.parameters[record.index]): record.index
-        for record in scene.named.parameter_records
-        if record.requires_grad and record.index not in scene.measured.reached
+        id(context.named.parameters[record.index]): record.index
+        for record in context.named.parameter_records
+        if record.requires_grad and record.index not in context.measured.reached
     }
     if not lost:
         return None
-    calls = list(_calls_from_outside(scene))
+    calls = list(_calls_from_outside(context))
     # Of a container that nobody can look into it is not known what was in it.
     if not calls or not all(call.outputs for call in calls):
         return "nothing of the graph was found in what the model returned"
@@ -32,14 +32,14 @@ def examine_dropped(scene: Scene) -> str | None:
     for leaf in leaves_behind(*(edge for call in calls for edge in call.outputs)):
         lost.pop(id(leaf), None)
     if lost:
-        scene.assembler.note(DroppedRecord(parameters=tuple(sorted(lost.values()))))
+        context.assembler.note(DroppedRecord(parameters=tuple(sorted(lost.values()))))
     return None
 
 
-def _calls_from_outside(scene: Scene) -> Iterator[ModuleCall]:
+def _calls_from_outside(context: ProbeContext) -> Iterator[ModuleCall]:
     """Yield the calls of the model's modules that none of its modules made."""
-    own = {id(module) for module in scene.named.modules}
-    calls = scene.capture.modules.calls
+    own = {id(module) for module in context.named.modules}
+    calls = context.capture.modules.calls
     for call in calls:
         outer = None if call.parent is None else calls[call.parent].module
         if id(call.module) in own and id(outer) not in own:
@@ -50,36 +50,36 @@ MOST_GROUPS = 8
 """So many groups of parameters are asked about, each by a forward."""
 
 
-def examine_influence(scene: Scene) -> str | None:
+def examine_influence(context: ProbeContext) -> str | None:
     """Change the parameters of which it is not known whether they lead to the loss."""
-    groups = _groups(scene)
+    groups = _groups(context)
     if not groups:
         return None
-    if scene.opaque or not scene.reruns:
+    if context.opaque or not context.reruns:
         return "the forward is not run again"
     if len(groups) > MOST_GROUPS:
         return f"{len(groups)} groups of parameters are too many to ask about"
     try:
-        before = _loss(scene)
-        if not torch.equal(before, _loss(scene)):
+        before = _loss(context)
+        if not torch.equal(before, _loss(context)):
             return "the loss is another each time"
         for group in groups:
-            with _other_values([scene.named.parameters[place] for place in group]):
-                changes = not torch.equal(before, _loss(scene))
-            scene.assembler.note(InfluenceRecord(parameters=group, changes_loss=changes))
+            with _other_values([context.named.parameters[place] for place in group]):
+                changes = not torch.equal(before, _loss(context))
+            context.assembler.note(InfluenceRecord(parameters=group, changes_loss=changes))
     except GradscopeError:
         return "the forward raised an exception when it was run with other values"
     return None
 
 
-def _groups(scene: Scene) -> list[tuple[int, ...]]:
+def _groups(context: ProbeContext) -> list[tuple[int, ...]]:
     """Return the parameters without a gradient by the cuts that may explain it, if any may."""
     lost = {
-        id(scene.named.parameters[record.index]): record.index
-        for record in scene.named.parameter_records
-        if record.requires_grad and record.index not in scene.measured.reached
+        id(context.named.parameters[record.index]): record.index
+        for record in context.named.parameter_records
+        if record.requires_grad and record.index not in context.measured.reached
     }
-    finder = CutFinder(scene.capture, lost)
+    finder = CutFinder(context.capture, lost)
     groups: dict[object, list[int]] = {}
     for place in lost.values():
         cuts = finder.unsettled(place)
@@ -88,8 +88,8 @@ def _groups(scene: Scene) -> list[tuple[int, ...]]:
     return [tuple(places) for places in groups.values()]
 
 
-def _loss(scene: Scene) -> Tensor:
-    return scene.forward().loss.detach().clone()
+def _loss(context: ProbeContext) -> Tensor:
+    return context.forward().loss.detach().clone()
 
 
 @contextmanager

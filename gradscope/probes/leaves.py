@@ -13,7 +13,7 @@ from gradscope.capture.step.edges import Edge
 from gradscope.capture.step.graph import walk
 from gradscope.capture.step.teardown import let_go
 from gradscope.errors import GradscopeError
-from gradscope.probes.context import Scene
+from gradscope.probes.context import ProbeContext
 from gradscope.recording.evidence.parameters import LeafOrigin, LeafRecord
 
 MOST_VALUES = 20_000
@@ -34,23 +34,23 @@ class _Place(NamedTuple):
     origin: LeafOrigin
 
 
-def examine_leaves(scene: Scene) -> str | None:
+def examine_leaves(context: ProbeContext) -> str | None:
     """Note every leaf that belongs to the model or the batch and is no parameter."""
-    capture = scene.capture
+    capture = context.capture
     own = set(capture.parameter_nodes().values())
     leaves = {node: leaf for node, leaf in capture.graph.leaves.items() if node not in own}
-    users = scene.optimizers if scene.of_run else (scene.target.optimizer,)
+    users = context.optimizers if context.of_run else (context.target.optimizer,)
     held = {id(p) for one in users if one for group in one.param_groups for p in group["params"]}
     leaves = {node: leaf for node, leaf in leaves.items() if id(leaf) not in held}
     if not leaves:
         return None
-    places = _places(scene, leaves)
-    again = _leaves_of_another_forward(scene)
+    places = _places(context, leaves)
+    again = _leaves_of_another_forward(context)
     order = {key: number for number, key in enumerate(places)}
     for node, leaf in sorted(leaves.items(), key=lambda item: order.get(id(item[1]), -1)):
         place = _place(leaf, places.get(id(leaf)), again)
-        if place is not None and not (place.origin == "input" and _is_read(scene, leaf)):
-            _note(scene, node, leaf, place)
+        if place is not None and not (place.origin == "input" and _is_read(context, leaf)):
+            _note(context, node, leaf, place)
     return None
 
 
@@ -77,11 +77,11 @@ def _place(leaf: Tensor, known: _Place | None, again: set[int] | None) -> _Place
     return known
 
 
-def _leaves_of_another_forward(scene: Scene) -> set[int] | None:
-    if scene.opaque or not scene.reruns:
+def _leaves_of_another_forward(context: ProbeContext) -> set[int] | None:
+    if context.opaque or not context.reruns:
         return None
     try:
-        graph = walk(scene.forward().loss)
+        graph = walk(context.forward().loss)
     except (GradscopeError, RuntimeError):  # of which the latter has no graph
         return None
     # Those of the first forward are still alive, so that no number stands for two of them.
@@ -92,19 +92,19 @@ def _leaves_of_another_forward(scene: Scene) -> set[int] | None:
     return found
 
 
-def _is_read(scene: Scene, leaf: Tensor) -> bool:
+def _is_read(context: ProbeContext, leaf: Tensor) -> bool:
     """Return whether somebody wants the gradient of an input."""
-    trains = any(parameter.requires_grad for parameter in scene.named.parameters)
-    return bool(scene.capture.backwards.count or leaf._backward_hooks) or not trains
+    trains = any(parameter.requires_grad for parameter in context.named.parameters)
+    return bool(context.capture.backwards.count or leaf._backward_hooks) or not trains
 
 
-def _note(scene: Scene, node: int, leaf: Tensor, place: _Place) -> None:
+def _note(context: ProbeContext, node: int, leaf: Tensor, place: _Place) -> None:
     line = None
     if place.owner is not None and place.attribute:
-        line = assignments(type(scene.named.modules[place.owner])).get(place.attribute)
-    scene.assembler.note(
+        line = assignments(type(context.named.modules[place.owner])).get(place.attribute)
+    context.assembler.note(
         LeafRecord(
-            node=scene.place.first_node + node,
+            node=context.place.first_node + node,
             name=place.name,
             origin=place.origin,
             numel=leaf.numel(),
@@ -112,49 +112,49 @@ def _note(scene: Scene, node: int, leaf: Tensor, place: _Place) -> None:
             attribute=place.attribute,
             container=place.container,
             set_aside=place.set_aside,
-            site=scene.assembler.site_of(line),
+            site=context.assembler.site_of(line),
         )
     )
 
 
-def _places(scene: Scene, leaves: Mapping[int, Tensor]) -> dict[int, _Place]:
+def _places(context: ProbeContext, leaves: Mapping[int, Tensor]) -> dict[int, _Place]:
     """Return where leaves (by `id`) are kept, each under its first name."""
     wanted = {id(leaf) for leaf in leaves.values()}
     found: dict[int, _Place] = {}
-    for tensor, name in _named_tensors(scene.target.batch, "batch", set()):
+    for tensor, name in _named_tensors(context.target.batch, "batch", set()):
         if id(tensor) in wanted:
-            kind = type(scene.target.batch).__name__
+            kind = type(context.target.batch).__name__
             found.setdefault(id(tensor), _Place(name, None, "", kind, False, "input"))
     computed: dict[int, _Place] = {}
-    for tensor, place in _kept(scene):
+    for tensor, place in _kept(context):
         if id(tensor) in wanted:
             found.setdefault(id(tensor), place)
-        for leaf in _computed_from(scene, tensor, wanted):
+        for leaf in _computed_from(context, tensor, wanted):
             computed.setdefault(leaf, place._replace(origin="computed"))
     return computed | found
 
 
-def _computed_from(scene: Scene, kept: Tensor, wanted: set[int]) -> list[int]:
+def _computed_from(context: ProbeContext, kept: Tensor, wanted: set[int]) -> list[int]:
     """Return the leaves (by `id`) of which a kept tensor was computed before the forward.
 
     A result that was kept of the model's own parameters is another matter: those do learn.
     """
     node = kept.grad_fn
     number = None if node is None else created(node)
-    if node is None or number is None or number >= scene.capture.first_number:
+    if node is None or number is None or number >= context.capture.first_number:
         return []
-    if node not in scene.capture.graph.index:
+    if node not in context.capture.graph.index:
         return []
     behind = {id(leaf) for leaf in leaves_behind(Edge(node, kept.output_nr, None))}
     return list(behind) if behind <= wanted else []
 
 
-def _kept(scene: Scene) -> Iterator[tuple[Tensor, _Place]]:
+def _kept(context: ProbeContext) -> Iterator[tuple[Tensor, _Place]]:
     """Yield the tensors that the model's modules keep beside their parameters."""
-    yield from _late_parameters(scene)
-    seen = {id(module) for module in scene.named.modules}
-    for index, module in enumerate(scene.named.modules):
-        path = scene.named.module_records[index].path
+    yield from _late_parameters(context)
+    seen = {id(module) for module in context.named.modules}
+    for index, module in enumerate(context.named.modules):
+        path = context.named.module_records[index].path
         prefix = f"{path}." if path else ""
         for name, buffer in module._buffers.items():
             if buffer is not None:
@@ -170,19 +170,19 @@ def _kept(scene: Scene) -> Iterator[tuple[Tensor, _Place]]:
                 yield tensor, place._replace(name=inner)
 
 
-def _late_parameters(scene: Scene) -> Iterator[tuple[Tensor, _Place]]:
+def _late_parameters(context: ProbeContext) -> Iterator[tuple[Tensor, _Place]]:
     """Yield the parameters of the model that were none before the forward."""
-    known = {id(parameter) for parameter in scene.named.parameters}
-    for name, parameter in scene.target.model.named_parameters():
+    known = {id(parameter) for parameter in context.named.parameters}
+    for name, parameter in context.target.model.named_parameters():
         if id(parameter) not in known:
-            owner, attribute = _giver(scene, name)
+            owner, attribute = _giver(context, name)
             yield parameter, _Place(name, owner, attribute, "Parameter", False, "late")
 
 
-def _giver(scene: Scene, name: str) -> tuple[int, str]:
+def _giver(context: ProbeContext, name: str) -> tuple[int, str]:
     """Return the module that was there before the forward and got what a name leads to."""
-    places = {id(module): place for place, module in enumerate(scene.named.modules)}
-    module: nn.Module = scene.target.model
+    places = {id(module): place for place, module in enumerate(context.named.modules)}
+    module: nn.Module = context.target.model
     for part in name.split("."):
         inner = module._modules.get(part)
         if inner is None or id(inner) not in places:

@@ -11,7 +11,7 @@ from gradscope.capture.source.lines import Line
 from gradscope.capture.step.graph import walk
 from gradscope.capture.step.teardown import let_go
 from gradscope.errors import GradscopeError
-from gradscope.probes.context import Scene
+from gradscope.probes.context import ProbeContext
 from gradscope.recording.evidence.batches import LossTermRecord, TermPairRecord
 from gradscope.target.target import Outcome
 
@@ -28,27 +28,27 @@ class _Term(NamedTuple):
     """By parameter, times the weight."""
 
 
-def examine_loss_terms(scene: Scene) -> str | None:
+def examine_loss_terms(context: ProbeContext) -> str | None:
     """Note the gradients of the terms, where the loss is given with two terms or more."""
-    if scene.terms < 2:
+    if context.terms < 2:
         return None
-    if scene.opaque or not scene.reruns:
+    if context.opaque or not context.reruns:
         return "the forward is not run again"
     try:
-        outcome = scene.forward()
-        terms = _terms(scene, outcome)
+        outcome = context.forward()
+        terms = _terms(context, outcome)
     except GradscopeError as error:
         return f"the forward raised when it was run again: {error.what}"
     except RuntimeError as error:  # as under a reentrant checkpoint
         return f"backward raised when it was run again: {str(error).splitlines()[0]}"
     if len(terms) < 2:
         return None
-    lines = _lines(scene, outcome, [term.value for term in terms])
+    lines = _lines(context, outcome, [term.value for term in terms])
     for term, line in zip(terms, lines, strict=True):
-        scene.assembler.note(
+        context.assembler.note(
             LossTermRecord(
                 name=term.name,
-                site=scene.assembler.site_of(line),
+                site=context.assembler.site_of(line),
                 value=float(term.value.detach()),
                 weight=float(term.weight),
                 norm=_norm(list(term.gradients.values())),
@@ -56,18 +56,20 @@ def examine_loss_terms(scene: Scene) -> str | None:
             )
         )
     for first, second in combinations(range(len(terms)), 2):
-        scene.assembler.note(_pair(terms, first, second))
+        context.assembler.note(_pair(terms, first, second))
     return None
 
 
-def _terms(scene: Scene, outcome: Outcome) -> list[_Term]:
+def _terms(context: ProbeContext, outcome: Outcome) -> list[_Term]:
     """Return the terms of which the loss is made, each with its own gradients."""
     given = outcome.terms[:MOST_TERMS]
     weights = torch.autograd.grad(
         outcome.loss, [term for _, term in given], retain_graph=True, allow_unused=True
     )
-    parameters = scene.named.parameters
-    places = [place for place in sorted(scene.measured.reached) if parameters[place].requires_grad]
+    parameters = context.named.parameters
+    places = [
+        place for place in sorted(context.measured.reached) if parameters[place].requires_grad
+    ]
     found = []
     for (name, term), weight in zip(given, weights, strict=True):
         if weight is None or not bool(weight.any()):
@@ -109,15 +111,15 @@ def _dense(gradient: Tensor) -> Tensor:
     return torch.view_as_real(gradient) if gradient.is_complex() else gradient
 
 
-def _lines(scene: Scene, outcome: Outcome, terms: list[Tensor]) -> list[Line | None]:
+def _lines(context: ProbeContext, outcome: Outcome, terms: list[Tensor]) -> list[Line | None]:
     """Return the lines that computed the terms, None where the second run was another."""
-    graph, known = walk(outcome.loss), scene.capture.graph
+    graph, known = walk(outcome.loss), context.capture.graph
     places = [None if term.grad_fn is None else graph.index.get(term.grad_fn) for term in terms]
     is_alike = graph.operations == known.operations
     graph.index.clear()
     graph.leaves.clear()
     let_go(graph.nodes)
     return [
-        scene.capture.line_of(known.nodes[place]) if is_alike and place is not None else None
+        context.capture.line_of(known.nodes[place]) if is_alike and place is not None else None
         for place in places
     ]

@@ -13,7 +13,7 @@ from gradscope.probes.accumulation_laws import (
     find_law,
 )
 from gradscope.probes.batch_division import Division
-from gradscope.probes.context import Scene
+from gradscope.probes.context import ProbeContext
 from gradscope.probes.equal_draws import EqualDraws, Part
 from gradscope.probes.gradient_runs import GradientRun, run_gradients
 from gradscope.probes.gradient_sums import GradientSums, Products
@@ -65,12 +65,12 @@ class MicroBatchTrial:
 
 
 def run_micro_batches(
-    scene: Scene, division: Division, still: tuple[nn.Module, ...] = ()
+    context: ProbeContext, division: Division, still: tuple[nn.Module, ...] = ()
 ) -> MicroBatchTrial:
     """Run the whole batch and its parts.
 
     Args:
-        scene: A model right after the backward of the judged step.
+        context: A model right after the backward of the judged step.
         division: Of its batch.
         still: Modules that run in eval mode.
 
@@ -78,13 +78,13 @@ def run_micro_batches(
         GradscopeError: One of them cannot be run.
     """
     draws = EqualDraws()
-    whole = run_gradients(scene, scene.target.batch, draws.kept(), still=still)
+    whole = run_gradients(context, context.target.batch, draws.kept(), still=still)
     sums = GradientSums(whole.gradients)
     parts, finite = list[GradientRun](), list[bool]()
     start = 0
     for batch, size in zip(division.parts, division.sizes, strict=True):
         given = draws.given(Part(start, size, division.rows))
-        run = run_gradients(scene, batch, given, still=still)
+        run = run_gradients(context, batch, given, still=still)
         is_finite = sums.add(run.gradients)
         finite.append(is_finite and math.isfinite(run.loss))
         parts.append(replace(run, gradients=()))

@@ -13,7 +13,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from gradscope.capture.step.graph import VIEW_OPERATIONS
 from gradscope.errors import GradscopeError
 from gradscope.probes.batch_division import Division, divide
-from gradscope.probes.context import Scene
+from gradscope.probes.context import ProbeContext
 from gradscope.probes.micro_batch_runs import MicroBatchTrial, run_micro_batches
 from gradscope.recording.evidence.batches import (
     AccumulatedGradient,
@@ -26,53 +26,55 @@ _ALIKE = 1e-2
 """What two numbers of micro-batches have too much is the same, if it differs by less than that."""
 
 
-def examine_micro_batches(scene: Scene) -> str | None:
+def examine_micro_batches(context: ProbeContext) -> str | None:
     """Note what accumulating the gradients of micro-batches gives, where that was asked for."""
-    if scene.micro_batches is None:
+    if context.micro_batches is None:
         return "no micro-batches were asked for"
-    reason = _examined(scene, scene.micro_batches)
+    reason = _examined(context, context.micro_batches)
     if reason is not None:
-        scene.assembler.skip(f"{scene.micro_batches} micro-batches", reason)
+        context.assembler.skip(f"{context.micro_batches} micro-batches", reason)
     return reason
 
 
-def _examined(scene: Scene, number: int) -> str | None:
+def _examined(context: ProbeContext, number: int) -> str | None:
     try:
-        division = divide(scene.target.batch, number)
-        trial = run_micro_batches(scene, division)
+        division = divide(context.target.batch, number)
+        trial = run_micro_batches(context, division)
     except GradscopeError as error:
         return error.what if error.cause is None else f"{error.what} ({error.cause})"
     if not math.isfinite(trial.total.norm):
         return "the whole batch's gradient is not finite"
     if trial.total.norm == 0.0:
         return "the whole batch's gradient is zero"
-    norms = _normalising(scene)
+    norms = _normalising(context)
     calm = None
     if trial.law.name == "none" and all(trial.finite) and (norms or trial.unmatched):
-        calm = _calm(scene, division, tuple(scene.named.modules) if trial.unmatched else norms)
-    _note(scene, trial, norms, calm)
+        calm = _calm(context, division, tuple(context.named.modules) if trial.unmatched else norms)
+    _note(context, trial, norms, calm)
     return None
 
 
-def _normalising(scene: Scene) -> tuple[nn.Module, ...]:
+def _normalising(context: ProbeContext) -> tuple[nn.Module, ...]:
     """Return the modules that normalise by statistics of the batch."""
     return tuple(
         module
-        for module in scene.named.modules
+        for module in context.named.modules
         if isinstance(module, _BatchNorm) and (module.training or module.running_mean is None)
     )
 
 
-def _calm(scene: Scene, division: Division, still: tuple[nn.Module, ...]) -> MicroBatchTrial | None:
+def _calm(
+    context: ProbeContext, division: Division, still: tuple[nn.Module, ...]
+) -> MicroBatchTrial | None:
     """Run all of it once more with modules in eval mode, None where that cannot be done."""
     try:
-        return run_micro_batches(scene, division, still)
+        return run_micro_batches(context, division, still)
     except GradscopeError:
         return None
 
 
 def _obstruction(
-    scene: Scene,
+    context: ProbeContext,
     trial: MicroBatchTrial,
     norms: tuple[nn.Module, ...],
     calm: MicroBatchTrial | None,
@@ -84,21 +86,21 @@ def _obstruction(
         return "batch norm"
     if trial.unmatched and (is_calm or calm is None or calm.unmatched):
         return "random numbers"
-    if _has_repeated_term(scene, trial):
+    if _has_repeated_term(context, trial):
         return "repeated term"
-    is_seen = _meeting_site(scene, trial) is not None
+    is_seen = _meeting_site(context, trial) is not None
     # float16 loses small gradients of the full batch that those of fewer examples are not.
     return "half precision" if trial.whole.graph.is_low and not is_seen else "examples meet"
 
 
-def _has_repeated_term(scene: Scene, trial: MicroBatchTrial) -> bool:
+def _has_repeated_term(context: ProbeContext, trial: MicroBatchTrial) -> bool:
     """Return whether each micro-batch adds the same once more, as a penalty on the weights.
 
     Then any other number of micro-batches has as much too much for each of them but the first.
     """
     number = 3 if len(trial.parts) == 2 else 2
     try:
-        other = run_micro_batches(scene, divide(scene.target.batch, number))
+        other = run_micro_batches(context, divide(context.target.batch, number))
     except GradscopeError:
         return False
     difference = (trial.excess - other.excess).norm()
@@ -106,14 +108,17 @@ def _has_repeated_term(scene: Scene, trial: MicroBatchTrial) -> bool:
 
 
 def _note(
-    scene: Scene, trial: MicroBatchTrial, norms: tuple[nn.Module, ...], calm: MicroBatchTrial | None
+    context: ProbeContext,
+    trial: MicroBatchTrial,
+    norms: tuple[nn.Module, ...],
+    calm: MicroBatchTrial | None,
 ) -> None:
     law, total, division = trial.law, trial.total, trial.division
     number = len(division.parts)
     count = trial.count
-    obstruction = _obstruction(scene, trial, norms, calm) if law.name == "none" else None
-    places = {id(module): place for place, module in enumerate(scene.named.modules)}
-    scene.assembler.note(
+    obstruction = _obstruction(context, trial, norms, calm) if law.name == "none" else None
+    places = {id(module): place for place, module in enumerate(context.named.modules)}
+    context.assembler.note(
         AccumulationRecord(
             micro_batches=number,
             rows=division.rows,
@@ -123,7 +128,7 @@ def _note(
             unit=None if count is None else count.unit,
             obstruction=obstruction,
             modules=tuple(places[id(module)] for module in norms),
-            site=_meeting_site(scene, trial) if obstruction == "examples meet" else None,
+            site=_meeting_site(context, trial) if obstruction == "examples meet" else None,
             apart=None if calm is None else calm.law.name,
             draws=trial.draws,
             unmatched=trial.unmatched,
@@ -136,7 +141,7 @@ def _note(
     )
     amounts = division.sizes if count is None else count.amounts
     for place, run in enumerate(trial.parts):
-        scene.assembler.note(
+        context.assembler.note(
             MicroBatchRecord(
                 rows=division.sizes[place],
                 loss=run.loss,
@@ -145,14 +150,14 @@ def _note(
                 weight=None if law.name == "none" else law.weights[place],
             )
         )
-    _note_parameters(scene, trial)
+    _note_parameters(context, trial)
 
 
-def _note_parameters(scene: Scene, trial: MicroBatchTrial) -> None:
+def _note_parameters(context: ProbeContext, trial: MicroBatchTrial) -> None:
     remaining = trial.sums.remaining(trial.law.weights)
     for place, one in trial.products.items():
         is_tiny = one.is_tiny(trial.total)
-        scene.assembler.note(
+        context.assembler.note(
             AccumulatedGradient(
                 parameter=place,
                 norm=one.norm,
@@ -163,10 +168,10 @@ def _note_parameters(scene: Scene, trial: MicroBatchTrial) -> None:
         )
 
 
-def _meeting_site(scene: Scene, trial: MicroBatchTrial) -> int | None:
+def _meeting_site(context: ProbeContext, trial: MicroBatchTrial) -> int | None:
     """Return the first line whose result has examples along two dimensions."""
     whole, part = trial.whole.graph, trial.parts[0].graph
-    known = scene.capture.graph
+    known = context.capture.graph
     if whole.operations != part.operations or _plain(known.operations) != _plain(whole.operations):
         return None
     rows, size = trial.division.rows, trial.division.sizes[0]
@@ -177,9 +182,9 @@ def _meeting_site(scene: Scene, trial: MicroBatchTrial) -> int | None:
     ]
     # The walk goes from the loss back: the last one is the first of the forward.
     for place in reversed(meeting):
-        line = scene.capture.line_of(known.nodes[place])
+        line = context.capture.line_of(known.nodes[place])
         if line is not None:
-            return scene.assembler.site_of(line)
+            return context.assembler.site_of(line)
     return None
 
 

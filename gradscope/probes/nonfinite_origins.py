@@ -8,7 +8,7 @@ from torch import nn
 from gradscope.capture.naming import dtype_name
 from gradscope.capture.step.assemble import Assembler
 from gradscope.capture.step.edges import tensors
-from gradscope.probes.context import Scene
+from gradscope.probes.context import ProbeContext
 from gradscope.probes.forward_values import values_of
 from gradscope.probes.nonfinite_tracker import (
     Origin,
@@ -22,27 +22,27 @@ from gradscope.probes.operations import Places, plain_floats, reference, run_aga
 from gradscope.recording.evidence.failures import NonfiniteRecord, NonfiniteSource
 
 
-def examine_nonfinite(scene: Scene) -> str | None:
+def examine_nonfinite(context: ProbeContext) -> str | None:
     """Note which operations made NaN or infinity, if the loss or a gradient is not finite."""
-    if _all_finite(scene):
+    if _all_finite(context):
         return None
-    sources = _sources(scene)
+    sources = _sources(context)
     mode = OriginTracker(by_storage(sources).get)
-    places = run_again(scene, mode)
+    places = run_again(context, mode)
     if isinstance(places, str):
         for origin in _there_before(sources):
-            of_loss = origin.index if _loss_is_broken(scene) else None
-            scene.assembler.note(record_of(scene.assembler, origin, {}, of_loss=of_loss))
+            of_loss = origin.index if _loss_is_broken(context) else None
+            context.assembler.note(record_of(context.assembler, origin, {}, of_loss=of_loss))
         return places
-    note_origins(scene, mode, places)
+    note_origins(context, mode, places)
     return None
 
 
-def note_origins(scene: Scene, tracker: OriginTracker, places: Places) -> None:
+def note_origins(context: ProbeContext, tracker: OriginTracker, places: Places) -> None:
     """Note what a tracker has found."""
-    of_loss = tracker.of_loss if _loss_is_broken(scene) else None
+    of_loss = tracker.of_loss if _loss_is_broken(context) else None
     for origin in tracker.origins:
-        scene.assembler.note(record_of(scene.assembler, origin, places, of_loss=of_loss))
+        context.assembler.note(record_of(context.assembler, origin, places, of_loss=of_loss))
 
 
 def by_storage(sources: Iterable[Source]) -> dict[int, Source]:
@@ -50,8 +50,8 @@ def by_storage(sources: Iterable[Source]) -> dict[int, Source]:
     return {storage_of(source.tensor): source for source in sources}
 
 
-def _loss_is_broken(scene: Scene) -> bool:
-    return scene.loss is not None and not math.isfinite(scene.loss)
+def _loss_is_broken(context: ProbeContext) -> bool:
+    return context.loss is not None and not math.isfinite(context.loss)
 
 
 def record_of(
@@ -83,17 +83,17 @@ def record_of(
     )
 
 
-def _all_finite(scene: Scene) -> bool:
-    measured = scene.measured
+def _all_finite(context: ProbeContext) -> bool:
+    measured = context.measured
     return (
-        (scene.loss is None or math.isfinite(scene.loss))
+        (context.loss is None or math.isfinite(context.loss))
         and all(not stat.is_broken for stat in measured.numbers.values())
         and all(weight is None or math.isfinite(weight) for weight in measured.weights)
     )
 
 
-def _sources(scene: Scene) -> list[Source]:
-    return sources_of(scene.target.model, scene.target.batch)
+def _sources(context: ProbeContext) -> list[Source]:
+    return sources_of(context.target.model, context.target.batch)
 
 
 def sources_of(model: nn.Module, batch: object) -> list[Source]:

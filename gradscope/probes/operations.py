@@ -14,7 +14,7 @@ from gradscope.capture.source.lines import created
 from gradscope.capture.step.graph import VIEW_OPERATIONS, walk
 from gradscope.capture.step.teardown import let_go
 from gradscope.errors import GradscopeError
-from gradscope.probes.context import Scene
+from gradscope.probes.context import ProbeContext
 from gradscope.recording.records import TensorRef
 
 
@@ -133,7 +133,7 @@ Places = dict[int, int]
 """By creation number of the second run's nodes: the node's record."""
 
 
-def run_again(scene: Scene, mode: OperationMode) -> Places | str:
+def run_again(context: ProbeContext, mode: OperationMode) -> Places | str:
     """Run the forward under a mode.
 
     Returns:
@@ -141,21 +141,21 @@ def run_again(scene: Scene, mode: OperationMode) -> Places | str:
         run made other nodes than the first, those between the first difference and the last have no
         place.
     """
-    if scene.opaque:
+    if context.opaque:
         return "compiled code runs out of sight"
-    if not scene.reruns:
+    if not context.reruns:
         return "the forward may be run only once"
     try:
         with mode:
-            outcome = scene.forward()
+            outcome = context.forward()
     except GradscopeError as error:
         return f"the forward raised when it was run again: {error.what}"
     mode.ended(outcome.loss)
     graph = walk(outcome.loss)
     del outcome
-    known = _in_order(scene.capture.graph.nodes, scene.capture.graph.operations)
+    known = _in_order(context.capture.graph.nodes, context.capture.graph.operations)
     again = _in_order(graph.nodes, graph.operations)
-    first = scene.place.first_node
+    first = context.place.first_node
     places = {number: first + index for number, index in _aligned(known, again)}
     graph.index.clear()
     graph.leaves.clear()

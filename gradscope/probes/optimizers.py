@@ -9,7 +9,7 @@ from torch import Tensor
 
 from gradscope.capture.naming import shape_of
 from gradscope.capture.reading import whole
-from gradscope.probes.context import Scene
+from gradscope.probes.context import ProbeContext
 from gradscope.recording.evidence.optimizers import (
     GroupRecord,
     OptimizerFamily,
@@ -30,11 +30,11 @@ _ADAPTIVE = (
 )
 
 
-def examine_optimizers(scene: Scene) -> str | None:
+def examine_optimizers(context: ProbeContext) -> str | None:
     """Note every optimizer that is known."""
-    examination = _Examination(scene)
-    for index, optimizer in enumerate(scene.optimizers):
-        scene.assembler.note(examination.record(index, optimizer))
+    examination = _OptimizerReading(context)
+    for index, optimizer in enumerate(context.optimizers):
+        context.assembler.note(examination.record(index, optimizer))
     return None
 
 
@@ -61,30 +61,32 @@ def _with_numbers(record: GroupRecord, group: dict[str, object]) -> GroupRecord:
     )
 
 
-class _Examination:
+class _OptimizerReading:
     """What is known of the model, against which optimizers are held."""
 
-    def __init__(self, scene: Scene) -> None:
-        self._scene = scene
-        self._parameters = scene.named.parameters
+    def __init__(self, context: ProbeContext) -> None:
+        self._context = context
+        self._parameters = context.named.parameters
         self._places = {id(parameter): place for place, parameter in enumerate(self._parameters)}
-        self._used = {id(leaf) for leaf in scene.capture.other_leaves()}
+        self._used = {id(leaf) for leaf in context.capture.other_leaves()}
         self._paths = {
             id(module): record.path
-            for module, record in zip(scene.named.modules, scene.named.module_records, strict=True)
+            for module, record in zip(
+                context.named.modules, context.named.module_records, strict=True
+            )
         }
 
     def record(self, index: int, optimizer: torch.optim.Optimizer) -> OptimizerRecord:
-        made = self._scene.definitions.optimizers.get(optimizer)
+        made = self._context.definitions.optimizers.get(optimizer)
         groups = tuple(self._group(group) for group in optimizer.param_groups)
-        in_use = self._scene.of_run and any(group.parameters for group in groups)
+        in_use = self._context.of_run and any(group.parameters for group in groups)
         return OptimizerRecord(
             index=index,
             class_name=type(optimizer).__name__,
             family=_family(optimizer),
             is_torchs=type(optimizer).__module__.startswith("torch.optim"),
-            is_targets=in_use or optimizer is self._scene.target.optimizer,
-            site=None if made is None else self._scene.assembler.site_of(made.line),
+            is_targets=in_use or optimizer is self._context.target.optimizer,
+            site=None if made is None else self._context.assembler.site_of(made.line),
             groups=groups,
             later=() if made is None else tuple(self._made_after(made.order)),
             stale=tuple(self._stale(optimizer)),
@@ -107,14 +109,14 @@ class _Examination:
 
     def _made_after(self, order: int) -> Iterator[int]:
         for place, parameter in enumerate(self._parameters):
-            registration = self._scene.definitions.registration(parameter)
+            registration = self._context.definitions.registration(parameter)
             if registration is not None and registration.order > order:
                 yield place
 
     def _stale(self, optimizer: torch.optim.Optimizer) -> Iterator[StaleTensor]:
         """Yield what had a place in the model once, as far as that can be told."""
-        target = self._scene.target
-        is_given = self._scene.of_run or optimizer in (target.optimizer, target.stale_optimizer)
+        target = self._context.target
+        is_given = self._context.of_run or optimizer in (target.optimizer, target.stale_optimizer)
         held = [tensor for group in optimizer.param_groups for tensor in _listed(group)]
         successors = self._successors(held) if is_given else {}
         for place, tensor in enumerate(held):
@@ -125,19 +127,19 @@ class _Examination:
                 successor = self._named(name) if name is not None else successors[place]
                 yield StaleTensor(
                     shape=shape_of(tensor),
-                    name=name or self._scene.named.parameter_records[successors[place]].name,
+                    name=name or self._context.named.parameter_records[successors[place]].name,
                     successor=successor,
                     replaced=line,
                 )
 
     def _former_name(self, tensor: Tensor) -> tuple[str | None, int | None]:
         """Return what a tensor was called in the model, and the line that took its place away."""
-        definitions = self._scene.definitions
+        definitions = self._context.definitions
         replacement = definitions.replacement(tensor)
         if replacement is not None:
             path = self._path(replacement.module())
             if path is not None:
-                return path + replacement.name, self._scene.assembler.site_of(replacement.line)
+                return path + replacement.name, self._context.assembler.site_of(replacement.line)
         registration = definitions.registration(tensor)
         path = None if registration is None else self._path(registration.module())
         if registration is None or path is None:
@@ -149,7 +151,7 @@ class _Examination:
         return f"{path}." if path else path
 
     def _named(self, name: str) -> int | None:
-        records = self._scene.named.parameter_records
+        records = self._context.named.parameter_records
         return next((r.index for r in records if name in (r.name, *r.aliases)), None)
 
     def _successors(self, held: list[Tensor]) -> dict[int, int]:

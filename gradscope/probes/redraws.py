@@ -10,7 +10,7 @@ from torch import Tensor
 
 from gradscope.capture.compiler import watchable
 from gradscope.errors import GradscopeError
-from gradscope.probes.context import Scene
+from gradscope.probes.context import ProbeContext
 from gradscope.probes.snapshot import RandomStates
 from gradscope.recording.evidence.parameters import RedrawRecord
 from gradscope.target.forward import seed_everything
@@ -26,16 +26,16 @@ _NODES, _ELEMENTS = 20_000, 20_000_000
 """All draws together may make so many operations, and gradients of so many elements."""
 
 
-def examine_redraws(scene: Scene) -> str | None:
+def examine_redraws(context: ProbeContext) -> str | None:
     """Note the parameters to which gradients come under other random numbers."""
-    missing = _without_gradient(scene)
+    missing = _without_gradient(context)
     if not missing:
         return None
-    if scene.opaque or not scene.reruns:
+    if context.opaque or not context.reruns:
         return "the forward is not run again"
     before = RandomStates.now()
     try:
-        record = _redrawn(scene, missing)
+        record = _redrawn(context, missing)
     except GradscopeError as error:
         return f"the forward raised when it was run again: {error.what}"
     except RuntimeError as error:  # as under a reentrant checkpoint
@@ -43,14 +43,14 @@ def examine_redraws(scene: Scene) -> str | None:
     finally:
         before.restore()
     if record.parameters:
-        scene.assembler.note(record)
+        context.assembler.note(record)
     return None
 
 
-def _redrawn(scene: Scene, missing: set[int]) -> RedrawRecord:
+def _redrawn(context: ProbeContext, missing: set[int]) -> RedrawRecord:
     found, draws = set[int](), 0
-    while found < missing and draws < _affordable(scene):
-        reached = _reached(scene, _SEED + draws, sorted(missing - found))
+    while found < missing and draws < _affordable(context):
+        reached = _reached(context, _SEED + draws, sorted(missing - found))
         if reached is None:
             break
         found |= reached
@@ -58,30 +58,30 @@ def _redrawn(scene: Scene, missing: set[int]) -> RedrawRecord:
     return RedrawRecord(draws=draws, parameters=tuple(sorted(found)))
 
 
-def _without_gradient(scene: Scene) -> set[int]:
+def _without_gradient(context: ProbeContext) -> set[int]:
     """Return the parameters that got no gradient, or one of zeros."""
     return {
         place
-        for place, parameter in enumerate(scene.named.parameters)
+        for place, parameter in enumerate(context.named.parameters)
         if parameter.requires_grad
         and (
-            place not in scene.measured.reached
-            or ((left := scene.measured.parameter(place)) is not None and left.norm == 0)
+            place not in context.measured.reached
+            or ((left := context.measured.parameter(place)) is not None and left.norm == 0)
         )
     }
 
 
-def _affordable(scene: Scene) -> int:
-    elements = sum(parameter.numel() for parameter in scene.named.parameters)
-    nodes = len(scene.capture.graph.nodes)
+def _affordable(context: ProbeContext) -> int:
+    elements = sum(parameter.numel() for parameter in context.named.parameters)
+    nodes = len(context.capture.graph.nodes)
     fitting = min(_NODES // max(nodes, 1), _ELEMENTS // max(elements, 1))
     return min(max(fitting, _FEWEST), _MOST)
 
 
-def _reached(scene: Scene, seed: int, missing: list[int]) -> set[int] | None:
+def _reached(context: ProbeContext, seed: int, missing: list[int]) -> set[int] | None:
     """Return which parameters get a gradient under a seed, None where nothing is random."""
-    parameters = [scene.named.parameters[place] for place in missing]
-    forward = scene.target.forward.at(scene.target.batch, seed)
+    parameters = [context.named.parameters[place] for place in missing]
+    forward = context.target.forward.at(context.target.batch, seed)
     with torch.inference_mode(False), torch.enable_grad(), watchable():
         outcome = forward()
         if not _has_drawn(seed):

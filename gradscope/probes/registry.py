@@ -6,7 +6,7 @@ from gradscope.capture.step.assemble import Assembler
 from gradscope.probes.attributes import examine_attributes
 from gradscope.probes.batch_division import examine_batch
 from gradscope.probes.comparisons import examine_comparisons
-from gradscope.probes.context import Scene
+from gradscope.probes.context import ProbeContext
 from gradscope.probes.custom_functions import examine_custom_functions
 from gradscope.probes.forward_values import examine_forward
 from gradscope.probes.freezes import examine_freezes
@@ -21,9 +21,9 @@ from gradscope.probes.optimizers import examine_optimizers
 from gradscope.probes.redraws import examine_redraws
 from gradscope.probes.scaled_backward import examine_half_precision
 from gradscope.probes.twins import examine_symmetry, examine_twins
-from gradscope.recording.evidence.batches import ExaminationRecord
+from gradscope.recording.evidence.batches import ProbeRecord
 
-Examine = Callable[[Scene], str | None]
+Examine = Callable[[ProbeContext], str | None]
 """Notes what it finds in the scene's assembler; returns why it could not be made, else None."""
 
 EXAMINATIONS: tuple[tuple[str, Examine], ...] = (
@@ -54,30 +54,30 @@ OF_THE_MAKING = ("twins",)
 """Those that look at how the model was made, which optimizer steps blur."""
 
 
-def examine_making(scene: Scene) -> None:
+def examine_making(context: ProbeContext) -> None:
     """Make the examinations that must come before any optimizer step."""
-    _make(scene, {name for name, _ in EXAMINATIONS if name in OF_THE_MAKING})
+    _make(context, {name for name, _ in EXAMINATIONS if name in OF_THE_MAKING})
 
 
-def examine(scene: Scene, *, is_trained: bool) -> None:
+def examine(context: ProbeContext, *, is_trained: bool) -> None:
     """Make every examination, and note which of them could not be made.
 
     Args:
-        scene: A model right after the backward of the judged step.
+        context: A model right after the backward of the judged step.
         is_trained: Whether optimizer steps came before, and `examine_making` before them.
     """
     done = OF_THE_MAKING if is_trained else ()
-    _make(scene, {name for name, _ in EXAMINATIONS if name not in done})
+    _make(context, {name for name, _ in EXAMINATIONS if name not in done})
 
 
-def _make(scene: Scene, wanted: set[str]) -> None:
+def _make(context: ProbeContext, wanted: set[str]) -> None:
     for name, make in EXAMINATIONS:
         if name in wanted:
-            obstacle = make(scene)
-            scene.assembler.note(ExaminationRecord(name=name, obstacle=obstacle))
+            obstacle = make(context)
+            context.assembler.note(ProbeRecord(name=name, obstacle=obstacle))
 
 
 def make_none(assembler: Assembler, reason: str) -> None:
     """Note that no examination was made, and why."""
     for name, _ in EXAMINATIONS:
-        assembler.note(ExaminationRecord(name=name, obstacle=reason))
+        assembler.note(ProbeRecord(name=name, obstacle=reason))

@@ -18,7 +18,7 @@ from gradscope.capture.reading import NotReadable, elements, is_plain
 from gradscope.capture.source.lines import Caller, Line
 from gradscope.capture.step.graph import Graph
 from gradscope.errors import GradscopeError
-from gradscope.probes.context import Scene
+from gradscope.probes.context import ProbeContext
 from gradscope.recording.evidence.failures import FlushedGradient, FlushRecord
 
 _FACTORS = (2.0**16, 2.0**12, 2.0**8, 2.0**4)
@@ -37,30 +37,32 @@ _NARROW = tuple(
 """Types of less than 32 bits, the narrowest range first."""
 
 
-def examine_half_precision(scene: Scene) -> str | None:
+def examine_half_precision(context: ProbeContext) -> str | None:
     """Compare the gradients with those of a larger loss, where any go through half precision."""
-    dtype = narrowest(scene.capture.graph)
+    dtype = narrowest(context.capture.graph)
     if dtype is None:
         return None
-    if scene.opaque or not scene.reruns:
+    if context.opaque or not context.reruns:
         return "the forward is not run again"
     try:
         with autocast_lines() as lines:
-            loss = scene.forward().loss
+            loss = context.forward().loss
     except GradscopeError as error:
         return f"the forward raised when it was run again: {error.what}"
     if loss.numel() != 1:
         return "backward does not start from a loss"
-    places = [p for p in sorted(scene.measured.reached) if scene.named.parameters[p].requires_grad]
-    scaled = scaled_gradients(loss, [scene.named.parameters[place] for place in places])
+    places = [
+        p for p in sorted(context.measured.reached) if context.named.parameters[p].requires_grad
+    ]
+    scaled = scaled_gradients(loss, [context.named.parameters[place] for place in places])
     if isinstance(scaled, str):
         return scaled
-    note_flushed(scene, dtype, lines, scaled, places)
+    note_flushed(context, dtype, lines, scaled, places)
     return None
 
 
 def note_flushed(
-    scene: Scene,
+    context: ProbeContext,
     dtype: torch.dtype,
     lines: "AutocastLines",
     scaled: "Scaled",
@@ -69,20 +71,20 @@ def note_flushed(
     """Note which gradients have lost elements that a larger loss keeps.
 
     Args:
-        scene: The gradients of the loss as it is are in the parameters.
+        context: The gradients of the loss as it is are in the parameters.
         dtype: The narrowest type that they have gone through.
         lines: Those that have entered `torch.autocast`.
         scaled: The gradients of a larger loss.
         places: Of the parameters that they are of.
     """
     line = next((line for line, chosen in lines if chosen is dtype), None)
-    scene.assembler.note(
+    context.assembler.note(
         FlushRecord(
             dtype=str(dtype).removeprefix("torch."),
             factor=scaled.factor,
-            site=scene.assembler.site_of(line or _first_cast(scene, dtype)),
+            site=context.assembler.site_of(line or _first_cast(context, dtype)),
             gradients=tuple(
-                _compared(place, scene.named.parameters[place].grad, gradient)
+                _compared(place, context.named.parameters[place].grad, gradient)
                 for place, gradient in zip(places, scaled.gradients, strict=True)
                 if gradient is not None
             ),
@@ -112,16 +114,16 @@ def narrowest(graph: Graph) -> torch.dtype | None:
     return next((dtype for dtype in _NARROW if dtype in met), None)
 
 
-def _first_cast(scene: Scene, dtype: torch.dtype) -> Line | None:
+def _first_cast(context: ProbeContext, dtype: torch.dtype) -> Line | None:
     """Return the line of the first operation that casts to a type by itself."""
-    graph = scene.capture.graph
+    graph = context.capture.graph
     casts = [
         node
         for index, node in enumerate(graph.nodes)
         if graph.operations[index] == "ToCopyBackward0" and node._input_metadata[0].dtype is dtype
     ]
     first = min(casts, key=lambda node: node._sequence_nr(), default=None)
-    return None if first is None else scene.capture.line_of(first)
+    return None if first is None else context.capture.line_of(first)
 
 
 def scaled_gradients(loss: Tensor, parameters: list[torch.nn.Parameter]) -> Scaled | str:

@@ -7,22 +7,22 @@ from torch import Tensor, nn
 from torch.nn.modules.conv import _ConvNd, _ConvTransposeNd
 
 from gradscope.capture.reading import is_plain_float
-from gradscope.probes.context import Scene
+from gradscope.probes.context import ProbeContext
 from gradscope.probes.user_code_search import UserCodeSearch
 from gradscope.recording.evidence.parameters import SymmetryRecord, TwinRecord
 
 
-def examine_twins(scene: Scene) -> str | None:
+def examine_twins(context: ProbeContext) -> str | None:
     """Note parameters that share their memory, and output layers that copy an embedding."""
-    found = [(*pair, "storage") for pair in _sharing(scene)]
+    found = [(*pair, "storage") for pair in _sharing(context)]
     known = {pair[:2] for pair in found}
-    found += [(*pair, "values") for pair in _copied(scene) if pair not in known]
+    found += [(*pair, "values") for pair in _copied(context) if pair not in known]
     if not found:
         return None
-    search = UserCodeSearch(scene)
+    search = UserCodeSearch(context)
     for first, second, alike in found:
-        names = [scene.named.parameter_records[place].name for place in (first, second)]
-        scene.assembler.note(
+        names = [context.named.parameter_records[place].name for place in (first, second)]
+        context.assembler.note(
             TwinRecord(
                 first=first,
                 second=second,
@@ -33,19 +33,19 @@ def examine_twins(scene: Scene) -> str | None:
     return None
 
 
-def _sharing(scene: Scene) -> list[tuple[int, int]]:
+def _sharing(context: ProbeContext) -> list[tuple[int, int]]:
     """Return pairs of parameters that hold the same elements in memory."""
     by_place: dict[tuple[object, ...], list[int]] = {}
-    for place, parameter in _trained(scene):
+    for place, parameter in _trained(context):
         key = (parameter.device, parameter.data_ptr(), parameter.numel(), parameter.dtype)
         by_place.setdefault(key, []).append(place)
     return [pair for places in by_place.values() for pair in combinations(places, 2)]
 
 
-def _copied(scene: Scene) -> list[tuple[int, int]]:
+def _copied(context: ProbeContext) -> list[tuple[int, int]]:
     """Return pairs of an embedding's weight and a linear layer's that hold equal numbers."""
-    trained = dict(_trained(scene))
-    owners = {place: scene.named.modules[_owner(scene, place)] for place in trained}
+    trained = dict(_trained(context))
+    owners = {place: context.named.modules[_owner(context, place)] for place in trained}
     tables = [place for place, owner in owners.items() if isinstance(owner, nn.Embedding)]
     layers = [place for place, owner in owners.items() if isinstance(owner, nn.Linear)]
     return [
@@ -56,14 +56,14 @@ def _copied(scene: Scene) -> list[tuple[int, int]]:
     ]
 
 
-def _owner(scene: Scene, place: int) -> int:
-    return scene.named.parameter_records[place].module
+def _owner(context: ProbeContext, place: int) -> int:
+    return context.named.parameter_records[place].module
 
 
-def _trained(scene: Scene) -> list[tuple[int, nn.Parameter]]:
+def _trained(context: ProbeContext) -> list[tuple[int, nn.Parameter]]:
     return [
         (place, parameter)
-        for place, parameter in enumerate(scene.named.parameters)
+        for place, parameter in enumerate(context.named.parameters)
         if parameter.requires_grad
         and parameter.grad is not None
         and parameter.numel() > 1
@@ -89,53 +89,53 @@ _FEW = 8
 """So many rows are compared first: of most weights no two are equal."""
 
 
-def examine_symmetry(scene: Scene) -> str | None:
+def examine_symmetry(context: ProbeContext) -> str | None:
     """Note the weights whose rows are equal, and equal in their gradients."""
     found = []
-    for record in scene.named.parameter_records:
-        owner = scene.named.modules[record.module]
-        weight, gradient = _rows(scene.named.parameters[record.index], owner)
+    for record in context.named.parameter_records:
+        owner = context.named.modules[record.module]
+        weight, gradient = _rows(context.named.parameters[record.index], owner)
         if weight is None or gradient is None:
             continue
         alike = _alike(weight, gradient)
-        if alike <= 1 and _are_exchangeable(scene, record.index, weight, gradient):
+        if alike <= 1 and _are_exchangeable(context, record.index, weight, gradient):
             alike = len(weight)
         if alike > 1:
             found.append((record.index, len(weight), alike))
-    site = UserCodeSearch(scene).line_that_fills() if found else None
+    site = UserCodeSearch(context).line_that_fills() if found else None
     for parameter, rows, count in found:
-        scene.assembler.note(
+        context.assembler.note(
             SymmetryRecord(
                 parameter=parameter,
                 rows=rows,
                 alike=count,
-                site=_filling(scene, parameter) or site,
+                site=_filling(context, parameter) or site,
             )
         )
     return None
 
 
-def _filling(scene: Scene, parameter: int) -> int | None:
+def _filling(context: ProbeContext, parameter: int) -> int | None:
     """Return the line (a site) at which a function of `nn.init` made a parameter constant."""
-    filled = scene.definitions.initialisations.of(scene.named.parameters[parameter])
+    filled = context.definitions.initialisations.of(context.named.parameters[parameter])
     if filled is None or filled.function not in _CONSTANTS:
         return None
-    return scene.assembler.site_of(filled.line)
+    return context.assembler.site_of(filled.line)
 
 
-def _are_exchangeable(scene: Scene, index: int, weight: Tensor, gradient: Tensor) -> bool:
+def _are_exchangeable(context: ProbeContext, index: int, weight: Tensor, gradient: Tensor) -> bool:
     """Return whether nothing in the model tells the units of a layer apart.
 
     So it is too where gradients add up to zero: behind the units all is constant, and those of the
     classes cancel. Whatever has as many elements along a dimension as there are units must be
     equal along it, in its numbers and in its gradient.
     """
-    owner = scene.named.modules[scene.named.parameter_records[index].module]
+    owner = context.named.modules[context.named.parameter_records[index].module]
     if not isinstance(owner, nn.Linear | _ConvNd) or getattr(owner, "groups", 1) != 1:
         return False
     if not weight[0].any() or not torch.equal(weight[1], weight[0]):
         return False
-    parameters = scene.named.parameters
+    parameters = context.named.parameters
     gradients = [p.grad for p in parameters if p.grad is not None]
     if not all(map(is_plain_float, (*parameters, *gradients))):
         return False

@@ -11,7 +11,7 @@ from types import CodeType
 import torch
 
 from gradscope.capture.source.lines import Line
-from gradscope.probes.context import Scene
+from gradscope.probes.context import ProbeContext
 
 _INSTALLED = ("site-packages", "dist-packages", str(Path(torch.__file__).parent))
 _PACKAGE = str(Path(__file__).parents[1])
@@ -20,9 +20,9 @@ _PACKAGE = str(Path(__file__).parents[1])
 class UserCodeSearch:
     """The files that the model and what belongs to it come from, installed libraries left out."""
 
-    def __init__(self, scene: Scene) -> None:
-        self._scene = scene
-        self._trees = {file: tree for file in _files(scene) if (tree := _tree(file)) is not None}
+    def __init__(self, context: ProbeContext) -> None:
+        self._context = context
+        self._trees = {file: tree for file in _files(context) if (tree := _tree(file)) is not None}
 
     def assignments(self, attribute: str) -> tuple[int, ...]:
         """Return the lines (sites) that set an attribute of that name, in order."""
@@ -63,15 +63,15 @@ class UserCodeSearch:
 
     def _site(self, file: str, number: int) -> int | None:
         code = _code(file)
-        return None if code is None else self._scene.assembler.site_of(_line(code, number))
+        return None if code is None else self._context.assembler.site_of(_line(code, number))
 
 
-def _files(scene: Scene) -> Iterator[str]:
-    definitions = scene.definitions
-    lines = [*definitions.modules.values(), *scene.capture.sites.lines]
+def _files(context: ProbeContext) -> Iterator[str]:
+    definitions = context.definitions
+    lines = [*definitions.modules.values(), *context.capture.sites.lines]
     lines += [made.line for made in definitions.optimizers.values()]
     files = [line.code.co_filename for line in lines if line is not None]
-    for kind in {type(module) for module in scene.named.modules}:
+    for kind in {type(module) for module in context.named.modules}:
         files += _file_of(kind)
     files += _file_of(sys.modules.get("__main__"))
     for file in dict.fromkeys(files):

@@ -10,7 +10,7 @@ from typing import Any
 
 from gradscope.recording.contents import all_tables, recording_of
 from gradscope.recording.meta import HEADER_NAMES, Header, read_header, write_header
-from gradscope.recording.records import Look
+from gradscope.recording.records import CapturedStep
 from gradscope.recording.repeated_captures import repeated
 from gradscope.recording.step_tables import PARAMETER_STATS
 from gradscope.recording.table import Cells, Record, Row, Table
@@ -90,19 +90,19 @@ def look_definitions() -> tuple[str, ...]:
     )
 
 
-def read_looks(base: sqlite3.Connection) -> tuple[Look, ...]:
+def read_looks(base: sqlite3.Connection) -> tuple[CapturedStep, ...]:
     """Return the looks that a file holds."""
     rows = LOOKS.records(base)
     if not rows:
         return ()
     parts = {name: _by_look(table, base) for name, table in look_tables().items()}
-    found: list[Look] = []
+    found: list[CapturedStep] = []
     for place, row in enumerate(rows):
         found.append(_look(row, place, parts, found))
     return tuple(found)
 
 
-def _look(row: LookRow, place: int, parts: _Parts, before: Sequence[Look]) -> Look:
+def _look(row: LookRow, place: int, parts: _Parts, before: Sequence[CapturedStep]) -> CapturedStep:
     """Return a look; one that repeats another comes after that."""
 
     def records(table: Table[Any]) -> tuple[Any, ...]:
@@ -110,8 +110,8 @@ def _look(row: LookRow, place: int, parts: _Parts, before: Sequence[Look]) -> Lo
 
     own = recording_of(row.header, records, stats=records(PARAMETER_STATS))
     if row.same_as is None:
-        return Look(step=row.step, order=row.order, recording=own)
-    return Look(
+        return CapturedStep(step=row.step, order=row.order, recording=own)
+    return CapturedStep(
         step=row.step,
         order=row.order,
         recording=repeated(before[row.same_as].recording, own),

@@ -5,7 +5,7 @@ from typing import Any, Protocol
 
 from gradscope.recording.evidence_tables import evidence_tables
 from gradscope.recording.meta import Header
-from gradscope.recording.records import Look, ParameterStat, Recording
+from gradscope.recording.records import CapturedStep, ParameterStat, Recording
 from gradscope.recording.repeated_steps import REPEATED_STEPS, with_repeated
 from gradscope.recording.step_tables import (
     EVENTS,
@@ -81,7 +81,7 @@ def recording_of(
     header: Header,
     records: Records,
     stats: Sequence[ParameterStat],
-    looks: tuple[Look, ...] = (),
+    captured_steps: tuple[CapturedStep, ...] = (),
 ) -> Recording:
     """Return the recording whose parts the tables hold, but for the parameters' statistics."""
     steps, events = with_repeated(records(STEPS), records(EVENTS), records(REPEATED_STEPS))
@@ -105,5 +105,5 @@ def recording_of(
         input_stats=records(INPUT_STATS),
         cuts=records(CUTS),
         evidence=tuple(record for table in evidence_tables().values() for record in records(table)),
-        looks=looks,
+        captured_steps=captured_steps,
     )

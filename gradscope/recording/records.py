@@ -373,7 +373,7 @@ class Recording:
     """What the examinations found: records of the kinds in `gradscope.recording.evidence`."""
     finished: bool = True
     """False of a run that goes on still, or was killed: what it did last may be missing."""
-    looks: "tuple[Look, ...]" = ()
+    captured_steps: "tuple[CapturedStep, ...]" = ()
     """Backward passes of a run that were watched closely, in their order."""
     kept_gradients: tuple[KeptGradient, ...] = ()
     """Those that were asked for, whole or as sketches; by step, and then by parameter."""
@@ -384,7 +384,7 @@ class Recording:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Look:
+class CapturedStep:
     """A close look at one backward of a training run, recorded as a step that is inspected."""
 
     step: int

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import replace
 
-from gradscope.recording.evidence.batches import ExaminationRecord
+from gradscope.recording.evidence.batches import ProbeRecord
 from gradscope.recording.evidence.code import SourceRecord, StatementRecord
 from gradscope.recording.evidence.forward import ComparisonRecord, SoftmaxRecord
 from gradscope.recording.evidence.optimizers import OptimizerRecord
@@ -15,7 +15,7 @@ from gradscope.recording.evidence.parameters import (
     LeafRecord,
     ReplacementRecord,
 )
-from gradscope.recording.records import Look, Recording
+from gradscope.recording.records import CapturedStep, Recording
 
 NOT_IN_EVERY_STEP = "not in every captured step"
 """Why a captured step lacks what is measured in some of them."""
@@ -63,11 +63,11 @@ def repeated(known: Recording, own: Recording) -> Recording:
         edges=known.edges,
         cuts=known.cuts,
         skipped=known.skipped,
-        evidence=(*own.evidence, *shared, *_examinations(known)),
+        evidence=(*own.evidence, *shared, *_probe_records(known)),
     )
 
 
-def own_part(look: Look) -> Recording:
+def own_part(look: CapturedStep) -> Recording:
     """Return what a look does not repeat; of one that repeats none, all of it."""
     if look.same_as is None:
         return look.recording
@@ -85,8 +85,8 @@ def own_part(look: Look) -> Recording:
     )
 
 
-def _examinations(known: Recording) -> Iterator[ExaminationRecord]:
-    for record in known.evidence_of(ExaminationRecord):
+def _probe_records(known: Recording) -> Iterator[ProbeRecord]:
+    for record in known.evidence_of(ProbeRecord):
         if record.name in _OF_NUMBERS and record.obstacle is None:
             yield replace(record, obstacle=NOT_IN_EVERY_STEP)
         elif record.name == _NONFINITE:

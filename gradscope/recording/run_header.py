@@ -52,7 +52,7 @@ def says_nothing(recording: Recording) -> bool:
     A script that starts others which train may still make an optimizer, or zero gradients.
     """
     kinds = {event.kind for event in recording.events}
-    return not recording.looks and kinds.isdisjoint(_OF_GRADIENTS)
+    return not recording.captured_steps and kinds.isdisjoint(_OF_GRADIENTS)
 
 
 def run_header(command: str, name: str, *, torch: str, threads: int) -> Header:

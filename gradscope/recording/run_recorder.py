@@ -13,8 +13,8 @@ from gradscope.recording.evidence.optimizers import RoundedUpdate, TrainedOptimi
 from gradscope.recording.evidence_tables import evidence_tables
 from gradscope.recording.meta import Header
 from gradscope.recording.records import (
+    CapturedStep,
     EventRecord,
-    Look,
     ModuleRecord,
     ParameterRecord,
     Site,
@@ -48,7 +48,7 @@ class RunStep:
     scopes: tuple[ClipScope, ...] = ()
     rounded: tuple[RoundedUpdate, ...] = ()
     skipped: tuple[Skipped, ...] = ()
-    looks: tuple[Look, ...] = ()
+    captured_steps: tuple[CapturedStep, ...] = ()
     """Those at backward passes that led to this step."""
     kept_gradients: tuple[KeptGradient, ...] = ()
 
@@ -99,7 +99,7 @@ class RunRecorder:
             self._writer.add_cells(PARAMETER_STATS, NORM_COLUMNS, one.norms)
             if one.step is not None:
                 self._writer.add(STEPS, [one.step])
-            for look in one.looks:
+            for look in one.captured_steps:
                 self._writer.add_look(look)
             self._writer.add_kept(one.kept_gradients)
 

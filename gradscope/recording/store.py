@@ -42,7 +42,7 @@ def save_recording(recording: Recording, path: str | PathLike[str], *, force: bo
         with RecordingWriter(partial, header, force=True) as writer, writer.transaction():
             for table, records in contents(recording):
                 writer.add(table, records)
-            for look in recording.looks:
+            for look in recording.captured_steps:
                 writer.add_look(look)
             writer.add_kept(recording.kept_gradients)
         remove_logs(target)
@@ -118,6 +118,6 @@ def _read(base: sqlite3.Connection, file: Path) -> Recording:
         header,
         lambda table: table.records(base),
         stats=read_parameter_stats(base),
-        looks=read_looks(base),
+        captured_steps=read_looks(base),
     )
     return replace(recording, kept_gradients=read_kept(base, file.absolute()))

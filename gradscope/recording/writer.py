@@ -12,7 +12,7 @@ from gradscope.errors import GradscopeError
 from gradscope.recording.captured_step_tables import LOOKS, LookRow, look_definitions, look_tables
 from gradscope.recording.contents import all_tables, contents
 from gradscope.recording.meta import Header, header_of, write_header
-from gradscope.recording.records import Look
+from gradscope.recording.records import CapturedStep
 from gradscope.recording.repeated_captures import own_part
 from gradscope.recording.stored_gradient import KeptGradient
 from gradscope.recording.stored_gradient_tables import (
@@ -119,7 +119,7 @@ class RecordingWriter:
         self._connection.execute(table.replacement, (place, *table.write(record)))
         self._places[table.name] = max(place + 1, self._places.get(table.name, 0))
 
-    def add_look(self, look: Look) -> None:
+    def add_look(self, look: CapturedStep) -> None:
         """Add a close look, or what it does not repeat of another; inside a transaction."""
         if LOOKS.name not in self._places:
             for definition in look_definitions():

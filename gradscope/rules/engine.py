@@ -32,7 +32,7 @@ def judge(recording: Recording, settings: Settings = DEFAULT_SETTINGS) -> Verdic
     """
     check_settings(settings)
     context = RuleContext(recording, norm_limits=settings.norm_limits)
-    looks = Looks(context)
+    captured_steps = Looks(context)
     findings: list[Finding] = []
     ran: list[str] = []
     skipped: list[SkippedRule] = []
@@ -42,10 +42,12 @@ def judge(recording: Recording, settings: Settings = DEFAULT_SETTINGS) -> Verdic
             continue
         is_of_looks = _is_of_looks(rule, context)
         reason = _reason_left_out(rule, context, settings)
-        reason = reason or (looks.obstacle(rule) if is_of_looks else rule.obstacle(context))
+        reason = reason or (
+            captured_steps.obstacle(rule) if is_of_looks else rule.obstacle(context)
+        )
         if reason is None:
             ran.append(kind.code)
-            findings += looks.check(rule) if is_of_looks else rule.check(context)
+            findings += captured_steps.check(rule) if is_of_looks else rule.check(context)
         else:
             skipped.append(SkippedRule(rule=kind.code, reason=reason))
     counted = [finding for finding in findings if not _is_ignored(finding, settings)]

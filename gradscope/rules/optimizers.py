@@ -7,7 +7,7 @@ from functools import cached_property
 from gradscope.recording.evidence.optimizers import OptimizerRecord
 from gradscope.rules.context import RuleContext
 
-EXAMINATION = "optimizers"
+PROBE = "optimizers"
 NO_OPTIMIZER = "the target has no optimizer"
 NO_STEPPER = "no optimizer steps with what was watched closely"
 """The same of a run, where optimizers may step with the gradients of other passes."""
@@ -42,8 +42,8 @@ class Optimizers:
 
     def obstacle(self) -> str | None:
         """Return why nothing is known of the target's own optimizer."""
-        if self.context.examination_obstacle(EXAMINATION) is not None:
-            return self.context.examination_obstacle(EXAMINATION)
+        if self.context.probe_skip_reason(PROBE) is not None:
+            return self.context.probe_skip_reason(PROBE)
         return self.missing if self.targets is None else None
 
     @property

@@ -16,7 +16,7 @@ from gradscope.capture.step.diagnosis import Diagnosis
 from gradscope.errors import GradscopeError, UserCodeError
 from gradscope.probes.batch_division import divide
 from gradscope.probes.clipping import ClipProbe
-from gradscope.probes.context import Scene
+from gradscope.probes.context import ProbeContext
 from gradscope.probes.optimizer_steps import OptimizerProbe
 from gradscope.probes.registry import examine, examine_making, make_none
 from gradscope.probes.snapshot import preserved
@@ -124,7 +124,7 @@ class _Watch:
             step = training.judged_step(
                 trial.steps,
                 1 if trial.clipping is None else trial.clipping.batches,
-                lambda first: examine_making(self._scene(first, trial)),
+                lambda first: examine_making(self._context(first, trial)),
             )
         except StepFailedError as failed:
             ending = self._end(failed)
@@ -148,7 +148,7 @@ class _Watch:
         self._assembler.place_of(capture)  # so that its graph is the recording's first
         if trial.keep_gradients != "none":
             self._assembler.keep_gradients(trial.keep_gradients)
-        examine(self._scene(step, trial), is_trained=self._training.made > 0)
+        examine(self._context(step, trial), is_trained=self._training.made > 0)
         wants_steps = probe.is_users or probe_steps > 0
         updates = self._step() if wants_steps else None
         self._assembler.add_step(
@@ -163,8 +163,8 @@ class _Watch:
         if updates is not None:
             self._go_on(probe_steps)
 
-    def _scene(self, step: WatchedStep, trial: Trial) -> Scene:
-        return Scene(
+    def _context(self, step: WatchedStep, trial: Trial) -> ProbeContext:
+        return ProbeContext(
             target=self._training.target,
             named=self._named,
             assembler=self._assembler,

@@ -9,7 +9,7 @@ from torch.autograd.function import BackwardCFunction
 from gradscope.capture.reading import is_plain
 from gradscope.capture.shards import is_flat
 from gradscope.capture.step.forward_backward import StepCapture
-from gradscope.probes.context import Scene
+from gradscope.probes.context import ProbeContext
 from gradscope.probes.scaled_backward import (
     AutocastLines,
     Scaled,
@@ -95,11 +95,11 @@ class HalfPrecision:
             else:
                 self._scaled = scaled
 
-    def note(self, scene: Scene) -> None:
+    def note(self, context: ProbeContext) -> None:
         """Note what was lost, now that the script's own backward is over."""
         scaled, self._scaled = self._scaled, None
         if scaled is not None and self._dtype is not None:
-            note_flushed(scene, self._dtype, self._lines, scaled, self._places)
+            note_flushed(context, self._dtype, self._lines, scaled, self._places)
 
     def _why_not(
         self, capture: StepCapture, parameters: list[Tensor], *, is_scaled: bool

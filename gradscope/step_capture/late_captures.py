@@ -18,7 +18,7 @@ from gradscope.capture.step.graph import VIEW_OPERATIONS
 from gradscope.capture.step.known_values import KnownValues
 from gradscope.capture.step.measurements import BackwardWatch, Measurements
 from gradscope.capture.step.modules import ModuleCall
-from gradscope.capture.training.state import Scene as Training
+from gradscope.capture.training.state import TrainingState
 from gradscope.capture.training.step_captures import Start
 from gradscope.errors import GradscopeError
 from gradscope.probes.forward_values import Values
@@ -113,14 +113,14 @@ class LateLook:
         self.capture.let_go_of_graph()
 
 
-class LateLooks:
+class LateCaptures:
     """Chooses such backward passes, and captures them.
 
     Args:
         training: What is known of the script.
     """
 
-    def __init__(self, training: Training) -> None:
+    def __init__(self, training: TrainingState) -> None:
         self._training = training
         self._traces: dict[LineKey, GraphTrace] = {}
         self._further: deque[GraphTrace] = deque(maxlen=_TRACES)

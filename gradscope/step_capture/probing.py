@@ -9,7 +9,7 @@ from torch import Tensor
 from gradscope.capture.source.lines import created
 from gradscope.probes.attributes import examine_attributes
 from gradscope.probes.comparisons import examine_comparisons
-from gradscope.probes.context import Scene
+from gradscope.probes.context import ProbeContext
 from gradscope.probes.forward_values import note_forward
 from gradscope.probes.freezes import examine_freezes
 from gradscope.probes.influence import examine_dropped
@@ -19,14 +19,14 @@ from gradscope.probes.nonfinite_origins import note_origins
 from gradscope.probes.optimizers import examine_optimizers
 from gradscope.probes.registry import EXAMINATIONS
 from gradscope.probes.twins import examine_symmetry, examine_twins
-from gradscope.recording.evidence.batches import ExaminationRecord
+from gradscope.recording.evidence.batches import ProbeRecord
 from gradscope.recording.repeated_captures import NOT_IN_EVERY_STEP
 from gradscope.step_capture.forward_watch import ForwardWatch
 from gradscope.step_capture.half_precision import HalfPrecision
 
 NOT_RUN_AGAIN = "a script's forward is not run again"
 
-_WITHOUT_RERUN: dict[str, Callable[[Scene], str | None]] = {
+_WITHOUT_RERUN: dict[str, Callable[[ProbeContext], str | None]] = {
     "attributes": examine_attributes,
     "comparisons": examine_comparisons,
     "dropped": examine_dropped,
@@ -44,51 +44,53 @@ _OCCASIONAL = frozenset({"attributes", "forward", "symmetry", "twins"})
 cost more than they tell."""
 
 
-def examine_look(scene: Scene, values: ForwardWatch, loss: Tensor, half: HalfPrecision) -> None:
+def examine_look(
+    context: ProbeContext, values: ForwardWatch, loss: Tensor, half: HalfPrecision
+) -> None:
     """Note what can be told of a backward that is over.
 
     Args:
-        scene: What it left.
+        context: What it left.
         values: What was seen of the forward.
         loss: Where it started.
         half: What a larger loss has given.
     """
-    note = scene.assembler.note
+    note = context.assembler.note
     for name, _ in EXAMINATIONS:
         if name in _OCCASIONAL and not values.measures:
             obstacle: str | None = NOT_IN_EVERY_STEP
         elif name in _WITHOUT_RERUN:
-            obstacle = _WITHOUT_RERUN[name](scene)
+            obstacle = _WITHOUT_RERUN[name](context)
         elif name == "forward":
-            obstacle = _examine_forward(scene, values)
+            obstacle = _examine_forward(context, values)
         elif name == "non-finite":
-            obstacle = _examine_nonfinite(scene, values, loss)
+            obstacle = _examine_nonfinite(context, values, loss)
         elif name == "half precision":
-            half.note(scene)
+            half.note(context)
             obstacle = half.obstacle
         else:
             obstacle = NOT_RUN_AGAIN
-        note(ExaminationRecord(name=name, obstacle=obstacle))
+        note(ProbeRecord(name=name, obstacle=obstacle))
 
 
-def _places(scene: Scene) -> dict[int, int]:
+def _places(context: ProbeContext) -> dict[int, int]:
     """Return by creation number where the records of the graph's nodes are."""
-    numbers = ((created(node), index) for index, node in enumerate(scene.capture.graph.nodes))
-    first = scene.place.first_node
+    numbers = ((created(node), index) for index, node in enumerate(context.capture.graph.nodes))
+    first = context.place.first_node
     return {number: first + index for number, index in numbers if number is not None}
 
 
-def _examine_forward(scene: Scene, values: ForwardWatch) -> str | None:
-    note_forward(scene, values.values, values.activations, _places(scene))
+def _examine_forward(context: ProbeContext, values: ForwardWatch) -> str | None:
+    note_forward(context, values.values, values.activations, _places(context))
     return None
 
 
-def _examine_nonfinite(scene: Scene, values: ForwardWatch, loss: Tensor) -> str | None:
+def _examine_nonfinite(context: ProbeContext, values: ForwardWatch, loss: Tensor) -> str | None:
     if not values.origins.origins:
-        broken = any(stat.is_broken for stat in scene.measured.numbers.values())
-        loss_is_broken = scene.loss is not None and not math.isfinite(scene.loss)
+        broken = any(stat.is_broken for stat in context.measured.numbers.values())
+        loss_is_broken = context.loss is not None and not math.isfinite(context.loss)
         return "where it began was not seen" if broken or loss_is_broken else None
     with torch.no_grad():
         values.origins.ended(loss)
-    note_origins(scene, values.origins, _places(scene))
+    note_origins(context, values.origins, _places(context))
     return None

@@ -11,13 +11,13 @@ from gradscope.capture.source.definitions import Definitions
 from gradscope.capture.step.assemble import Assembler
 from gradscope.capture.step.forward_backward import StepCapture
 from gradscope.capture.step.measurements import BackwardWatch, Measurements
-from gradscope.capture.training.state import Scene as Training
+from gradscope.capture.training.state import TrainingState
 from gradscope.errors import GradscopeError
-from gradscope.probes.context import Scene, is_made
+from gradscope.probes.context import ProbeContext, is_made
 from gradscope.probes.nonfinite_origins import record_of
 from gradscope.probes.operations import Places, reference
 from gradscope.probes.registry import EXAMINATIONS
-from gradscope.recording.evidence.batches import ExaminationRecord
+from gradscope.recording.evidence.batches import ProbeRecord
 from gradscope.recording.evidence.failures import LateCapture, SuspectedBreak
 from gradscope.recording.evidence.forward import ForwardStat
 from gradscope.recording.meta import Header
@@ -51,7 +51,7 @@ def note_late(assembler: Assembler, late: LateLook, places: Places, first_node: 
         tensor = reference(places, number)
         if tensor is not None:
             assembler.note(ForwardStat(tensor=tensor, numel=numel, **values._asdict()))
-    _note_examinations(assembler)
+    _note_probes(assembler)
 
 
 def note_suspicion(assembler: Assembler, suspicion: Suspicion) -> None:
@@ -76,13 +76,13 @@ def note_suspicion(assembler: Assembler, suspicion: Suspicion) -> None:
             matched_step=suspicion.matched_step,
         ),
     )
-    _note_examinations(assembler)
+    _note_probes(assembler)
 
 
-def _note_examinations(assembler: Assembler) -> None:
+def _note_probes(assembler: Assembler) -> None:
     for name, _ in EXAMINATIONS:
         obstacle = None if name == "non-finite" else NOT_WATCHED
-        assembler.note(ExaminationRecord(name=name, obstacle=obstacle))
+        assembler.note(ProbeRecord(name=name, obstacle=obstacle))
 
 
 @dataclass(slots=True)
@@ -119,7 +119,7 @@ class LookRecords:
         header: Of the run's recording.
     """
 
-    def __init__(self, training: Training, header: Header) -> None:
+    def __init__(self, training: TrainingState, header: Header) -> None:
         self._training, self._header = training, header
         self.definitions = Definitions()
         """Where the script has given its modules their parts."""
@@ -147,7 +147,7 @@ class LookRecords:
     def _anew(self, look: CurrentLook, measured: Measurements, loss: float | None) -> Recording:
         """Return the recording of a backward that repeats none."""
         assembler = self.assembler(look.named)
-        scene = Scene(
+        context = ProbeContext(
             target=_target(self._header, look.script),
             named=look.named,
             assembler=assembler,
@@ -161,8 +161,8 @@ class LookRecords:
             random_states=None,
             of_run=True,
         )
-        examine_look(scene, look.window.values, look.root, look.half)
-        assembler.add_step("step", look.capture, scene.measured, loss=loss)
+        examine_look(context, look.window.values, look.root, look.half)
+        assembler.add_step("step", look.capture, context.measured, loss=loss)
         return assembler.finish(self.described(look.subject))
 
     def made_late(self, late: LateLook, measured: Measurements | None) -> Recording:

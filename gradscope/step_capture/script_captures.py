@@ -21,15 +21,15 @@ from gradscope.capture.step.teardown import no_garbage_collection
 from gradscope.capture.training.backwards import subject_of
 from gradscope.capture.training.guard import is_interruption
 from gradscope.capture.training.locations import NOWHERE, Place
-from gradscope.capture.training.state import Scene as Training
-from gradscope.capture.training.step_captures import MakeLooks, Start
+from gradscope.capture.training.state import TrainingState
+from gradscope.capture.training.step_captures import MakeCaptures, Start
 from gradscope.errors import GradscopeError
 from gradscope.recording.meta import Header
-from gradscope.recording.records import Look
+from gradscope.recording.records import CapturedStep
 from gradscope.step_capture.failed_step import broken_loss, failed_look
 from gradscope.step_capture.forward_watch import Constants
 from gradscope.step_capture.half_precision import HalfPrecision, unscaled
-from gradscope.step_capture.late_captures import LastStart, LateLook, LateLooks, LineKey
+from gradscope.step_capture.late_captures import LastStart, LateCaptures, LateLook, LineKey
 from gradscope.step_capture.mode import LookMode
 from gradscope.step_capture.records import CurrentLook, LookRecords, Made, is_broken
 from gradscope.step_capture.schedule import FIRST, MOST_RESTS, Schedule, Thoroughness
@@ -47,25 +47,25 @@ _Arguments = ParamSpec("_Arguments")
 
 
 def _alone(
-    part: Callable[Concatenate["ScriptLooks", _Arguments], None],
-) -> Callable[Concatenate["ScriptLooks", _Arguments], None]:
+    part: Callable[Concatenate["ScriptCaptures", _Arguments], None],
+) -> Callable[Concatenate["ScriptCaptures", _Arguments], None]:
     """Let a fault of gradscope's end the looks, and nothing else that is watched."""
 
     @functools.wraps(part)
     def guarded(
-        looks: "ScriptLooks", /, *args: _Arguments.args, **kwargs: _Arguments.kwargs
+        captures: "ScriptCaptures", /, *args: _Arguments.args, **kwargs: _Arguments.kwargs
     ) -> None:
         try:
-            part(looks, *args, **kwargs)
+            part(captures, *args, **kwargs)
         except Exception as error:
-            looks.fail(error)
+            captures.fail(error)
             if is_interruption(error):
                 raise
 
     return guarded
 
 
-class ScriptLooks:
+class ScriptCaptures:
     """Looks closely at the steps of a training that a schedule names.
 
     Args:
@@ -74,7 +74,7 @@ class ScriptLooks:
         schedule: When to look.
     """
 
-    def __init__(self, training: Training, header: Header, schedule: Schedule) -> None:
+    def __init__(self, training: TrainingState, header: Header, schedule: Schedule) -> None:
         self._training, self._schedule = training, schedule
         budget = training.pace.budget
         schedule.affords = None if budget.is_unlimited else budget.affords_capture
@@ -87,7 +87,7 @@ class ScriptLooks:
         self._window: Window | None = None
         self._last: Window | None = None
         self._current: CurrentLook | None = None
-        self._late = LateLooks(training)
+        self._late = LateCaptures(training)
         self._current_late: LateLook | None = None
         self._last_start: LastStart | None = None
         self._has_broken = False
@@ -274,14 +274,16 @@ class ScriptLooks:
                 target=self._records.described(subject),
             )
         capture.let_go_of_graph()
-        events = self._training.journal.events
+        events = self._training.event_log.events
         is_told = bool(events) and events[-1].kind == "backward-error"
         self._find(len(events) - is_told, Made(recording))
 
-    def take(self, step: int) -> tuple[Look, ...]:
+    def take(self, step: int) -> tuple[CapturedStep, ...]:
         """Return the looks since the last call, as those of a step."""
         found, self._found = self._found, []
-        return tuple(Look(step=step, order=order, **made._asdict()) for order, made in found)
+        return tuple(
+            CapturedStep(step=step, order=order, **made._asdict()) for order, made in found
+        )
 
     def _find(self, order: int, made: Made) -> None:
         self._found.append((order, made))
@@ -414,7 +416,7 @@ class ScriptLooks:
 
     def _note_broken(self, late: LateLook) -> None:
         """Record where a forward broke whose backward did not get through."""
-        order = len(self._training.journal.events)
+        order = len(self._training.event_log.events)
         self._find(order, Made(self._records.made_late(late, None)))
         self._late.searched(self._schedule.number)
 
@@ -474,6 +476,6 @@ def _is_broken(start: Start) -> bool:
     return isinstance(start.loss, float) and not math.isfinite(start.loss)
 
 
-def script_looks(schedule: Schedule) -> MakeLooks:
+def script_looks(schedule: Schedule) -> MakeCaptures:
     """Return what looks at a training by a schedule."""
-    return lambda training, header: ScriptLooks(training, header, schedule)
+    return lambda training, header: ScriptCaptures(training, header, schedule)

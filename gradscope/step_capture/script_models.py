@@ -10,7 +10,7 @@ from torch.nn.parameter import is_lazy
 
 from gradscope.capture.naming import NamedModel, name_model
 from gradscope.capture.shards import parameters_of
-from gradscope.capture.training.state import Scene
+from gradscope.capture.training.state import TrainingState
 from gradscope.probes.nonfinite_origins import by_storage, sources_of
 from gradscope.probes.nonfinite_tracker import Source
 from gradscope.recording.evidence.failures import NonfiniteSource
@@ -27,13 +27,13 @@ class Script(nn.Module):
         self._parameters.update(loose)  # type: ignore[arg-type]
 
 
-def script_of(scene: Scene) -> Script:
+def script_of(training: TrainingState) -> Script:
     """Return the models that the script has called by now, and what its optimizers hold beside."""
     models = {
-        name: _unwrapped(module) for name, module in scene.models.roots() if not _is_fake(module)
+        name: _unwrapped(module) for name, module in training.models.roots() if not _is_fake(module)
     }
     owned = {id(p) for module in models.values() for p in parameters_of(module)}
-    return Script(models, _loose(scene, owned))
+    return Script(models, _loose(training, owned))
 
 
 class ScriptNames:
@@ -49,17 +49,17 @@ class ScriptNames:
         self._modules: list[ref[nn.Module]] = []
         self._parameters: list[ref[nn.Parameter]] = []
 
-    def of(self, scene: Scene) -> tuple[Script, NamedModel]:
+    def of(self, training: TrainingState) -> tuple[Script, NamedModel]:
         """Return what `script_of` does, and the names.
 
         Raises:
             GradscopeError: A parameter waits for the model's first run to get its shape.
         """
-        models = {name: _unwrapped(module) for name, module in scene.models.roots()}
+        models = {name: _unwrapped(module) for name, module in training.models.roots()}
         walk = _Walk()
         for name, module in models.items():
             walk.go(name, module)
-        loose = _loose(scene, walk.parameters)
+        loose = _loose(training, walk.parameters)
         for name, parameter in loose.items():
             walk.meet(name, parameter)
         known = tuple(walk.met)
@@ -69,7 +69,7 @@ class ScriptNames:
         if self._records is not None and is_whole and known == self._known:
             script = Script(models, loose)
             return script, replace(self._records, modules=[script, *modules], parameters=parameters)
-        script = script_of(scene)
+        script = script_of(training)
         named = name_model(script, None)
         # Of sharded parameters, what stands for which changes with each forward.
         is_all = len(script._modules) == len(models) and not named.shards
@@ -111,12 +111,12 @@ class _Walk:
             self.met += (parameter.shape, parameter.device)
 
 
-def _loose(scene: Scene, owned: Collection[int]) -> dict[str, Tensor]:
+def _loose(training: TrainingState, owned: Collection[int]) -> dict[str, Tensor]:
     """Return the parameters that no model has, where owned ones are given by their `id`."""
     loose: dict[str, Tensor] = {}
     # What a model keeps to itself is none of its parameters, unless an optimizer has it.
-    held = [entry for entry in scene.ledger.entries if entry.in_optimizer]
-    for entry in held or scene.ledger.entries:
+    held = [entry for entry in training.gradient_state.entries if entry.in_optimizer]
+    for entry in held or training.gradient_state.entries:
         parameter = entry.parameter()
         if parameter is not None and id(parameter) not in owned and entry.index is not None:
             loose[f"parameter{entry.index}"] = parameter
@@ -126,14 +126,14 @@ def _loose(scene: Scene, owned: Collection[int]) -> dict[str, Tensor]:
 class LiveSources:
     """The parameters and buffers of the script's models, of which it keeps none alive."""
 
-    def __init__(self, scene: Scene) -> None:
-        self._scene = scene
+    def __init__(self, training: TrainingState) -> None:
+        self._training = training
         self._known: dict[int, tuple[ref[Tensor], NonfiniteSource, str | None]] | None = None
 
     def of(self, storage: int) -> Source | None:
         """Return the parameter or buffer with a storage, None where there is none."""
         if self._known is None:
-            found = by_storage(sources_of(script_of(self._scene), ()))
+            found = by_storage(sources_of(script_of(self._training), ()))
             self._known = {key: (ref(one.tensor), *one[1:]) for key, one in found.items()}
         if storage not in self._known:
             return None

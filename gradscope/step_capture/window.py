@@ -12,7 +12,7 @@ from torch.multiprocessing.reductions import StorageWeakRef
 from gradscope.capture.source.lines import Line, sequence_number
 from gradscope.capture.step.forward_backward import StepCapture
 from gradscope.capture.step.writes import Write, has_versions, watch_parameters_made
-from gradscope.capture.training.state import Scene as Training
+from gradscope.capture.training.state import TrainingState
 from gradscope.probes.scaled_backward import autocast_lines
 from gradscope.step_capture.forward_watch import Constants, ForwardWatch
 from gradscope.step_capture.mode import LookMode
@@ -33,7 +33,7 @@ class Window:
     def __init__(
         self,
         mode: LookMode,
-        training: Training,
+        training: TrainingState,
         earlier: "Window | None",
         constants: Constants,
         *,

@@ -170,7 +170,7 @@ def run() -> None:
             print(f"  {f'and gradients kept: {mode}':<28} {ratio:6.3f}")
 
 
-def looks() -> None:
+def captured_steps() -> None:
     """Print the ratio of captured steps to the bare step, by the thread's CPU time.
 
     Bare steps, steps under watch that are not captured, and captured ones take turns in one
@@ -307,7 +307,7 @@ if __name__ == "__main__":
     tables = {
         "steps": steps,
         "run": run,
-        "looks": looks,
+        "looks": captured_steps,
         "growth": growth,
         "memory": memory,
         "startup": startup,

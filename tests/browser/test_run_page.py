@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 from playwright.sync_api import expect
 
-from gradscope.recording.records import Look
+from gradscope.recording.records import CapturedStep
 from gradscope.report.html.render import render_html
 from tests.browser.recordings import HOSTILE
 from tests.report.conftest import build
@@ -33,9 +33,9 @@ def run_report():
     norms[5] = (math.nan, None)
     norms[7] = (0.0, math.inf)
     recording = loop([1.0 / (1 + step) for step in range(STEPS)], norms)
-    look = Look(step=3, order=1, recording=build())
+    look = CapturedStep(step=3, order=1, recording=build())
     late = finding(step=8, parameters=("model0.weight0",), severity="error")
-    return report_of(replace(recording, looks=(look,)), late)
+    return report_of(replace(recording, captured_steps=(look,)), late)
 
 
 @pytest.fixture

@@ -114,11 +114,11 @@ def test_tensors_are_those_of_the_inspection_and_of_close_looks(inspected, run_r
         assert (row["look"], row["step"], row["operation"]) == (None, stat.step, node.operation)
         assert row["shape"] == list(node.outputs[stat.slot].dims)
         assert row["grad_norm"] == stat.gradient.norm
-    looks = run_report.recording.looks
+    captured_steps = run_report.recording.captured_steps
     rows = json_rows("tensors", run_report)
-    assert len(rows) == sum(len(look.recording.tensor_stats) for look in looks) > 0
+    assert len(rows) == sum(len(look.recording.tensor_stats) for look in captured_steps) > 0
     assert {(row["look"], row["step"]) for row in rows} == {
-        (place, look.step) for place, look in enumerate(looks)
+        (place, look.step) for place, look in enumerate(captured_steps)
     }
     assert {row["module"] for row in rows} >= {"body.2.0", "head"}
 

@@ -13,7 +13,7 @@ NAME = "gradscope.capture.training.watch"
 spec = importlib.util.spec_from_file_location(NAME, Path(__file__).with_name("stand_in_watch.py"))
 sys.modules[NAME] = importlib.util.module_from_spec(spec)
 spec.loader.exec_module(sys.modules[NAME])
-looks = sys.modules["gradscope.step_capture.script_captures"] = ModuleType("close_looks")
-looks.script_looks = lambda schedule: None
+captured_steps = sys.modules["gradscope.step_capture.script_captures"] = ModuleType("close_looks")
+captured_steps.script_looks = lambda schedule: None
 keeping = sys.modules["gradscope.capture.training.stored_gradients"] = ModuleType("keeping")
 keeping.Keeping = lambda mode, every: None

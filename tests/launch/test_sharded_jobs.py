@@ -46,6 +46,6 @@ def test_two_ranks_of_torchrun_train_as_they_do_alone(tmp_path):
     for rank in (0, 1):
         recording = load_recording(tmp_path / f"job.rank{rank}.gradscope")
         assert len(recording.steps) == 6 * len(KINDS)
-        assert recording.looks
+        assert recording.captured_steps
         names = {record.name for record in recording.parameters}
         assert not any(name.startswith("parameter") for name in names), names

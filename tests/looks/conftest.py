@@ -9,7 +9,7 @@ import pytest
 
 import gradscope
 from gradscope.recording.evidence.failures import AutogradErrorRecord
-from gradscope.recording.records import Look, Recording
+from gradscope.recording.records import CapturedStep, Recording
 from gradscope.recording.store import load_recording
 
 
@@ -20,13 +20,13 @@ class Looked:
     recording: Recording
 
     @property
-    def looks(self) -> tuple[Look, ...]:
-        return self.recording.looks
+    def captured_steps(self) -> tuple[CapturedStep, ...]:
+        return self.recording.captured_steps
 
     @property
     def steps(self) -> list[int]:
         """The steps that were looked at."""
-        return [look.step for look in self.looks]
+        return [look.step for look in self.captured_steps]
 
     @property
     def reasons(self) -> list[str]:
@@ -38,12 +38,12 @@ class Looked:
     def errors(self) -> list[AutogradErrorRecord]:
         return [
             error
-            for look in self.looks
+            for look in self.captured_steps
             for error in look.recording.evidence_of(AutogradErrorRecord)
         ]
 
 
-def norms(look: Look) -> dict[str, float | None]:
+def norms(look: CapturedStep) -> dict[str, float | None]:
     """Return the norms of the gradients of a look's parameters, by name."""
     names = [parameter.name for parameter in look.recording.parameters]
     return {
@@ -52,7 +52,7 @@ def norms(look: Look) -> dict[str, float | None]:
     }
 
 
-def reaches(look: Look) -> dict[str, str]:
+def reaches(look: CapturedStep) -> dict[str, str]:
     """Return by name how far backward came to the parameters of a look."""
     names = [parameter.name for parameter in look.recording.parameters]
     return {names[stat.parameter]: stat.reach for stat in look.recording.parameter_stats}

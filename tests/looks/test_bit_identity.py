@@ -1,9 +1,8 @@
 """Looked at in every step or not, a training is the same to the last bit."""
 
 import pytest
-
-from tests.looks.loops_to_watch import LOOPS
-from tests.looks.models_to_train import MODELS, STEPS, outcome, same
+from tests.captured_steps.loops_to_watch import LOOPS
+from tests.captured_steps.models_to_train import MODELS, STEPS, outcome, same
 
 ALL = MODELS | LOOPS
 
@@ -22,5 +21,5 @@ def test_a_training_is_the_same_to_the_last_bit(name, look):
     assert watched_python == python_state
     assert made.reasons == []
     assert made.recording.finished
-    assert len(made.looks) >= STEPS
-    assert all(one.recording.tensor_stats for one in made.looks)
+    assert len(made.captured_steps) >= STEPS
+    assert all(one.recording.tensor_stats for one in made.captured_steps)

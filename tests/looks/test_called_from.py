@@ -32,7 +32,7 @@ def test_warnings_are_those_of_an_unwatched_script():
     def watched():
         with gradscope.watch(tensor_every=1) as watch:
             train()
-        assert watch.report().recording.looks
+        assert watch.report().recording.captured_steps
 
     plain = warned(train)
     assert len(plain) == 3  # each line once

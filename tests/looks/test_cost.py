@@ -5,13 +5,13 @@ import weakref
 
 import pytest
 import torch
+from tests.captured_steps.models_to_train import features, mlp
 from torch import nn
 from torch.nn.functional import cross_entropy
 
 import gradscope
 from gradscope.recording.evidence.parameters import DroppedRecord
 from gradscope.step_capture import mode
-from tests.looks.models_to_train import features, mlp
 
 
 def trained(model, optimizer):
@@ -84,7 +84,7 @@ def test_calls_without_gradients_are_noticed_up_to_a_number(look, monkeypatch):
 
     looked = look(loop)
     assert looked.steps == [0, 1, 2]
-    assert all(one.recording.tensor_stats for one in looked.looks)
+    assert all(one.recording.tensor_stats for one in looked.captured_steps)
 
 
 def test_a_look_ends_in_preparations_that_take_too_long(look, monkeypatch):
@@ -115,7 +115,7 @@ def test_a_model_that_is_called_often_before_its_backward(look):
             torch.stack(outputs).sum().backward()
             optimizer.step()
 
-    for one in look(loop).looks:
+    for one in look(loop).captured_steps:
         recording = one.recording
         calls = [
             call for call in recording.calls if recording.modules[call.module].path == "policy"
@@ -138,7 +138,7 @@ def test_a_graph_that_is_too_large_is_looked_at_no_more(monkeypatch):
             optimizer.step()
             optimizer.zero_grad()
     recording = watch.report().recording
-    assert recording.looks == ()
+    assert recording.captured_steps == ()
     (skipped,) = (one for one in recording.skipped if one.what.startswith("tensors"))
     assert "operations takes too long" in skipped.reason
     assert sum(step.optimizer is not None for step in recording.steps) == 3

@@ -5,11 +5,11 @@ import weakref
 
 import pytest
 import torch
+from tests.captured_steps.models_to_train import features, mlp
 from torch import nn
 from torch.nn.functional import cross_entropy, mse_loss
 
 from gradscope.recording.evidence.failures import AutogradErrorRecord
-from tests.looks.models_to_train import features, mlp
 
 
 def made():
@@ -27,7 +27,9 @@ def sources(recording, error):
 
 def told(looked):
     """Return the one error that a run has ended with: its kind, and its lines by their role."""
-    (look,) = [one for one in looked.looks if one.recording.evidence_of(AutogradErrorRecord)]
+    (look,) = [
+        one for one in looked.captured_steps if one.recording.evidence_of(AutogradErrorRecord)
+    ]
     (error,) = look.recording.evidence_of(AutogradErrorRecord)
     return error, sources(look.recording, error)
 
@@ -188,7 +190,7 @@ def test_an_exception_from_elsewhere_is_no_look(look):
 
     looked = look(loop, raises=RuntimeError)
     assert looked.errors == []
-    assert len(looked.looks) == 1
+    assert len(looked.captured_steps) == 1
 
 
 def test_an_exception_that_the_script_catches_is_no_look(look):

@@ -6,14 +6,14 @@ import weakref
 
 import pytest
 import torch
+from tests.captured_steps.conftest import norms
+from tests.captured_steps.models_to_train import features, mlp
 from torch import nn
 from torch.nn import functional
 from torch.nn.functional import cross_entropy, mse_loss
 
 from gradscope.recording.evidence.failures import NonfiniteRecord
 from gradscope.recording.evidence.forward import SaturationRecord, UnitRecord
-from tests.looks.conftest import norms
-from tests.looks.models_to_train import features, mlp
 
 
 def train(model, loss_of, steps=2):
@@ -26,7 +26,7 @@ def train(model, loss_of, steps=2):
 
 def origins(looked, place=0):
     """Return the operations from which a look's NaN and infinities come, with their lines."""
-    recording = looked.looks[place].recording
+    recording = looked.captured_steps[place].recording
     return [
         (one.operation, one.makes, one.source, recording.sites[one.site].source)
         for one in recording.evidence_of(NonfiniteRecord)
@@ -56,7 +56,7 @@ def test_units_that_are_never_active(activation, look):
         model = nn.ModuleList([first, second])
         train(model, lambda _: second(activation(first(torch.randn(64, 8)))).square().mean())
 
-    for one in look(loop).looks:
+    for one in look(loop).captured_steps:
         (units,) = one.recording.evidence_of(UnitRecord)
         assert (units.units, units.inactive, units.samples) == (16, 5, 64)
         names = {one.recording.parameters[place].name for place in units.parameters}
@@ -83,7 +83,7 @@ def test_activations_at_the_ends_of_their_range(activation, operation, look):
             lambda model: mse_loss(activation(1e4 * model(torch.randn(64, 8))), torch.zeros(64, 4)),
         )
 
-    for one in look(loop).looks:
+    for one in look(loop).captured_steps:
         (saturation,) = one.recording.evidence_of(SaturationRecord)
         assert saturation.operation == operation
         assert saturation.saturated >= 0.98 * saturation.elements > 0
@@ -94,7 +94,7 @@ def test_healthy_activations_are_seen_too(look):
         model = nn.Sequential(nn.Linear(8, 16), nn.ReLU(), nn.Linear(16, 4), nn.Sigmoid())
         train(model, lambda model: mse_loss(model(torch.randn(64, 8)), torch.zeros(64, 4)))
 
-    for one in look(loop).looks:
+    for one in look(loop).captured_steps:
         (units,) = one.recording.evidence_of(UnitRecord)
         (saturation,) = one.recording.evidence_of(SaturationRecord)
         assert units.inactive == 0
@@ -139,7 +139,7 @@ def test_where_a_forward_stops_being_finite(loss_of, expected, look):
     looked = look(lambda: train(nn.Linear(8, 4), loss_of))
     found = origins(looked)
     assert expected in [(name.lstrip("_"), *rest) for name, *rest in found]
-    assert not math.isfinite(looked.looks[0].recording.steps[0].loss)
+    assert not math.isfinite(looked.captured_steps[0].recording.steps[0].loss)
 
 
 def test_a_nan_that_is_written_in(look):
@@ -154,7 +154,7 @@ def test_a_backward_that_stops_being_finite_by_itself(look):
 
     looked = look(lambda: train(nn.Linear(8, 4, bias=False), loss_of, 1))
     assert origins(looked) == []
-    recording = looked.looks[0].recording
+    recording = looked.captured_steps[0].recording
     broken = [stat for stat in recording.tensor_stats if stat.gradient and stat.gradient.nonfinite]
     first = min(broken, key=lambda stat: stat.order)
     assert recording.steps[0].loss == 0
@@ -174,10 +174,10 @@ def test_names_are_those_of_the_run(look):
     looked = look(loop)
     wanted = {parameter.name for parameter in looked.recording.parameters}
     assert len(wanted) == 7
-    for one in looked.looks:
+    for one in looked.captured_steps:
         assert set(norms(one)) == wanted
     paths = {module.path for module in looked.recording.modules}
-    assert {module.path for module in looked.looks[-1].recording.modules} - {""} <= paths
+    assert {module.path for module in looked.captured_steps[-1].recording.modules} - {""} <= paths
 
 
 def test_a_model_that_only_its_optimizer_has_shown(look):
@@ -194,9 +194,9 @@ def test_a_model_that_only_its_optimizer_has_shown(look):
             optimizer.step()
 
     looked = look(loop)
-    assert len(looked.looks) == 3
+    assert len(looked.captured_steps) == 3
     wanted = {parameter.name for parameter in looked.recording.parameters}
-    assert all(set(norms(one)) == wanted for one in looked.looks)
+    assert all(set(norms(one)) == wanted for one in looked.captured_steps)
 
 
 def test_models_of_earlier_folds_are_let_go(look):
@@ -213,5 +213,5 @@ def test_models_of_earlier_folds_are_let_go(look):
             assert sum(one() is not None for one in alive) <= 1, fold
 
     looked = look(loop)
-    assert len(looked.looks) == 10
-    assert {len(norms(one)) for one in looked.looks} <= {4, 8}
+    assert len(looked.captured_steps) == 10
+    assert {len(norms(one)) for one in looked.captured_steps} <= {4, 8}

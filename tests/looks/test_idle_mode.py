@@ -19,7 +19,7 @@ def test_a_script_without_modules_is_left_after_its_first_steps_by_hand(look):
                 weight.grad = None
 
     made = look(loop)
-    assert len(made.looks) == FIRST
+    assert len(made.captured_steps) == FIRST
     assert depths[0] == 1 and depths[-1] == 0
     assert torch._tensor.has_torch_function_unary is torch.overrides.has_torch_function_unary
     assert torch.autograd.has_torch_function is torch.overrides.has_torch_function

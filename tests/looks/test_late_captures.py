@@ -5,13 +5,13 @@ import math
 
 import pytest
 import torch
+from tests.captured_steps import broken_loops
+from tests.captured_steps.broken_loops import HEALTHY, IN_BACKWARD, IN_FORWARD, train
 from torch import nn
 
 from gradscope.recording.evidence.failures import LateCapture
 from gradscope.rules.engine import judge
 from gradscope.step_capture import singular_points
-from tests.looks import broken_loops
-from tests.looks.broken_loops import HEALTHY, IN_BACKWARD, IN_FORWARD, train
 
 
 def only(looked, code):
@@ -27,7 +27,7 @@ def line_in(loss_of):
 
 
 def late(looked):
-    return [one for one in looked.looks if one.recording.evidence_of(LateCapture)]
+    return [one for one in looked.captured_steps if one.recording.evidence_of(LateCapture)]
 
 
 @pytest.mark.parametrize("name", IN_FORWARD)

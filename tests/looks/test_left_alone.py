@@ -2,13 +2,13 @@
 
 import pytest
 import torch
+from tests.captured_steps.models_to_train import features, mlp, outcome, same
+from tests.captured_steps.surroundings import SURROUNDED as LOOPS
+from tests.captured_steps.surroundings import train
 from torch import nn
 from torch.nn.functional import cross_entropy
 
 import gradscope
-from tests.looks.models_to_train import features, mlp, outcome, same
-from tests.looks.surroundings import SURROUNDED as LOOPS
-from tests.looks.surroundings import train
 
 PART = {"in_another_thread": 5, "by_turns_in_another_thread": 6}
 """The step that begins in one thread and is made in another is not looked at."""
@@ -25,7 +25,7 @@ def test_modes_and_threads(name, look):
     assert all(map(same, tensors, watched))
     assert (watched_torch, watched_python) == (torch_state, python_state)
     assert made.reasons == []
-    assert len(made.looks) >= PART.get(name, 6)
+    assert len(made.captured_steps) >= PART.get(name, 6)
 
 
 def test_an_exception_in_the_middle_of_a_step(look):
@@ -107,7 +107,7 @@ def test_a_fault_of_a_look_ends_looks_alone(look, monkeypatch):
 
     monkeypatch.setattr("gradscope.step_capture.records.examine_look", fails)
     made = look(lambda: train(mlp()))
-    assert made.looks == ()
+    assert made.captured_steps == ()
     (reason,) = made.reasons
     assert reason.startswith("ZeroDivisionError: a fault (--no-tensors")
     assert len(made.recording.steps) == 6

@@ -5,11 +5,10 @@ import math
 
 import pytest
 import torch
+from tests.captured_steps.conftest import norms, reaches
+from tests.captured_steps.models_to_train import Encoder, Recurrent, convolutional, mlp
 from torch import nn
 from torch.nn.functional import cross_entropy
-
-from tests.looks.conftest import norms, reaches
-from tests.looks.models_to_train import Encoder, Recurrent, convolutional, mlp
 
 BATCHES = {
     "mlp": (lambda: mlp(0.0), (16, 8)),
@@ -69,7 +68,7 @@ def test_gradients_of_parameters(name, optimizer, look):
 
     made = look(loop)
     assert made.steps == [0, 1, 2]
-    for one, wanted, loss in zip(made.looks, expected, losses, strict=True):
+    for one, wanted, loss in zip(made.captured_steps, expected, losses, strict=True):
         assert of_model(one) == pytest.approx(wanted, rel=1e-3, abs=1e-6)
         assert one.recording.steps[0].loss == pytest.approx(loss)
 
@@ -95,7 +94,7 @@ def test_gradients_of_every_tensor(look):
             kept[-1][loss.grad_fn._sequence_nr()] = 1.0
 
     made = look(loop)
-    for one, wanted in zip(made.looks, kept, strict=True):
+    for one, wanted in zip(made.captured_steps, kept, strict=True):
         nodes = one.recording.nodes
         measured = {
             nodes[stat.node].sequence: stat.gradient.norm
@@ -122,7 +121,7 @@ def test_a_second_backward_shows_what_it_has_added(look):
 
     made = look(loop)
     assert made.steps == [0, 0, 1, 1]
-    for one, wanted in zip(made.looks, expected, strict=True):
+    for one, wanted in zip(made.captured_steps, expected, strict=True):
         assert of_model(one) == pytest.approx(wanted, rel=1e-3)
 
 
@@ -142,7 +141,7 @@ def test_one_line_is_looked_at_once_a_window(look):
 
     made = look(loop)
     assert made.steps == [0, 1]
-    for one, wanted in zip(made.looks, expected, strict=True):
+    for one, wanted in zip(made.captured_steps, expected, strict=True):
         assert of_model(one) == pytest.approx(wanted, rel=1e-3)
 
 
@@ -166,7 +165,7 @@ def test_gradients_are_told_without_the_scale_of_a_scaler(unscales, look):
             scaler.update()
 
     made = look(loop)
-    for one, wanted, loss in zip(made.looks, expected, losses, strict=True):
+    for one, wanted, loss in zip(made.captured_steps, expected, losses, strict=True):
         assert of_model(one) == pytest.approx(wanted, rel=1e-3)
         assert one.recording.steps[0].loss == pytest.approx(loss)
 
@@ -185,8 +184,10 @@ def test_a_step_that_a_scaler_leaves_out_is_followed_by_another_look(look):
 
     made = look(loop)
     assert made.steps == [0, 0, 0, 1, 2, 3]
-    assert [one.order for one in made.looks[:3]] == sorted({one.order for one in made.looks[:3]})
-    finite = [all(map(math.isfinite, norms(one).values())) for one in made.looks]
+    assert [one.order for one in made.captured_steps[:3]] == sorted(
+        {one.order for one in made.captured_steps[:3]}
+    )
+    finite = [all(map(math.isfinite, norms(one).values())) for one in made.captured_steps]
     assert finite == [False, False, True, True, True, True]
 
 
@@ -201,7 +202,7 @@ def test_none_zero_and_frozen_are_three_things(look):
             cross_entropy(output, y).backward()
             optimizer.step()
 
-    for one in look(loop).looks:
+    for one in look(loop).captured_steps:
         assert reaches(one) == {
             "model.a.weight": "gradient",
             "model.b.weight": "zero",

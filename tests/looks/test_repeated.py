@@ -6,17 +6,17 @@ from contextlib import closing
 
 import pytest
 import torch
+from tests.captured_steps.models_to_train import features, mlp
 from torch import nn
 from torch.nn.functional import cross_entropy
 
-from gradscope.recording.evidence.batches import ExaminationRecord
+from gradscope.recording.evidence.batches import ProbeRecord
 from gradscope.recording.evidence.failures import NonfiniteRecord
 from gradscope.recording.evidence.forward import ForwardStat
 from gradscope.recording.evidence.optimizers import OptimizerRecord
 from gradscope.recording.repeated_captures import NOT_IN_EVERY_STEP
 from gradscope.recording.store import load_recording, save_recording
 from gradscope.step_capture.schedule import FIRST, FULL_EVERY, Schedule, Thoroughness
-from tests.looks.models_to_train import features, mlp
 
 
 def train(steps, model=None, between=lambda step, model, optimizer: None):
@@ -31,7 +31,7 @@ def train(steps, model=None, between=lambda step, model, optimizer: None):
 
 
 def obstacle(look, name):
-    records = look.recording.evidence_of(ExaminationRecord)
+    records = look.recording.evidence_of(ProbeRecord)
     return next(one.obstacle for one in records if one.name == name)
 
 
@@ -49,12 +49,12 @@ def captured_in_full(schedule, steppers):
 
 def test_steps_after_the_first_repeat_their_structure(look):
     made = look(lambda: train(8))
-    assert [one.same_as for one in made.looks] == [None] * FIRST + [FIRST - 1] * 4
-    first, last = made.looks[FIRST - 1].recording, made.looks[-1].recording
+    assert [one.same_as for one in made.captured_steps] == [None] * FIRST + [FIRST - 1] * 4
+    first, last = made.captured_steps[FIRST - 1].recording, made.captured_steps[-1].recording
     assert (last.nodes, last.calls, last.sites) == (first.nodes, first.calls, first.sites)
-    assert obstacle(made.looks[0], "forward") is None
-    assert obstacle(made.looks[-1], "forward") == NOT_IN_EVERY_STEP
-    assert obstacle(made.looks[-1], "comparisons") is None
+    assert obstacle(made.captured_steps[0], "forward") is None
+    assert obstacle(made.captured_steps[-1], "forward") == NOT_IN_EVERY_STEP
+    assert obstacle(made.captured_steps[-1], "comparisons") is None
     assert not last.evidence_of(ForwardStat)
 
 
@@ -66,11 +66,12 @@ def test_numbers_of_a_repeated_structure_are_those_of_the_step(look):
             gradients.append([float(p.grad.norm()) for p in model.parameters()])
 
     made = look(lambda: train(8, between=between))
-    for one, expected in zip(made.looks, gradients, strict=False):
+    for one, expected in zip(made.captured_steps, gradients, strict=False):
         norms = [stat.gradient.norm for stat in one.recording.parameter_stats]
         assert norms == pytest.approx(expected, rel=1e-6)
     tensors = [
-        [stat.gradient.norm for stat in one.recording.tensor_stats] for one in made.looks[-3:]
+        [stat.gradient.norm for stat in one.recording.tensor_stats]
+        for one in made.captured_steps[-3:]
     ]
     assert tensors[0] != tensors[1] != tensors[2]
     assert all(norm > 0 for norms in tensors for norm in norms)
@@ -90,8 +91,14 @@ class Branching(nn.Module):
 
 def test_another_graph_is_recorded_anew(look):
     made = look(lambda: train(9, Branching()))
-    assert [one.same_as is None for one in made.looks[FIRST:]] == [False, False, True, False, False]
-    operations = [len(one.recording.nodes) for one in made.looks]
+    assert [one.same_as is None for one in made.captured_steps[FIRST:]] == [
+        False,
+        False,
+        True,
+        False,
+        False,
+    ]
+    operations = [len(one.recording.nodes) for one in made.captured_steps]
     assert operations[6] == operations[5] + 1
     assert operations[7] == operations[5]
 
@@ -102,9 +109,9 @@ def test_a_frozen_parameter_is_another_structure(look):
             next(model.parameters()).requires_grad_(False)
 
     made = look(lambda: train(8, between=between))
-    reach = [one.recording.parameter_stats[0].reach for one in made.looks]
+    reach = [one.recording.parameter_stats[0].reach for one in made.captured_steps]
     assert reach == ["gradient"] * 6 + ["frozen"] * 2
-    assert made.looks[6].same_as is None
+    assert made.captured_steps[6].same_as is None
 
 
 def test_a_learning_rate_is_that_of_the_step(look):
@@ -114,11 +121,11 @@ def test_a_learning_rate_is_that_of_the_step(look):
     made = look(lambda: train(8, between=between))
     rates = [
         one.groups[0].learning_rate
-        for look in made.looks
+        for look in made.captured_steps
         for one in look.recording.evidence_of(OptimizerRecord)
     ]
     assert rates == pytest.approx([0.1 / (1 + step) for step in range(8)])
-    assert made.looks[-1].same_as is not None
+    assert made.captured_steps[-1].same_as is not None
 
 
 class Logarithm(nn.Module):
@@ -136,12 +143,12 @@ class Logarithm(nn.Module):
 
 def test_the_origin_of_a_nan_is_known_in_a_plain_step(look):
     made = look(lambda: train(7, Logarithm()))
-    broken = made.looks[6].recording
+    broken = made.captured_steps[6].recording
     assert not math.isfinite(broken.steps[0].loss)
     origins = [one for one in broken.evidence_of(NonfiniteRecord) if one.reaches_loss]
     assert [one.operation for one in origins] == ["log"]
     assert "output.exp()" in broken.sites[origins[0].site].source
-    assert made.looks[5].same_as is not None
+    assert made.captured_steps[5].same_as is not None
 
 
 class Masked(nn.Module):
@@ -163,8 +170,8 @@ class Masked(nn.Module):
 
 def test_a_mask_that_blocks_a_row_is_found_in_a_plain_step(look):
     made = look(lambda: train(7, Masked()))
-    assert made.looks[5].same_as is not None
-    records = made.looks[6].recording.evidence_of(NonfiniteRecord)
+    assert made.captured_steps[5].same_as is not None
+    records = made.captured_steps[6].recording.evidence_of(NonfiniteRecord)
     root = next(one for one in records if one.reaches_loss)
     assert (root.operation, root.blocked_rows) == ("softmax", 1)
     assert {one.operation for one in records} == {"masked_fill", "softmax"}
@@ -174,7 +181,7 @@ def test_a_recording_holds_a_repeated_structure_once(tmp_path, look):
     made = look(lambda: train(12))
     path = tmp_path / "again.gradscope"
     save_recording(made.recording, path)
-    assert load_recording(path).looks == made.looks
+    assert load_recording(path).captured_steps == made.captured_steps
     with closing(sqlite3.connect(path)) as base:
         owners = [look for (look,) in base.execute("SELECT DISTINCT look FROM look_node")]
         rows = base.execute("SELECT DISTINCT look FROM look_tensor_gradient").fetchall()

@@ -2,6 +2,8 @@
 
 import pytest
 import torch
+from tests.captured_steps.loops_to_watch import gradient_penalty
+from tests.captured_steps.models_to_train import features, mlp
 from torch import nn
 from torch.nn.functional import cross_entropy
 
@@ -9,8 +11,6 @@ from gradscope.capture.training.watch import TrainingWatch
 from gradscope.recording.store import load_recording
 from gradscope.step_capture.schedule import FIRST, Schedule
 from gradscope.step_capture.script_captures import script_looks
-from tests.looks.loops_to_watch import gradient_penalty
-from tests.looks.models_to_train import features, mlp
 
 
 def looked_at(schedule, steps, optimizers=lambda number: 0):
@@ -206,4 +206,4 @@ def test_steps_by_number(tmp_path):
         train(8)
     finally:
         watch.stop()
-    assert [one.step for one in load_recording(path).looks] == [0, 1, 2, 3, 6]
+    assert [one.step for one in load_recording(path).captured_steps] == [0, 1, 2, 3, 6]

@@ -2,9 +2,8 @@
 
 import pytest
 import torch
+from tests.captured_steps.models_to_train import outcome, same
 from torch import nn
-
-from tests.looks.models_to_train import outcome, same
 
 transformers = pytest.importorskip("transformers")
 
@@ -89,4 +88,4 @@ def test_a_training_is_the_same_to_the_last_bit(name, look):
     assert watched_torch == torch_state
     assert made.reasons == []
     assert made.steps == [0, 1, 2]
-    assert all(one.recording.tensor_stats for one in made.looks)
+    assert all(one.recording.tensor_stats for one in made.captured_steps)

@@ -11,7 +11,7 @@ from torch.nn import functional
 
 import gradscope
 from gradscope.probes.forward_values import values_of
-from gradscope.recording.evidence.batches import ExaminationRecord
+from gradscope.recording.evidence.batches import ProbeRecord
 from gradscope.recording.evidence.forward import ForwardStat, SaturationRecord, UnitRecord
 
 
@@ -44,7 +44,7 @@ def stats_by_operation(recording):
 
 
 def obstacle(recording, name="forward"):
-    (found,) = [one for one in recording.evidence_of(ExaminationRecord) if one.name == name]
+    (found,) = [one for one in recording.evidence_of(ProbeRecord) if one.name == name]
     return found.obstacle
 
 

@@ -7,7 +7,7 @@ from torch import nn
 from torch.nn import functional
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
-from gradscope.recording.evidence.batches import ExaminationRecord
+from gradscope.recording.evidence.batches import ProbeRecord
 from gradscope.recording.evidence.forward import HorizonRecord
 from gradscope.session.inspection import record
 from gradscope.target.objects import target_from_objects
@@ -151,7 +151,7 @@ def test_it_is_not_made_where_the_forward_may_not_be_rerun():
     batch = (torch.randn(STEPS, 3, 5), torch.randn(3, 5))
     recording = recording_of(Reader(decaying(0.5), last), batch, steps=0)
     assert recording.evidence_of(HorizonRecord) == ()
-    (made,) = [e for e in recording.evidence_of(ExaminationRecord) if e.name == "horizons"]
+    (made,) = [e for e in recording.evidence_of(ProbeRecord) if e.name == "horizons"]
     assert made.obstacle == "the forward may be run only once"
 
 

@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import nn
 
-from gradscope.recording.evidence.batches import ExaminationRecord
+from gradscope.recording.evidence.batches import ProbeRecord
 from gradscope.recording.evidence.parameters import InfluenceRecord
 from gradscope.session.inspection import record
 from gradscope.target.objects import target_from_objects
@@ -36,7 +36,7 @@ def seen(model, probe_steps=1):
     target = target_from_objects(model, X, None, optimizer=None, grad_output=None)
     recording = record(target, trial=Trial(probe_steps=probe_steps), eager=False, command="inspect")
     (obstacle,) = [
-        one.obstacle for one in recording.evidence_of(ExaminationRecord) if one.name == "influence"
+        one.obstacle for one in recording.evidence_of(ProbeRecord) if one.name == "influence"
     ]
     return recording.evidence_of(InfluenceRecord), obstacle
 

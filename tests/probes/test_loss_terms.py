@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 import gradscope
-from gradscope.recording.evidence.batches import ExaminationRecord, LossTermRecord, TermPairRecord
+from gradscope.recording.evidence.batches import LossTermRecord, ProbeRecord, TermPairRecord
 from gradscope.recording.store import load_recording, save_recording
 from tests.rules.inspecting import report_of_file
 
@@ -70,7 +70,7 @@ def with_logged_values(output):
 @pytest.mark.parametrize("loss", [plain, with_logged_values])
 def test_a_loss_without_terms_has_none_and_is_no_obstacle(loss):
     recording = gradscope.inspect(nn.Linear(3, 1), X, loss, probe_steps=1).recording
-    examinations = recording.evidence_of(ExaminationRecord)
+    examinations = recording.evidence_of(ProbeRecord)
     assert [one.obstacle for one in examinations if one.name == "loss terms"] == [None]
     assert not recording.evidence_of(LossTermRecord)
 

@@ -9,7 +9,7 @@ from torch import nn
 from torch.nn import functional
 
 from gradscope.probes.snapshot import RandomStates
-from gradscope.recording.evidence.batches import ExaminationRecord
+from gradscope.recording.evidence.batches import ProbeRecord
 from gradscope.recording.evidence.parameters import RedrawRecord
 from gradscope.session.inspection import record
 from gradscope.target.objects import target_from_objects
@@ -55,7 +55,7 @@ def seen(model, probe_steps=1, seed=0):
     target = target_from_objects(model, X, None, optimizer=None, grad_output=None)
     recording = record(target, trial=Trial(probe_steps=probe_steps), eager=False, command="inspect")
     (obstacle,) = [
-        one.obstacle for one in recording.evidence_of(ExaminationRecord) if one.name == "redraws"
+        one.obstacle for one in recording.evidence_of(ProbeRecord) if one.name == "redraws"
     ]
     return recording, obstacle
 

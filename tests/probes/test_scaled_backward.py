@@ -6,7 +6,7 @@ from torch import nn
 from torch.utils.checkpoint import checkpoint
 
 import gradscope
-from gradscope.recording.evidence.batches import ExaminationRecord
+from gradscope.recording.evidence.batches import ProbeRecord
 from gradscope.recording.evidence.failures import FlushRecord
 
 
@@ -53,9 +53,7 @@ def test_where_every_factor_overflows_it_says_so():
     recording = recording_of(Scaled([60000.0, 2.0**-26], torch.float16))
     assert recording.evidence_of(FlushRecord) == ()
     (obstacle,) = [
-        one.obstacle
-        for one in recording.evidence_of(ExaminationRecord)
-        if one.name == "half precision"
+        one.obstacle for one in recording.evidence_of(ProbeRecord) if one.name == "half precision"
     ]
     assert "overflow" in obstacle
 
@@ -113,9 +111,7 @@ def test_a_reentrant_checkpoint_is_an_obstacle_and_no_crash():
 
     recording = recording_of(Checkpointed())
     (obstacle,) = [
-        one.obstacle
-        for one in recording.evidence_of(ExaminationRecord)
-        if one.name == "half precision"
+        one.obstacle for one in recording.evidence_of(ProbeRecord) if one.name == "half precision"
     ]
     assert obstacle is not None
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from gradscope.recording.evidence import EVIDENCE
 from gradscope.recording.records import (
-    Look,
+    CapturedStep,
     ParameterStat,
     Recording,
     Shape,
@@ -71,7 +71,7 @@ def _least_of(hint):
     return least(hint) if dataclasses.is_dataclass(hint) else hint()
 
 
-def recordings(looks):
+def recordings(captured_steps):
     """Return a strategy for recordings with the looks of another, and no kept gradients."""
     hints = get_type_hints(Recording)
     hints["parameter_stats"] = tuple[ParameterStat, ...]
@@ -93,7 +93,7 @@ def recordings(looks):
             *(values(kind) for kind in sorted(kinds, key=EVIDENCE.index) for _ in range(2))
         )
     )
-    return st.builds(Recording, **parts, looks=looks)
+    return st.builds(Recording, **parts, captured_steps=captured_steps)
 
 
 def numbered(records):
@@ -108,8 +108,8 @@ def no_run(recording):
     )
 
 
-INSPECTIONS = recordings(looks=st.just(())).map(no_run)
+INSPECTIONS = recordings(captured_steps=st.just(())).map(no_run)
 LOOKS = st.lists(
-    st.builds(Look, step=values(int), order=values(int), recording=INSPECTIONS), max_size=2
+    st.builds(CapturedStep, step=values(int), order=values(int), recording=INSPECTIONS), max_size=2
 ).map(tuple)
-RECORDINGS = recordings(looks=LOOKS).map(no_run)
+RECORDINGS = recordings(captured_steps=LOOKS).map(no_run)

@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from gradscope.recording.evidence import EVIDENCE
-from gradscope.recording.evidence.batches import ExaminationRecord
+from gradscope.recording.evidence.batches import ProbeRecord
 from gradscope.recording.evidence.code import SourceRecord
 from gradscope.recording.evidence_tables import evidence_tables
 from gradscope.recording.store import load_recording, save_recording
@@ -67,12 +67,12 @@ def test_a_file_holds_evidence_of_every_kind(tmp_path):
 
 def test_a_file_from_before_a_kind_of_evidence_still_loads(tmp_path):
     path = tmp_path / "old.gradscope"
-    kept = ExaminationRecord(name="forward", obstacle=None)
+    kept = ProbeRecord(name="forward", obstacle=None)
     source = SourceRecord(file="/a.py", first=1, lines=("x",))
     save_recording(dataclasses.replace(small(), evidence=(kept, source)), path)
     with closing(sqlite3.connect(path)) as base:
         for kind in EVIDENCE:
-            if kind is not ExaminationRecord:
+            if kind is not ProbeRecord:
                 base.execute(f"DROP TABLE {kind.table}")
         base.commit()
     assert load_recording(path).evidence == (kept,)

@@ -14,7 +14,7 @@ from gradscope.errors import GradscopeError
 from gradscope.recording.evidence import EVIDENCE
 from gradscope.recording.meta import header_of
 from gradscope.recording.records import (
-    Look,
+    CapturedStep,
     ModuleCallRecord,
     NodeRecord,
     Shape,
@@ -86,11 +86,13 @@ def look(number, *, order=0, loss="cross_entropy"):
         tensor_stats=(tensor,),
         evidence=tuple(least(kind) for kind in EVIDENCE),
     )
-    return Look(step=number, order=order, recording=recording)
+    return CapturedStep(step=number, order=order, recording=recording)
 
 
-def run_of(*looks):
-    return dataclasses.replace(small(), steps=(step(0), step(1)), parameter_stats=(), looks=looks)
+def run_of(*captured_steps):
+    return dataclasses.replace(
+        small(), steps=(step(0), step(1)), parameter_stats=(), captured_steps=captured_steps
+    )
 
 
 def tables(path):
@@ -101,13 +103,13 @@ def tables(path):
 def test_looks_come_back_each_with_its_own_records(tmp_path):
     empty = dataclasses.replace(look(1), recording=dataclasses.replace(small(), parameters=()))
     run = run_of(look(0), empty, look(1, order=3, loss="mse_loss"))
-    assert same(round_trip(run, tmp_path / "run.gradscope").looks, run.looks)
+    assert same(round_trip(run, tmp_path / "run.gradscope").captured_steps, run.captured_steps)
 
 
 def test_files_without_looks_have_no_tables_for_them(tmp_path):
     path = tmp_path / "a.gradscope"
     save_recording(small(), path)
-    assert load_recording(path).looks == ()
+    assert load_recording(path).captured_steps == ()
     assert not [name for name in tables(path) if name.startswith("look")]
 
 
@@ -124,21 +126,21 @@ def test_looks_of_finished_steps_survive_a_killed_process(tmp_path):
     run = load_recording(path)
     assert not run.finished
     expected = tuple(look(number, order=order) for number in range(3) for order in (0, 4))
-    assert same(run.looks, expected)
+    assert same(run.captured_steps, expected)
 
 
 def test_looks_are_read_while_the_run_goes_on(tmp_path):
     path = tmp_path / "run.gradscope"
     recorder = RunRecorder(path, header_of(small()))
     recorder.add(RunStep(step=step(0)))
-    assert load_recording(path).looks == ()
-    recorder.add(RunStep(step=step(1), looks=(look(1),)))
-    assert same(load_recording(path).looks, (look(1),))
+    assert load_recording(path).captured_steps == ()
+    recorder.add(RunStep(step=step(1), captured_steps=(look(1),)))
+    assert same(load_recording(path).captured_steps, (look(1),))
     recorder.describe(model="Other", batch="", optimizer=None)
     recorder.close()
     finished = load_recording(path)
     assert finished.target.model == "Other"
-    assert same(finished.looks, (look(1),))
+    assert same(finished.captured_steps, (look(1),))
 
 
 def test_failed_step_takes_its_looks_and_their_tables_back(tmp_path):
@@ -151,35 +153,35 @@ def test_failed_step_takes_its_looks_and_their_tables_back(tmp_path):
         with writer.transaction():
             writer.add_look(look(1))
             writer.add_look(look(2))
-    assert same(load_recording(path).looks, (look(1), look(2)))
+    assert same(load_recording(path).captured_steps, (look(1), look(2)))
 
 
 def test_a_full_disk_is_one_error_and_keeps_the_steps_before(tmp_path):
     path = tmp_path / "run.gradscope"
     recorder = RunRecorder(path, header_of(small()))
-    recorder.add(RunStep(step=step(0), looks=(look(0),)))
+    recorder.add(RunStep(step=step(0), captured_steps=(look(0),)))
     pages = recorder._writer._connection.execute("PRAGMA page_count").fetchone()[0]
     recorder._writer._connection.execute(f"PRAGMA max_page_count = {pages}")
     with pytest.raises(GradscopeError, match=r"cannot write .* full"):
-        recorder.add(RunStep(step=step(1), looks=(look(1),) * 50))
+        recorder.add(RunStep(step=step(1), captured_steps=(look(1),) * 50))
     recorder.abandon()
     run = load_recording(path)
     assert run.steps == (step(0),)
-    assert same(run.looks, (look(0),))
+    assert same(run.captured_steps, (look(0),))
 
 
 def test_looks_are_read_at_the_sqlite_prompt(tmp_path):
     path = tmp_path / "run.gradscope"
     save_recording(run_of(look(0), look(1, loss="mse_loss")), path)
     with closing(sqlite3.connect(path)) as base:
-        looks = base.execute("SELECT id, step, place, model, loss FROM look").fetchall()
+        captured_steps = base.execute("SELECT id, step, place, model, loss FROM look").fetchall()
         parameters = base.execute(
             "SELECT look, step, name, norm FROM look_parameter_gradient"
         ).fetchall()
         tensors = base.execute(
             "SELECT look, step, operation, line, norm FROM look_tensor_gradient"
         ).fetchall()
-    assert looks == [(0, 0, 0, "Linear", "cross_entropy"), (1, 1, 0, "Linear", "mse_loss")]
+    assert captured_steps == [(0, 0, 0, "Linear", "cross_entropy"), (1, 1, 0, "Linear", "mse_loss")]
     assert parameters == [(0, 0, "weight", 0.0), (1, 1, "weight", 1.0)]
     assert tensors == [(0, 0, "AddmmBackward0", 12, 0.5), (1, 1, "AddmmBackward0", 12, 1.5)]
 
@@ -191,4 +193,4 @@ def test_a_look_lacks_what_its_version_did_not_know(tmp_path):
         for kind in EVIDENCE:
             base.execute(f"DROP TABLE look_{kind.table}")
         base.commit()
-    assert load_recording(path).looks[0].recording.evidence == ()
+    assert load_recording(path).captured_steps[0].recording.evidence == ()

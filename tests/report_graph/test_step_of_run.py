@@ -1,17 +1,17 @@
 """The graph of a step of a training run, which its close looks keep."""
 
 import pytest
+from tests.rules.captured_steps.looked_run import LookedRun
 
 from gradscope.recording.store import save_recording
 from tests.rules.accumulation.runs import Run
-from tests.rules.looks.looked_run import LookedRun
 
 
-def steps(run, count, looks=1):
+def steps(run, count, captured_steps=1):
     weights = run.model("model", 2)
     optimizer = run.optimizer(weights)
     for step in range(count):
-        for _ in range(looks):
+        for _ in range(captured_steps):
             run.look(dict.fromkeys(weights, "gradient"), line=5, graph=2 + step)
         run.step(optimizer, line=6)
         run.zero(optimizer, line=7)
@@ -57,6 +57,8 @@ def test_a_step_that_was_not_looked_at_is_an_error(graph_of):
 
 
 def test_of_several_backward_passes_the_first_is_drawn(graph_of):
-    done = graph_of(steps(LookedRun(), 1, looks=2), "--step", "0", "--output-format", "dot")
+    done = graph_of(
+        steps(LookedRun(), 1, captured_steps=2), "--step", "0", "--output-format", "dot"
+    )
     assert "step 0 has 2 backward passes: the first is drawn" in done.stderr
     assert done.stdout.count('label="Mean"') == 2

@@ -102,13 +102,13 @@ def test_states_are_told_apart():
         for n, (name, span, reach) in enumerate([*known, *missing])
     ]
     root, _ = svg_of(part(vertices, []))
-    looks = {}
+    captured_steps = {}
     for group in root.iter(f"{SVG}g"):
         name, rect = group.find(f"{SVG}text"), group.find(f"{SVG}rect")
         if name is not None and rect is not None:
-            looks[name.text] = rect.get("class")
-    assert looks["NaN"] == looks["inf"]
-    assert len({looks[name] for name in ("zero", "NaN", "one", "none", "frozen")}) == 5
+            captured_steps[name.text] = rect.get("class")
+    assert captured_steps["NaN"] == captured_steps["inf"]
+    assert len({captured_steps[name] for name in ("zero", "NaN", "one", "none", "frozen")}) == 5
     assert {"0", "nan", "inf", "1.00", "no gradient", "frozen", "not measured"} <= set(texts(root))
 
 

@@ -24,8 +24,8 @@ from gradscope.capture.training.history import History
 from gradscope.capture.training.locations import Place
 from gradscope.capture.training.optimizers import learning_rate
 from gradscope.capture.training.patches import Function
-from gradscope.capture.training.state import Scene
-from gradscope.capture.training.step_captures import CloseLooks, Start
+from gradscope.capture.training.state import TrainingState
+from gradscope.capture.training.step_captures import Start, StepCaptures
 
 _WALKED_FIRST, _WALKED_EVERY = 5, 20
 """Graphs are walked whole in so many windows at first, and in every so manieth later."""
@@ -36,11 +36,11 @@ _LONGEST_SUBJECT = 60
 class Backwards:
     """Watches autograd's engine, through which every backward goes."""
 
-    def __init__(self, scene: Scene) -> None:
-        self._scene = scene
+    def __init__(self, training: TrainingState) -> None:
+        self._training = training
         self._roots: set[int] = set()
         """Where the backwards of this window began that kept their graph."""
-        self._history = History(scene.journal, scene.places)
+        self._history = History(training.event_log, training.places)
         self._last_step: int | None = None
         """autograd's number at the step before."""
         self._passes: dict[Line | None, int] = {}
@@ -57,7 +57,7 @@ class Backwards:
 
     def wrap(self, original: Function) -> Function:
         """Return the engine's function under watch."""
-        guard, patterns = self._scene.guard, self._scene.pace.patterns
+        guard, patterns = self._training.guard, self._training.pace.patterns
 
         def run_backward(t_outputs: Any, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
             if self._is_own or not guard.active or _is_within_backward():
@@ -65,7 +65,7 @@ class Backwards:
             if patterns.position is not None and self._repeats(t_outputs, args, kwargs):
                 return self._run_repeated(original, t_outputs, args, kwargs)
             if is_traced():
-                self._scene.ledger.may_be_replayed |= is_in_cuda_graph()
+                self._training.gradient_state.may_be_replayed |= is_in_cuda_graph()
                 return original(t_outputs, *args, **kwargs)
             frame = sys._getframe(1)
             options = _options(*args, **kwargs)
@@ -80,7 +80,7 @@ class Backwards:
 
     def _run_recorded(self, run: Callable[[], Any], note: "_Note | None") -> Any:  # noqa: ANN401
         """Run a backward that is recorded in full."""
-        guard = self._scene.guard
+        guard = self._training.guard
         try:
             result = run()
         except BaseException as error:
@@ -95,22 +95,22 @@ class Backwards:
 
     def _repeats(self, outputs: object, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
         """Return whether a backward is what the running step is expected to do."""
-        scene, frame = self._scene, sys._getframe(2)
-        patterns = scene.pace.patterns
+        training, frame = self._training, sys._getframe(2)
+        patterns = training.pace.patterns
         is_backward = bool(args[5] if len(args) > 5 else kwargs.get("accumulate_grad"))
         detail = 3 if is_backward else 1
         if len(args) > 2:
             detail = 2 * bool(is_backward and args[1]) + bool(args[2])
         if patterns.position and patterns.position.by_hand:
-            scene.end_step_by_hand()
+            training.end_step_by_hand()
         if is_backward:
-            found = scene.pace.repeats_backward(detail, outputs, frame)
+            found = training.pace.repeats_backward(detail, outputs, frame)
         else:
             found = patterns.repeats("grad", detail, frame) is not None
         if not found:
-            scene.record_in_full()
+            training.record_in_full()
         elif self.scaled:
-            scene.pace.unscale_loss(self._scale)
+            training.pace.unscale_loss(self._scale)
         return found
 
     def _run_repeated(
@@ -121,7 +121,7 @@ class Backwards:
         kwargs: dict[str, Any],
     ) -> Any:  # noqa: ANN401
         """Run a backward of which nothing is recorded unless it raises an exception."""
-        steps, guard = self._scene.steps, self._scene.guard
+        steps, guard = self._training.steps, self._training.guard
         steps.in_repeated_backward = 0
         guard.enter_change()
         try:
@@ -140,7 +140,7 @@ class Backwards:
         """Return whether a call of `autograd.grad` is one more of those recorded last."""
         if options.accumulates:
             return False
-        return self._scene.pace.patterns.is_grad_again(int(options.create), frame)
+        return self._training.pace.patterns.is_grad_again(int(options.create), frame)
 
     def _run_again(
         self,
@@ -151,7 +151,7 @@ class Backwards:
     ) -> Any:  # noqa: ANN401
         """Run one more of such calls, of which nothing is recorded unless it raises."""
         free_the_dead()
-        guard = self._scene.guard
+        guard = self._training.guard
         guard.enter_change()
         try:
             return original(outputs, *args, **kwargs)
@@ -160,29 +160,29 @@ class Backwards:
             raise
         finally:
             guard.leave_change()
-            self._scene.pace.budget.spend(REPEATED_EVENT)
+            self._training.pace.budget.spend(REPEATED_EVENT)
 
     def _end_step_of_hooks(self) -> None:
         """Take in that hooks of a backward that repeats another have let optimizers step."""
-        scene = self._scene
-        end = scene.pace.patterns.end_by()
+        training = self._training
+        end = training.pace.patterns.end_by()
         index = None if end is None else end.events[-1].optimizer
         if end is None or index is None:
-            scene.record_in_full()
+            training.record_in_full()
         else:
-            optimizer = scene.optimizers.known[index].optimizer()
-            scene.step_repeated(end, index, optimizer and learning_rate(optimizer))
+            optimizer = training.optimizers.known[index].optimizer()
+            training.step_repeated(end, index, optimizer and learning_rate(optimizer))
 
     def _failed_unseen(self, options: "_Options", frame: FrameType, error: BaseException) -> None:
-        self._scene.pace.patterns.forget_last()
-        self._scene.record_in_full()
-        place = self._scene.places.of(frame)
+        self._training.pace.patterns.forget_last()
+        self._training.record_in_full()
+        place = self._training.places.of(frame)
         kind = "backward" if options.accumulates else "grad"
         self._failed(_Note(kind, place, {}, subject_of(place.call())), error)
 
     def catch_up(self) -> None:
         """Take in the backward passes of steps that were compared alone."""
-        patterns = self._scene.pace.patterns
+        patterns = self._training.pace.patterns
         for event, number in patterns.numbers():
             line = event.place.user or event.place.inner
             self._passes[line] = max(number, self._passes.get(line, 0))
@@ -215,30 +215,30 @@ class Backwards:
         options: "_Options",
         frame: FrameType,
     ) -> "_Note":
-        self._scene.guard.enter_change()
+        self._training.guard.enter_change()
         free_the_dead()
-        scene = self._scene
-        place = scene.places.of(frame)
+        training = self._training
+        place = training.places.of(frame)
         if not options.accumulates:
             numbers: dict[str, Number] = {
                 "inputs": float(options.inputs),
                 "create": float(options.create),
             }
             return _Note("grad", place, numbers, "")
-        scene.sync_before_backward(frame)
-        scene.steps.backward_begins(frame)
+        training.sync_before_backward(frame)
+        training.steps.backward_begins(frame)
         with DisableTorchFunction(), torch.no_grad():
             facts = self._facts(outputs, keeps=options.retain or options.create)
             facts |= self._extent(outputs, place, frame)
-        facts |= known(rows=scene.take_forwards().rows)
+        facts |= known(rows=training.take_forwards().rows)
         facts |= {"retain": float(options.retain), "create": float(options.create)}
         note = _Note("backward", place, facts, subject_of(place.call()))
-        if scene.looks is not None and not options.create:
-            self._look(scene.looks, outputs, note)
+        if training.captures is not None and not options.create:
+            self._look(training.captures, outputs, note)
         return note
 
     def _look(
-        self, looks: CloseLooks, outputs: Sequence[Tensor | GradientEdge], note: "_Note"
+        self, captures: StepCaptures, outputs: Sequence[Tensor | GradientEdge], note: "_Note"
     ) -> None:
         """Let the backward be looked at closely, where it is time for it."""
         root, numbers = outputs[0], note.numbers
@@ -246,7 +246,7 @@ class Backwards:
             broken = next(filter(_is_broken, outputs), None)
             if broken is None:
                 roots = [one for one in outputs if isinstance(one, Tensor) and one.grad_fn]
-                looks.before_several(roots, note.place)
+                captures.before_several(roots, note.place)
                 return
             root, numbers = broken, known(loss=broken)
         if isinstance(root, Tensor) and root.grad_fn is not None:
@@ -254,41 +254,41 @@ class Backwards:
             try:
                 scale = self._scale() if note.numbers.get("scaled") else None
                 start = Start(root, note.place, note.subject, scale, numbers.get("loss"))
-                looks.before_backward(start, readable=self._was_readable)
+                captures.before_backward(start, readable=self._was_readable)
             finally:
                 self._is_own = False
 
     def _after(self, note: "_Note") -> None:
-        scene = self._scene
+        training = self._training
         if note.kind == "backward":
-            arrival = scene.ledger.arrived()
+            arrival = training.gradient_state.arrived()
             for entry in arrival.reached:
                 entry.is_scaled = bool(note.numbers.get("scaled"))
             note.numbers["reached"] = float(len(arrival.reached))
             note.numbers["stale"] = float(arrival.stale)
             note.numbers["added"] = float(arrival.added)
-            scene.came_while_stepping(arrival.reached)
-            if scene.by_hand is not None:
-                scene.by_hand.measure()
-        order = len(scene.journal.events)
-        scene.journal.note(note.kind, note.place, note.numbers, subject=note.subject)
-        if scene.looks is not None:
-            scene.looks.after_backward(order)
+            training.came_while_stepping(arrival.reached)
+            if training.by_hand is not None:
+                training.by_hand.measure()
+        order = len(training.event_log.events)
+        training.event_log.note(note.kind, note.place, note.numbers, subject=note.subject)
+        if training.captures is not None:
+            training.captures.after_backward(order)
         self._end_steps()
 
     def _end_steps(self) -> None:
-        self._scene.steps.backward_ended()
+        self._training.steps.backward_ended()
 
     def _failed(self, note: "_Note", error: BaseException) -> None:
-        if self._scene.looks is not None:
-            self._scene.looks.failed_backward()
+        if self._training.captures is not None:
+            self._training.captures.failed_backward()
         self._end_steps()
         if not isinstance(error, Exception):
             return
         message = str(error)
         note.numbers["freed"] = float("second time" in message)
         note.numbers["in_place"] = float("modified by an inplace operation" in message)
-        self._scene.journal.note(
+        self._training.event_log.note(
             f"{note.kind}-error", note.place, note.numbers, subject=note.subject
         )
 
@@ -332,8 +332,8 @@ class Backwards:
         """Return how far a graph reaches, which is measured now and then."""
         first = outputs[0] if len(outputs) else None
         node = first.grad_fn if isinstance(first, Tensor) else None
-        if node is not None and self._scene.by_hand is not None:
-            self._scene.by_hand.look_for_loose(node, frame)
+        if node is not None and self._training.by_hand is not None:
+            self._training.by_hand.look_for_loose(node, frame)
         line = place.user or place.inner
         before, self._passes[line] = self._passes.get(line), sequence_number()
         is_due = self.windows < _WALKED_FIRST or self.windows % _WALKED_EVERY == 0
@@ -343,7 +343,7 @@ class Backwards:
         moments = [one for one in (before, self._last_step) if one is not None]
         found = extent(node, min(moments) if len(moments) > 1 else None)
         facts: dict[str, Number] = {"nodes": float(found.nodes)}
-        models = self._scene.models
+        models = self._training.models
         if not models.in_threads:
             facts["older"] = float(bool(found.crossed))
             self._history.look(line, frame, found.crossed, models.modules)

@@ -18,7 +18,7 @@ from gradscope.capture.training.graph_facts import leaves
 from gradscope.capture.training.history_references import name_of
 from gradscope.capture.training.locations import NOWHERE, Place
 from gradscope.capture.training.optimizers import Known, describe, learning_rate
-from gradscope.capture.training.state import Scene
+from gradscope.capture.training.state import TrainingState
 from gradscope.capture.training.step_writer import Finished, Measured, StepWriter
 from gradscope.capture.training.stored_gradients import Keeping
 
@@ -49,13 +49,13 @@ class ByHand:
 
     def __init__(
         self,
-        scene: Scene,
+        training: TrainingState,
         writer: StepWriter,
         *,
         keeping: Keeping,
         ended: Callable[[], None],
     ) -> None:
-        self._scene, self._writer, self._ended = scene, writer, ended
+        self._training, self._writer, self._ended = training, writer, ended
         self._is_to_keep = keeping.mode != "none"
         self._measured: list[Measured] = []
         self._graphs = 0
@@ -66,27 +66,31 @@ class ByHand:
     @property
     def is_on(self) -> bool:
         """Whether the script has no optimizer, as far as is known, or one that is never seen."""
-        return self._is_compiled or not self._scene.optimizers.known
+        return self._is_compiled or not self._training.optimizers.known
 
     @property
     def _is_compiled(self) -> bool:
-        return self._scene.ledger.steps_are_unseen
+        return self._training.gradient_state.steps_are_unseen
 
     def look_for_loose(self, root: Node, frame: FrameType) -> None:
         """Take in the leaves of a graph that are in no model, if the script has none at all."""
-        scene = self._scene
+        training = self._training
         self._graphs += 1
         is_due = self._graphs <= _LOOSE_LOOKED_FOR or self._graphs % _LOOSE_LOOKED_FOR_EVERY == 0
-        if not is_due or not self.is_on or scene.models.modules:
+        if not is_due or not self.is_on or training.models.modules:
             return
-        frames = scene.places.users(frame)
+        frames = training.places.users(frame)
         for leaf in leaves(root):
-            is_new = scene.ledger.entry(leaf) is None
-            if is_new and len(scene.ledger.entries) < _MOST_LOOSE:
+            is_new = training.gradient_state.entry(leaf) is None
+            if is_new and len(training.gradient_state.entries) < _MOST_LOOSE:
                 name = name_of(leaf, frames)
-                known = {entry.name for entry in scene.ledger.entries}
+                known = {entry.name for entry in training.gradient_state.entries}
                 # What a variable is given anew in every step is no parameter that is trained.
-                if name and name not in known and (entry := scene.ledger.add(leaf)) is not None:
+                if (
+                    name
+                    and name not in known
+                    and (entry := training.gradient_state.add(leaf)) is not None
+                ):
                     entry.name = name
 
     def measure(self) -> None:
@@ -102,7 +106,9 @@ class ByHand:
 
     def _without_gradient(self, seen: set[int]) -> list[Measured]:
         """Return the parameters that have none, beside those whose gradients were seen."""
-        entries = [entry for entry in self._scene.ledger.entries if id(entry) not in seen]
+        entries = [
+            entry for entry in self._training.gradient_state.entries if id(entry) not in seen
+        ]
         found = [(e, p) for e in entries if (p := e.parameter()) is not None and p.grad is None]
         with DisableTorchFunction(), torch.no_grad():
             weights = norms([p for _, p in found])
@@ -114,7 +120,7 @@ class ByHand:
     def _unspent(self) -> list[Measured]:
         found = [
             (entry, parameter)
-            for entry in self._scene.ledger.entries
+            for entry in self._training.gradient_state.entries
             if entry.state == UNSPENT and (parameter := entry.parameter()) is not None
         ]
         gradients = [p.grad for _, p in found if p.grad is not None]
@@ -154,7 +160,7 @@ class ByHand:
         Where the parameters are gone, as with the function that has trained them, it is taken for
         made if others were.
         """
-        self._scene.sync_weights()
+        self._training.sync_weights()
         gone = [
             one.entry
             for one in self._measured
@@ -170,7 +176,7 @@ class ByHand:
         measured = [one for one in self._measured if id(one.entry) in moved]
         self._measured = []
         if not self.is_on or not measured:
-            self._scene.journal.note("step", NOWHERE, numbers)
+            self._training.event_log.note("step", NOWHERE, numbers)
             return
         present = [one.gradient for one in measured if one.gradient is not None]
         numbers |= {
@@ -183,8 +189,8 @@ class ByHand:
         name = self._note_by_hand(numbers, frame) if one is None else self._note_of(one, numbers)
         first = measured[0].entry.parameter()
         if first is not None:
-            self._scene.pace.watch_weight(first)
-        is_due = self._scene.pace.measures
+            self._training.pace.watch_weight(first)
+        is_due = self._training.pace.measures
         self._has_written = True
         if self._is_to_keep:
             self._writer.skip(f"the elements of gradients of {name}", "no optimizer is given them")
@@ -194,7 +200,7 @@ class ByHand:
 
     def _compiled_optimizer(self, moved: set[int]) -> Known | None:
         """Return the one optimizer that has all parameters which a compiled step has changed."""
-        optimizers = self._scene.optimizers.known if self._is_compiled else []
+        optimizers = self._training.optimizers.known if self._is_compiled else []
         alive = [one for one in optimizers if one.optimizer() is not None]
         owners = [one for one in alive if moved <= set(map(id, one.entries))]
         return owners[0] if len(owners) == 1 else None
@@ -208,13 +214,15 @@ class ByHand:
         none = len(one.entries) - numbers["with_gradient"]
         numbers |= {"parameters": float(len(one.entries)), "stale": 0.0}
         numbers |= {"none": none, **known(lr=optimizer and learning_rate(optimizer))}
-        self._scene.journal.note("step", NOWHERE, numbers, optimizer=one.index, subject=one.name)
+        self._training.event_log.note(
+            "step", NOWHERE, numbers, optimizer=one.index, subject=one.name
+        )
         return COMPILED if optimizer is None else describe(optimizer)
 
     def _note_by_hand(self, numbers: dict[str, Number], frame: FrameType | None) -> str:
         if self._place is None:
-            self._place = _place_of_update(self._scene.places.users(frame))
-        self._scene.journal.note("step", self._place, numbers)
+            self._place = _place_of_update(self._training.places.users(frame))
+        self._training.event_log.note("step", self._place, numbers)
         return COMPILED if self._is_compiled else OPTIMIZER
 
 

@@ -17,7 +17,7 @@ from gradscope.capture.training.gradient_state import EMPTY, SPENT, UNSPENT, Ent
 from gradscope.capture.training.locations import Place
 from gradscope.capture.training.pace import is_broken
 from gradscope.capture.training.patches import Function, Patches
-from gradscope.capture.training.state import Scene
+from gradscope.capture.training.state import TrainingState
 
 
 def value_numbers(parameters: Sequence[Tensor], limit: float) -> dict[str, object]:
@@ -76,8 +76,8 @@ class Clips:
     calls, which are wrapped. So its warnings name the script's line, as they do without gradscope.
     """
 
-    def __init__(self, scene: Scene) -> None:
-        self._scene = scene
+    def __init__(self, training: TrainingState) -> None:
+        self._training = training
         self._norm_type = 2.0
         """Of the total norm that was computed last."""
 
@@ -100,7 +100,7 @@ class Clips:
         return get_total_norm
 
     def _wrap_clip_by_norm(self, original: Function) -> Function:
-        guard = self._scene.guard
+        guard = self._training.guard
 
         def clip_grads_with_norm_(
             parameters: Given,
@@ -124,7 +124,7 @@ class Clips:
         return clip_grads_with_norm_
 
     def _wrap_clip_by_value(self, original: Function) -> Function:
-        guard = self._scene.guard
+        guard = self._training.guard
 
         def clip_grad_value_(
             parameters: Given,
@@ -136,7 +136,7 @@ class Clips:
                 return original(parameters, clip_value, *args, **kwargs)
             if not isinstance(parameters, Tensor):
                 parameters = list(parameters)
-            if self._scene.repeats("clip-value", None, sys._getframe(1)):
+            if self._training.repeats("clip-value", None, sys._getframe(1)):
                 return original(parameters, clip_value, *args, **kwargs)
             clip = guard.run(self._before_value, parameters, clip_value, sys._getframe(1))
             result = original(parameters, clip_value, *args, **kwargs)
@@ -148,11 +148,11 @@ class Clips:
 
     def _repeats_clip(self, kind: str, norm: Tensor, frame: FrameType) -> bool:
         """Return whether a clip by a finite norm is what the running step is expected to do."""
-        scene = self._scene
-        if scene.pace.is_repeating() and is_broken(norm):
-            scene.pace.measures = True
-            scene.record_in_full()
-        return scene.repeats(kind, None, frame)
+        training = self._training
+        if training.pace.is_repeating() and is_broken(norm):
+            training.pace.measures = True
+            training.record_in_full()
+        return training.repeats(kind, None, frame)
 
     def _before_norm(
         self,
@@ -184,22 +184,22 @@ class Clips:
         numbers: dict[str, object],
         frame: FrameType,
     ) -> _Clip:
-        scene = self._scene
-        place = scene.places.of(frame)
-        scene.sync(frame)  # what the script has done to gradients itself is no clip's doing
+        training = self._training
+        place = training.places.of(frame)
+        training.sync(frame)  # what the script has done to gradients itself is no clip's doing
         given = [parameters] if isinstance(parameters, Tensor) else list(parameters)
-        found = map(scene.ledger.add, dict.fromkeys(given))
+        found = map(training.gradient_state.add, dict.fromkeys(given))
         entries = [entry for entry in found if entry is not None]
         return _Clip(kind, function, place, entries, len(given), numbers)
 
     def _after(self, clip: _Clip) -> None:
-        scene = self._scene
-        scene.ledger.accept()
+        training = self._training
+        training.gradient_state.accept()
         states = [entry.state for entry in clip.entries]
         for entry in clip.entries:
             entry.clipped = entry.state == UNSPENT
-        if scene.by_hand is not None:
-            scene.by_hand.measure()
+        if training.by_hand is not None:
+            training.by_hand.measure()
         numbers = known(
             **clip.numbers,
             parameters=clip.parameters,
@@ -208,9 +208,9 @@ class Clips:
             empty=states.count(EMPTY),
             scaled=float(any(entry.is_scaled for entry in clip.entries)),
             exhausted=float(not clip.parameters),
-            scope=scene.scopes.place(clip.entries),
+            scope=training.scopes.place(clip.entries),
         )
-        scene.journal.note(clip.kind, clip.place, numbers, subject=clip.function)
+        training.event_log.note(clip.kind, clip.place, numbers, subject=clip.function)
 
 
 def _name(frame: FrameType | None) -> str:

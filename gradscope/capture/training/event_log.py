@@ -59,7 +59,7 @@ class Sites:
         return new
 
 
-class Journal:
+class EventLog:
     """The events since the last step."""
 
     def __init__(self) -> None:

@@ -89,7 +89,7 @@ class Arrival:
         entry.state, entry.is_touched = UNSPENT, False
 
 
-class Ledger:
+class GradientState:
     """The parameters that are known, and the state of their gradients."""
 
     def __init__(self) -> None:

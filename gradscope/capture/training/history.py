@@ -7,7 +7,7 @@ from types import FrameType
 from torch import nn
 
 from gradscope.capture.source.lines import Line
-from gradscope.capture.training.event_log import Journal
+from gradscope.capture.training.event_log import EventLog
 from gradscope.capture.training.history_assignments import (
     Store,
     store_of_attribute,
@@ -34,8 +34,8 @@ class History:
     Once what it looks for is found at a line, it looks there no more.
     """
 
-    def __init__(self, journal: Journal, places: Places) -> None:
-        self._journal, self._places = journal, places
+    def __init__(self, event_log: EventLog, places: Places) -> None:
+        self._event_log, self._places = event_log, places
         self._before: dict[Line | None, dict[_Key, frozenset[int]]] = {}
         """By line: what was held when its backward before began."""
         self._looks: Counter[Line | None] = Counter()
@@ -96,9 +96,9 @@ class History:
 
     def _note(self, holder: Holder, store: Store | None) -> None:
         if store is None:
-            self._journal.note("carried", NOWHERE, {}, subject=holder.name)
+            self._event_log.note("carried", NOWHERE, {}, subject=holder.name)
             return
-        self._journal.note(
+        self._event_log.note(
             "carried",
             Place(store.line, store.line, None, 0),
             {

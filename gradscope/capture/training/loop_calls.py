@@ -15,14 +15,14 @@ from gradscope.capture.training.event_log import known, number
 from gradscope.capture.training.locations import stem
 from gradscope.capture.training.optimizers import learning_rate
 from gradscope.capture.training.patches import Function, Patches
-from gradscope.capture.training.state import Scene
+from gradscope.capture.training.state import TrainingState
 
 
 class Loaders:
     """Watches the iterators of data loaders: an epoch, or an evaluation, begins."""
 
-    def __init__(self, scene: Scene) -> None:
-        self._scene = scene
+    def __init__(self, training: TrainingState) -> None:
+        self._training = training
 
     def install(self, patches: Patches) -> None:
         """Watch from now on."""
@@ -30,23 +30,27 @@ class Loaders:
 
     def _wrap(self, original: Function) -> Function:
         def __iter__(loader: DataLoader[Any]) -> Any:  # noqa: ANN401, N807
-            scene, frame = self._scene, sys._getframe(1)
+            training, frame = self._training, sys._getframe(1)
             # Where another thread makes the steps, it need not know.
             if not (
-                is_traced() or scene.pace.is_elsewhere() or scene.repeats("epoch", None, frame)
+                is_traced()
+                or training.pace.is_elsewhere()
+                or training.repeats("epoch", None, frame)
             ):
-                scene.guard.glance(self._note, loader, frame)
+                training.guard.glance(self._note, loader, frame)
             return original(loader)
 
         return __iter__
 
     def _note(self, loader: DataLoader[Any], frame: FrameType) -> None:
-        place = self._scene.places.of(frame)
+        place = self._training.places.of(frame)
         expression = place.expression()
         if isinstance(expression, ast.Call) and expression.args:
             expression = expression.args[0]  # as in `enumerate(loader)`
         name = None if expression is None else stem(expression)
-        self._scene.journal.note("epoch", place, known(batches=_length(loader)), subject=name or "")
+        self._training.event_log.note(
+            "epoch", place, known(batches=_length(loader)), subject=name or ""
+        )
 
 
 def _length(loader: DataLoader[Any]) -> int | None:
@@ -66,8 +70,8 @@ _INNER = "_update_lr" if hasattr(LRScheduler, "_update_lr") else "step"
 class Schedulers:
     """Watches every scheduler of torch's, and those that are made of them."""
 
-    def __init__(self, scene: Scene) -> None:
-        self._scene = scene
+    def __init__(self, training: TrainingState) -> None:
+        self._training = training
         self._depth = 0
         """Some schedulers step others."""
 
@@ -78,12 +82,14 @@ class Schedulers:
             patches.wrap(kind, "step", self._wrap)
 
     def _wrap(self, original: Function) -> Function:
-        guard = self._scene.guard
+        guard = self._training.guard
 
         def step(scheduler: LRScheduler, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
             if is_traced() or not guard.active or self._depth or _is_initial(scheduler):
                 return original(scheduler, *args, **kwargs)
-            is_repeated = self._scene.repeats("scheduler", _optimizer(scheduler), sys._getframe(1))
+            is_repeated = self._training.repeats(
+                "scheduler", _optimizer(scheduler), sys._getframe(1)
+            )
             before = None if is_repeated else guard.run(_rate, scheduler)
             self._depth += 1
             try:
@@ -97,13 +103,13 @@ class Schedulers:
         return step
 
     def _note(self, scheduler: LRScheduler, before: object, frame: FrameType) -> None:
-        scene = self._scene
+        training = self._training
         optimizer = _optimizer(scheduler)
-        scene.journal.note(
+        training.event_log.note(
             "scheduler",
-            scene.places.of(frame),
+            training.places.of(frame),
             known(lr_before=before, lr_after=_rate(scheduler)),
-            optimizer=None if optimizer is None else scene.optimizers.of(optimizer).index,
+            optimizer=None if optimizer is None else training.optimizers.of(optimizer).index,
             subject=type(scheduler).__name__,
         )
 

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from gradscope.capture.naming import is_shard, name_model, shape_of
 from gradscope.capture.source.definitions import Definitions
 from gradscope.capture.training.event_log import Sites
-from gradscope.capture.training.gradient_state import Ledger
+from gradscope.capture.training.gradient_state import GradientState
 from gradscope.errors import GradscopeError
 from gradscope.recording.records import ModuleRecord, ParameterRecord
 
@@ -59,8 +59,8 @@ _WRAPPERS = ("module.",)
 class ModelRecords:
     """Gives each module and parameter a place, the first time that it is met."""
 
-    def __init__(self, ledger: Ledger, sites: Sites) -> None:
-        self._ledger, self._sites = ledger, sites
+    def __init__(self, gradient_state: GradientState, sites: Sites) -> None:
+        self._gradient_state, self._sites = gradient_state, sites
         self.definitions = Definitions()
         """The lines that made modules and parameters, as far as they are watched."""
         self._recorded: dict[int, tuple[ref[nn.Module], int]] = {}
@@ -102,7 +102,7 @@ class ModelRecords:
                 )
             )
         for parameter, found in zip(named.parameters, named.parameter_records, strict=True):
-            entry = self._ledger.add(parameter)
+            entry = self._gradient_state.add(parameter)
             if entry is not None and entry.index is None:
                 entry.index = self._parameters
                 made = self.definitions.registration(parameter)
@@ -120,7 +120,7 @@ class ModelRecords:
 
     def add_loose(self) -> None:
         """Take in the parameters that are in no model."""
-        for entry in self._ledger.entries:
+        for entry in self._gradient_state.entries:
             parameter = entry.parameter()
             if entry.index is None and parameter is not None:
                 if not self._modules:

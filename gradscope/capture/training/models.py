@@ -19,7 +19,7 @@ from gradscope.capture.naming import shape_of
 from gradscope.capture.shards import parameters_of
 from gradscope.capture.step.edges import tensors
 from gradscope.capture.training.event_log import Sites
-from gradscope.capture.training.gradient_state import Ledger
+from gradscope.capture.training.gradient_state import GradientState
 from gradscope.capture.training.guard import Guard
 from gradscope.capture.training.history_references import name_of
 from gradscope.capture.training.locations import Places, receiver, stem
@@ -72,9 +72,11 @@ class Forwards:
 class Models:
     """The models that the script has called, their names, and how they were called."""
 
-    def __init__(self, guard: Guard, ledger: Ledger, places: Places, sites: Sites) -> None:
-        self._guard, self._ledger, self._places = guard, ledger, places
-        self.records = ModelRecords(ledger, sites)
+    def __init__(
+        self, guard: Guard, gradient_state: GradientState, places: Places, sites: Sites
+    ) -> None:
+        self._guard, self._gradient_state, self._places = guard, gradient_state, places
+        self.records = ModelRecords(gradient_state, sites)
         self.eval_modes = EvalModes(guard, places)
         self._known: dict[int, ref[nn.Module]] = {}
         """By `id`: every module that is a model or part of one."""
@@ -219,7 +221,7 @@ class Models:
             if depends_on_mode(one):
                 root.mode_dependent.append(ref(one))
         for parameter in parameters_of(module):
-            self._ledger.add(parameter)
+            self._gradient_state.add(parameter)
 
     def _name(self, module: nn.Module, frame: FrameType) -> str:
         place = self._places.of(frame)
@@ -259,7 +261,7 @@ class Models:
         if root.ranked is None or (is_due and root.ranked != passes):
             root.ranked = passes
             trainable = [one for one in module.parameters() if one.requires_grad]
-            found = map(self._ledger.entry, trainable)
+            found = map(self._gradient_state.entry, trainable)
             is_held = any(entry is not None and entry.in_optimizer for entry in found)
             root.rank = _HELD if is_held else _TRAINABLE if trainable else _FROZEN
             self._top = max(self._top, root.rank)
@@ -287,7 +289,7 @@ class Models:
             owner_name: Gives the name of the model that a parameter belongs to, where only its
                 optimizer tells.
         """
-        has_new = any(entry.index is None for entry in self._ledger.entries)
+        has_new = any(entry.index is None for entry in self._gradient_state.entries)
         if has_new:
             self._find_owners(owner_name)
         if not self._roots:
@@ -308,7 +310,7 @@ class Models:
 
     def _find_owners(self, owner_name: Callable[[Tensor], str | None]) -> None:
         """Find the models of new parameters that no call has led to, as `model.forward(x)`."""
-        new = [entry.parameter() for entry in self._ledger.entries if entry.index is None]
+        new = [entry.parameter() for entry in self._gradient_state.entries if entry.index is None]
         roots = [one for root in self._roots.values() if (one := root.module()) is not None]
         owned = {id(parameter) for root in roots for parameter in parameters_of(root)}
         orphans = {id(one): one for one in new if one is not None and id(one) not in owned}

@@ -11,7 +11,7 @@ from torch import Tensor
 from torch.optim import Optimizer
 
 from gradscope.capture.training.event_log import number
-from gradscope.capture.training.gradient_state import Entry, Ledger
+from gradscope.capture.training.gradient_state import Entry, GradientState
 from gradscope.capture.training.locations import NOWHERE, Place, Places, receiver, stem
 from gradscope.recording.evidence.optimizers import OptimizerFamily, TrainedOptimizer
 
@@ -73,8 +73,8 @@ class Known:
 class Optimizers:
     """Every optimizer that was made or stepped, in the order in which they were first seen."""
 
-    def __init__(self, ledger: Ledger, places: Places) -> None:
-        self._ledger, self._places = ledger, places
+    def __init__(self, gradient_state: GradientState, places: Places) -> None:
+        self._gradient_state, self._places = gradient_state, places
         self.known: list[Known] = []
         self._indices: dict[int, int] = {}
         """By `id`."""
@@ -184,7 +184,7 @@ class Optimizers:
         ids = list(map(id, parameters))
         if ids == known.ids:
             return
-        found = [self._ledger.add(parameter) for parameter in parameters]
+        found = [self._gradient_state.add(parameter) for parameter in parameters]
         known.entries = [entry for entry in found if entry is not None]
         for entry in known.entries:
             entry.in_optimizer = True

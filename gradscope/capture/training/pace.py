@@ -16,8 +16,8 @@ from torch._C import DisableTorchFunction, _len_torch_dispatch_stack
 
 from gradscope.capture.reading import few_numbers, is_plain
 from gradscope.capture.training.budget import FIRST, Budget, WindowKind
-from gradscope.capture.training.event_log import Event, Journal, Number
-from gradscope.capture.training.gradient_state import Ledger
+from gradscope.capture.training.event_log import Event, EventLog, Number
+from gradscope.capture.training.gradient_state import GradientState
 from gradscope.capture.training.locations import Places
 from gradscope.capture.training.step_patterns import Position, StepPatterns
 from gradscope.capture.training.step_writer import Measured
@@ -55,17 +55,17 @@ class Pace:
 
     def __init__(
         self,
-        ledger: Ledger,
-        journal: Journal,
+        gradient_state: GradientState,
+        event_log: EventLog,
         places: Places,
         budget: Budget,
         *,
         every: int | None,
         write: Callable[[RepeatedSteps], None],
     ) -> None:
-        self._journal, self._every, self._write = journal, every, write
+        self._event_log, self._every, self._write = event_log, every, write
         self.budget = budget
-        self.patterns = StepPatterns(ledger, journal, places)
+        self.patterns = StepPatterns(gradient_state, event_log, places)
         self.steps = 0
         """Number of steps by now, of every kind."""
         self.counts: dict[WindowKind, int] = {}
@@ -111,9 +111,13 @@ class Pace:
         """Take in an event of a step that is recorded in full."""
         if not self.repeats_steps:
             return
-        if self._may_join and event.kind == "backward" and self.patterns.join(self._journal.events):
+        if (
+            self._may_join
+            and event.kind == "backward"
+            and self.patterns.join(self._event_log.events)
+        ):
             self._may_join, self._kind = False, "repeated"
-            self._journal.events.clear()
+            self._event_log.events.clear()
         else:
             self.patterns.noted(event)
 
@@ -335,8 +339,8 @@ class Pace:
                     choices=self._choices.tobytes(),
                     losses=self._losses.tobytes(),
                     rates=self._rates.tobytes(),
-                    began=self._journal.seconds_at(self._flushed),
-                    ended=self._journal.seconds_at(now),
+                    began=self._event_log.seconds_at(self._flushed),
+                    ended=self._event_log.seconds_at(now),
                 )
             )
             self._sources = {}

@@ -14,15 +14,15 @@ from gradscope.capture.step.edges import tensors
 from gradscope.capture.training.backwards import Backwards
 from gradscope.capture.training.event_log import Number, known, number
 from gradscope.capture.training.patches import Function, Patches
-from gradscope.capture.training.state import Scene
+from gradscope.capture.training.state import TrainingState
 from gradscope.capture.training.steps import Steps
 
 
 class Scalers:
     """Watches every gradient scaler."""
 
-    def __init__(self, scene: Scene, backwards: Backwards, steps: Steps) -> None:
-        self._scene, self._backwards, self._steps = scene, backwards, steps
+    def __init__(self, training: TrainingState, backwards: Backwards, steps: Steps) -> None:
+        self._training, self._backwards, self._steps = training, backwards, steps
         self._stepping = 0
         """How many calls of `GradScaler.step` are open, which unscale by themselves."""
 
@@ -34,13 +34,13 @@ class Scalers:
         patches.wrap(GradScaler, "update", self._wrap_update)
 
     def _is_off(self, scaler: GradScaler) -> bool:
-        return is_traced() or not self._scene.guard.active or not scaler.is_enabled()
+        return is_traced() or not self._training.guard.active or not scaler.is_enabled()
 
     def _wrap_scale(self, original: Function) -> Function:
         def scale(scaler: GradScaler, outputs: Any) -> Any:  # noqa: ANN401
             scaled = original(scaler, outputs)
             if not self._is_off(scaler):
-                self._scene.guard.run(self._note_scaled, scaler, scaled)
+                self._training.guard.run(self._note_scaled, scaler, scaled)
             return scaled
 
         return scale
@@ -57,85 +57,89 @@ class Scalers:
         def unscale_(scaler: GradScaler, optimizer: Optimizer) -> Any:  # noqa: ANN401
             if self._is_off(scaler):
                 return original(scaler, optimizer)
-            frame, scene = sys._getframe(1), self._scene
+            frame, training = sys._getframe(1), self._training
             is_inner = self._stepping > 0
-            if scene.pace.is_repeating() and (
-                is_inner or scene.repeats("unscale", optimizer, frame)
+            if training.pace.is_repeating() and (
+                is_inner or training.repeats("unscale", optimizer, frame)
             ):
                 return original(scaler, optimizer)
-            scene.guard.run(self._before_unscale, frame)
+            training.guard.run(self._before_unscale, frame)
             result = original(scaler, optimizer)
-            scene.guard.run(self._after_unscale, scaler, optimizer, frame)
+            training.guard.run(self._after_unscale, scaler, optimizer, frame)
             return result
 
         return unscale_
 
     def _before_unscale(self, frame: FrameType) -> None:
-        self._scene.sync(frame)
+        self._training.sync(frame)
 
     def _after_unscale(self, scaler: GradScaler, optimizer: Optimizer, frame: FrameType) -> None:
-        scene = self._scene
-        one = scene.optimizers.of(optimizer)
+        training = self._training
+        one = training.optimizers.of(optimizer)
         for entry in one.entries:
             entry.is_scaled = False
-        scene.ledger.accept()
+        training.gradient_state.accept()
         if not self._stepping:
-            place = scene.places.of(frame)
+            place = training.places.of(frame)
             numbers = known(scale=scaler._scale)
-            scene.journal.note("unscale", place, numbers, optimizer=one.index, subject=one.name)
+            training.event_log.note(
+                "unscale", place, numbers, optimizer=one.index, subject=one.name
+            )
 
     def _wrap_step(self, original: Function) -> Function:
         def step(scaler: GradScaler, optimizer: Optimizer, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
             if self._is_off(scaler):
                 return original(scaler, optimizer, *args, **kwargs)
-            frame, scene = sys._getframe(1), self._scene
+            frame, training = sys._getframe(1), self._training
             self._stepping += 1
             self._steps.stepped.discard(id(optimizer))
-            if not scene.pace.is_repeating():
-                scene.guard.run(scene.sync, frame)
+            if not training.pace.is_repeating():
+                training.guard.run(training.sync, frame)
             try:
                 result = original(scaler, optimizer, *args, **kwargs)
             finally:
                 self._stepping -= 1
             if id(optimizer) not in self._steps.stepped:
-                scene.record_in_full()  # a step that is skipped is no repetition
-            if not scene.repeats("scaler-step", optimizer, frame):
-                scene.guard.run(self._after_step, scaler, optimizer, frame)
+                training.record_in_full()  # a step that is skipped is no repetition
+            if not training.repeats("scaler-step", optimizer, frame):
+                training.guard.run(self._after_step, scaler, optimizer, frame)
             return result
 
         return step
 
     def _after_step(self, scaler: GradScaler, optimizer: Optimizer, frame: FrameType) -> None:
-        scene = self._scene
-        one = scene.optimizers.of(optimizer)
+        training = self._training
+        one = training.optimizers.of(optimizer)
         infinite = _found_infinite(scaler, optimizer)
         skipped: Number = float(id(optimizer) not in self._steps.stepped)
         if not skipped and infinite is not None:
             skipped = infinite  # a fused optimizer looks for itself whether to skip
-        scene.ledger.accept()
-        scene.ledger.spend(one.entries)
+        training.gradient_state.accept()
+        training.gradient_state.spend(one.entries)
         numbers = known(skipped=skipped, found_inf=infinite)
-        place = scene.places.of(frame)
-        scene.journal.note("scaler-step", place, numbers, optimizer=one.index, subject=one.name)
-        if scene.looks is not None and id(optimizer) not in self._steps.stepped:
-            scene.looks.step_skipped()
+        place = training.places.of(frame)
+        training.event_log.note(
+            "scaler-step", place, numbers, optimizer=one.index, subject=one.name
+        )
+        if training.captures is not None and id(optimizer) not in self._steps.stepped:
+            training.captures.step_skipped()
 
     def _wrap_update(self, original: Function) -> Function:
         def update(scaler: GradScaler, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
             if self._is_off(scaler):
                 return original(scaler, *args, **kwargs)
-            if self._scene.repeats("scaler-update", None, sys._getframe(1)):
+            if self._training.repeats("scaler-update", None, sys._getframe(1)):
                 return original(scaler, *args, **kwargs)
-            before = self._scene.guard.run(number, scaler._scale)
+            before = self._training.guard.run(number, scaler._scale)
             result = original(scaler, *args, **kwargs)
-            self._scene.guard.run(self._note_update, scaler, before, sys._getframe(1))
+            self._training.guard.run(self._note_update, scaler, before, sys._getframe(1))
             return result
 
         return update
 
     def _note_update(self, scaler: GradScaler, before: object, frame: FrameType) -> None:
         numbers = known(scale_before=before, scale_after=scaler._scale)
-        self._scene.journal.note("scaler-update", self._scene.places.of(frame), numbers)
+        self._training.event_log.note("scaler-update", self._training.places.of(frame), numbers)
 
 
 def _found_infinite(scaler: GradScaler, optimizer: Optimizer) -> Number | None:

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 from torch.optim import Optimizer
 
-from gradscope.capture.training.event_log import Journal, Number
-from gradscope.capture.training.gradient_state import SPENT, UNSPENT, Entry, Ledger, Outside
+from gradscope.capture.training.event_log import EventLog, Number
+from gradscope.capture.training.gradient_state import SPENT, UNSPENT, Entry, GradientState, Outside
 from gradscope.capture.training.guard import Guard
 from gradscope.capture.training.locations import NOWHERE, Places
 from gradscope.capture.training.models import Forwards, Models
@@ -18,7 +18,7 @@ from gradscope.capture.training.scopes import Scopes
 if TYPE_CHECKING:
     from gradscope.capture.training.by_hand import ByHand
     from gradscope.capture.training.pace import Pace
-    from gradscope.capture.training.step_captures import CloseLooks
+    from gradscope.capture.training.step_captures import StepCaptures
     from gradscope.capture.training.step_patterns import Position
     from gradscope.capture.training.steps import Steps
 
@@ -33,16 +33,16 @@ class _OfThread(threading.local):
         self.stepping: list[set[int]] = []
 
 
-class Scene:
+class TrainingState:
     """What is known of the script by now."""
 
     def __init__(self, guard: Guard) -> None:
         self.guard = guard
         self.places = Places()
-        self.ledger = Ledger()
-        self.journal = Journal()
-        self.models = Models(guard, self.ledger, self.places, self.journal.sites)
-        self.optimizers = Optimizers(self.ledger, self.places)
+        self.gradient_state = GradientState()
+        self.event_log = EventLog()
+        self.models = Models(guard, self.gradient_state, self.places, self.event_log.sites)
+        self.optimizers = Optimizers(self.gradient_state, self.places)
         self.scopes = Scopes()
         self._own = _OfThread()
         self.batch = ""
@@ -51,7 +51,7 @@ class Scene:
         """Writes the steps that the script makes without an optimizer."""
         self.steps: Steps
         """Writes the steps of optimizers."""
-        self.looks: CloseLooks | None = None
+        self.captures: StepCaptures | None = None
         """Sees some backward passes closely; None where nobody does."""
         self.pace: Pace
         """Decides how much of each step is recorded."""
@@ -101,10 +101,10 @@ class Scene:
     def _unfold(self) -> None:
         self.pace.unfold()
         self.resumed()
-        if self.looks is not None:
-            for order, event in enumerate(self.journal.events):
+        if self.captures is not None:
+            for order, event in enumerate(self.event_log.events):
                 if event.kind == "backward":
-                    self.looks.backward_repeated(event.place, event.subject, order)
+                    self.captures.backward_repeated(event.place, event.subject, order)
 
     def take_in(self) -> None:
         """Give models and parameters that are new their names and places in the recording."""
@@ -113,11 +113,11 @@ class Scene:
     @property
     def has_look(self) -> bool:
         """Whether a look waits to be written."""
-        return self.looks is not None and self.looks.has_found
+        return self.captures is not None and self.captures.has_found
 
     def sync(self, frame: FrameType | None = None) -> None:
         """Take in, and note, what was done to gradients without a call that is watched."""
-        outside = self.ledger.sync(() if self.by_hand is None else self.by_hand.changed())
+        outside = self.gradient_state.sync(() if self.by_hand is None else self.by_hand.changed())
         self._note_by_hand(outside.by_hand, frame)
         if outside.removed or outside.zeroed:
             self._note_zeroed(outside)
@@ -125,7 +125,7 @@ class Scene:
     def sync_weights(self, frame: FrameType | None = None) -> None:
         """Take in, and note, steps that were made by hand."""
         changed = () if self.by_hand is None else self.by_hand.changed()
-        self._note_by_hand(self.ledger.note_touched(changed), frame)
+        self._note_by_hand(self.gradient_state.note_touched(changed), frame)
 
     def _note_by_hand(self, entries: list[Entry], frame: FrameType | None) -> None:
         if entries and self.by_hand is not None:
@@ -133,9 +133,9 @@ class Scene:
 
     def sync_before_backward(self, frame: FrameType) -> None:
         """Do the same before a backward, where gradients may wait for it."""
-        if self.ledger.holds(UNSPENT) or self.ledger.holds(SPENT):
+        if self.gradient_state.holds(UNSPENT) or self.gradient_state.holds(SPENT):
             self.sync(frame)
-            zeroed = self.ledger.clear_false_stale()
+            zeroed = self.gradient_state.clear_false_stale()
             if zeroed:
                 self._note_zeroed(Outside(zeroed=zeroed))
 
@@ -145,7 +145,7 @@ class Scene:
             "unspent": float(outside.unspent),
             "set_to_none": float(outside.removed > 0),
         }
-        self.journal.note("zero", NOWHERE, numbers, subject=OUTSIDE)
+        self.event_log.note("zero", NOWHERE, numbers, subject=OUTSIDE)
 
     def take_forwards(self) -> Forwards:
         """Return the calls of models since the last backward, and note those in eval mode."""
@@ -158,11 +158,11 @@ class Scene:
                     "dropout": float(mode.dropout),
                     "batchnorm": float(mode.batchnorm),
                 }
-                self.journal.note("mode", mode.place, numbers, subject=mode.name)
+                self.event_log.note("mode", mode.place, numbers, subject=mode.name)
         return forwards
 
     def came_while_stepping(self, entries: list[Entry]) -> None:
         """Take in that a backward ran within a step, as by a closure, which uses its gradients."""
         if self.stepping:
             self.stepping[-1].update(map(id, entries))
-            self.ledger.spend(entries)
+            self.gradient_state.spend(entries)

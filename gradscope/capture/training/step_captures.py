@@ -8,9 +8,9 @@ from torch import Tensor
 
 from gradscope.capture.training.event_log import Number
 from gradscope.capture.training.locations import Place
-from gradscope.capture.training.state import Scene
+from gradscope.capture.training.state import TrainingState
 from gradscope.recording.meta import Header
-from gradscope.recording.records import Look
+from gradscope.recording.records import CapturedStep
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +28,7 @@ class Start:
     """The number at the root, without that scale; None where it is none."""
 
 
-class CloseLooks(Protocol):
+class StepCaptures(Protocol):
     """Looks at the backward passes of some steps, chosen by itself."""
 
     reason: str | None
@@ -129,8 +129,8 @@ class CloseLooks(Protocol):
     def see_end(self, error: BaseException) -> None:
         """Take in the exception that has ended the script, with its traceback."""
 
-    def take(self, step: int) -> tuple[Look, ...]:
+    def take(self, step: int) -> tuple[CapturedStep, ...]:
         """Return the looks since the last call, as those of a step."""
 
 
-MakeLooks = Callable[[Scene, Header], CloseLooks]
+MakeCaptures = Callable[[TrainingState, Header], StepCaptures]

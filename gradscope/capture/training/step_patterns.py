@@ -16,8 +16,8 @@ from types import CodeType, FrameType
 import torch
 
 from gradscope.capture.source.lines import sequence_number
-from gradscope.capture.training.event_log import Event, Journal
-from gradscope.capture.training.gradient_state import Ledger, States
+from gradscope.capture.training.event_log import Event, EventLog
+from gradscope.capture.training.gradient_state import GradientState, States
 from gradscope.capture.training.locations import Places
 from gradscope.recording.repeated_steps import is_repeated, is_shared
 
@@ -77,8 +77,8 @@ class Position:
 class StepPatterns:
     """The sequences of calls that are known, and where in them the running step is."""
 
-    def __init__(self, ledger: Ledger, journal: Journal, places: Places) -> None:
-        self._ledger, self._journal, self._places = ledger, journal, places
+    def __init__(self, gradient_state: GradientState, event_log: EventLog, places: Places) -> None:
+        self._gradient_state, self._event_log, self._places = gradient_state, event_log, places
         self._roots: dict[int, Position] = {_BEFORE_ALL: Position()}
         """By the sequence of the step before, which decides in what state gradients are."""
         self._patterns: dict[tuple[_Key, ...], int] = {}
@@ -135,7 +135,7 @@ class StepPatterns:
 
         Such calls in a row, as of `gradcheck`, are one event a place, however many they are.
         """
-        events = self._journal.events
+        events = self._event_log.events
         if not events or events[-1].kind != "grad":
             return False
         key = self._key_at("grad", detail, frame)
@@ -215,7 +215,7 @@ class StepPatterns:
         if event.kind.endswith("-error"):  # which no call tells that may come again without it
             self.spoil()
         if len(self._snapshots) < _MOST_NODES:
-            self._snapshots.append(self._ledger.states())
+            self._snapshots.append(self._gradient_state.states())
 
     def spoil(self) -> None:
         """Take in that the step does something that may not be repeated unseen."""
@@ -290,7 +290,7 @@ class StepPatterns:
         if self._is_synced:
             return False
         if self._end is not None and self._end.states is not None:
-            self._ledger.restore(self._end.states)
+            self._gradient_state.restore(self._end.states)
         self._is_synced = True
         return True
 
@@ -311,7 +311,7 @@ class StepPatterns:
         if not path:
             self.catch_up()
         elif here.states is not None:
-            self._ledger.restore(here.states)
+            self._gradient_state.restore(here.states)
         self._is_synced = True
 
     def _note_again(self, position: Position, event: Event, losses: Iterator[float]) -> None:
@@ -322,7 +322,7 @@ class StepPatterns:
         if not math.isnan(loss):
             numbers["loss"] = loss
         place, optimizer = event.place, event.optimizer
-        self._journal.note(event.kind, place, numbers, optimizer=optimizer, subject=event.subject)
+        self._event_log.note(event.kind, place, numbers, optimizer=optimizer, subject=event.subject)
         if position.states is not None and self._snapshots:
             self._snapshots[-1] = position.states
 

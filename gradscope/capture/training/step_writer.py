@@ -8,7 +8,7 @@ from gradscope.capture.source.statements import sources_around, statements_aroun
 from gradscope.capture.step.stored_gradients import UNREADABLE
 from gradscope.capture.training.gradient_state import Entry
 from gradscope.capture.training.rounding import Rounded
-from gradscope.capture.training.state import Scene
+from gradscope.capture.training.state import TrainingState
 from gradscope.capture.training.stored_gradients import KeptEntry
 from gradscope.errors import GradscopeError
 from gradscope.phrasing import counted
@@ -55,8 +55,8 @@ class Finished:
 class StepWriter:
     """Writes steps to the recording."""
 
-    def __init__(self, scene: Scene, recorder: RunRecorder) -> None:
-        self._scene, self._recorder = scene, recorder
+    def __init__(self, training: TrainingState, recorder: RunRecorder) -> None:
+        self._training, self._recorder = training, recorder
         self.steps = 0
         """How many were written."""
         self._skipped: list[Skipped] = []
@@ -71,18 +71,18 @@ class StepWriter:
 
     def write(self, finished: Finished) -> None:
         """Write a step with everything that has happened since the one before."""
-        self._scene.pace.flush()
-        self._scene.take_in()
-        modules, parameters = self._scene.models.records.take_new()
+        self._training.pace.flush()
+        self._training.take_in()
+        modules, parameters = self._training.models.records.take_new()
         is_new = bool(modules) or self.steps == 0
-        happened = self._scene.journal.events
-        events = self._scene.journal.take(self.steps)
-        self._scene.pace.recorded(self.steps, happened)
+        happened = self._training.event_log.events
+        events = self._training.event_log.take(self.steps)
+        self._training.pace.recorded(self.steps, happened)
         optimizers = self._optimizers()
-        sites = self._scene.journal.sites.take()
-        looks = self._scene.looks
-        if looks is not None and looks.reason is not None:
-            self.skip("tensors and module calls", looks.reason)
+        sites = self._training.event_log.sites.take()
+        captures = self._training.captures
+        if captures is not None and captures.reason is not None:
+            self.skip("tensors and module calls", captures.reason)
         kept = self._kept(finished)
         skipped, self._skipped = tuple(self._skipped), []
         self._recorder.add(
@@ -102,10 +102,10 @@ class StepWriter:
                 sources=tuple(sources_around(sites)),
                 statements=tuple(statements_around(sites)),
                 optimizers=optimizers,
-                scopes=self._scene.scopes.take(),
+                scopes=self._training.scopes.take(),
                 rounded=tuple(_rounded(self.steps, finished)),
                 skipped=skipped,
-                looks=() if looks is None else looks.take(self.steps),
+                captured_steps=() if captures is None else captures.take(self.steps),
                 kept_gradients=kept,
             )
         )
@@ -128,30 +128,30 @@ class StepWriter:
             ending: How the run ended.
             left: What backward has left, where there never was a step.
         """
-        if self._scene.journal.events or self._skipped or self._scene.has_look:
+        if self._training.event_log.events or self._skipped or self._training.has_look:
             self.write(Finished(None, left))
-        self._scene.pace.flush()
-        self._recorder.close(ending, self._scene.pace.cost())
+        self._training.pace.flush()
+        self._recorder.close(ending, self._training.pace.cost())
 
     def abandon(self, reason: str) -> None:
         """Close the recording as one of a run that went on."""
         with suppress(GradscopeError):  # the disk may be full
-            self._scene.pace.flush()
-        self._recorder.abandon(RunEnding(kind="lost", message=reason), self._scene.pace.cost())
+            self._training.pace.flush()
+        self._recorder.abandon(RunEnding(kind="lost", message=reason), self._training.pace.cost())
 
     def _optimizers(self) -> tuple[tuple[int, TrainedOptimizer], ...]:
-        site = self._scene.journal.sites.index
+        site = self._training.event_log.sites.index
         return tuple(
             (one.index, one.record(site(one.place.user or one.place.inner)))
-            for one in self._scene.optimizers.known
+            for one in self._training.optimizers.known
             if one.is_changed
         )
 
     def _describe(self) -> None:
-        names = (one.class_name for one in self._scene.optimizers.known)
+        names = (one.class_name for one in self._training.optimizers.known)
         self._recorder.describe(
-            model=self._scene.models.described,
-            batch=self._scene.batch,
+            model=self._training.models.described,
+            batch=self._training.batch,
             optimizer=", ".join(dict.fromkeys(names)) or None,
         )
 

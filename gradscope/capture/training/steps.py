@@ -35,8 +35,8 @@ from gradscope.capture.training.gradient_state import SPENT, UNSPENT, Entry
 from gradscope.capture.training.open_steps import Copy, OpenStep, calls, is_left, joined, parts_of
 from gradscope.capture.training.optimizers import Known, describe, learning_rate
 from gradscope.capture.training.rounding import rounded, samples_of
-from gradscope.capture.training.state import Scene
-from gradscope.capture.training.step_captures import CloseLooks
+from gradscope.capture.training.state import TrainingState
+from gradscope.capture.training.step_captures import StepCaptures
 from gradscope.capture.training.step_patterns import Position
 from gradscope.capture.training.step_writer import Finished, Measured, StepWriter
 from gradscope.capture.training.stored_gradients import Keeping
@@ -89,13 +89,13 @@ class Steps:
 
     def __init__(
         self,
-        scene: Scene,
+        training: TrainingState,
         writer: StepWriter,
         *,
         keeping: Keeping,
         ended: Callable[[], None],
     ) -> None:
-        self._scene, self._writer, self._ended = scene, writer, ended
+        self._training, self._writer, self._ended = training, writer, ended
         self._keeping = keeping
         self._own = _OfThread()
         self._within: list[OpenStep] | None = None
@@ -131,12 +131,12 @@ class Steps:
 
     @untraced
     def _enter(self, optimizer: Optimizer, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        if not self._scene.guard.active:
+        if not self._training.guard.active:
             return
         has_closure = callable(kwargs.get("closure")) or (len(args) > 1 and callable(args[1]))
         frame = sys._getframe(1)
         if not (self._is_repetition(optimizer, has_closure, frame) or is_traced()):
-            self._scene.guard.run(self._before, optimizer, has_closure, frame)
+            self._training.guard.run(self._before, optimizer, has_closure, frame)
 
     def _is_repetition(self, optimizer: Optimizer, has_closure: bool, frame: FrameType) -> bool:
         """Return whether a step, or the one that lets it step, repeats another."""
@@ -148,26 +148,26 @@ class Steps:
             if repeated.is_around(frame):
                 return True
             repeated = self._repeated = None  # an exception has left it
-        is_repeating = self._scene.pace.patterns.position is not None
+        is_repeating = self._training.pace.patterns.position is not None
         return is_repeating and self._repeats(optimizer, has_closure, frame)
 
     def _repeats(self, optimizer: Optimizer, has_closure: bool, frame: FrameType) -> bool:
         """Return whether a step is what the running step is expected to end with."""
-        scene = self._scene
-        own = scene.optimizers.index_of(optimizer)
-        index = scene.optimizers.leader_of(own)
-        is_joined = scene.optimizers.is_joined
-        end = None if has_closure else scene.pace.repeats_step(index, frame, is_joined)
+        training = self._training
+        own = training.optimizers.index_of(optimizer)
+        index = training.optimizers.leader_of(own)
+        is_joined = training.optimizers.is_joined
+        end = None if has_closure else training.pace.repeats_step(index, frame, is_joined)
         if end is None:
-            scene.record_in_full()
+            training.record_in_full()
             return False
-        reference = scene.optimizers.known[own].optimizer
+        reference = training.optimizers.known[own].optimizer
         self._repeated = _RepeatedStep(reference, end, index, id(frame), frame.f_code)
         return True
 
     @untraced
     def _leave(self, optimizer: Optimizer, args: object, kwargs: object) -> None:
-        guard, repeated = self._scene.guard, self._repeated
+        guard, repeated = self._training.guard, self._repeated
         if not guard.active or (repeated is None and is_traced()):
             return
         if self.in_repeated_backward is not None:
@@ -178,30 +178,30 @@ class Steps:
             self._repeated = None
             self._made[repeated.index] = self._made.get(repeated.index, 0) + 1
             self.stepped.add(id(optimizer))
-            self._scene.step_repeated(repeated.end, repeated.index, learning_rate(optimizer))
+            self._training.step_repeated(repeated.end, repeated.index, learning_rate(optimizer))
 
     def _before(self, optimizer: Optimizer, has_closure: bool, frame: FrameType) -> None:
-        scene = self._scene
-        place = scene.places.of(frame)
-        one = scene.optimizers.of(optimizer)
+        training = self._training
+        place = training.places.of(frame)
+        one = training.optimizers.of(optimizer)
         if self.is_within_backward:  # which still writes the other gradients
-            scene.ledger.came_early(one.entries)
+            training.gradient_state.came_early(one.entries)
         else:
-            scene.sync(frame)
-        scene.ledger.steps_are_unseen = False
-        scene.optimizers.name_by_step(one, place)
+            training.sync(frame)
+        training.gradient_state.steps_are_unseen = False
+        training.optimizers.name_by_step(one, place)
         self._forget_left(frame)
         if has_closure:
-            scene.pace.patterns.spoil()
+            training.pace.patterns.spoil()
         self._own.open.append(
             OpenStep(one, place, has_closure, {}, None, [], frame=id(frame), code=frame.f_code)
         )
-        scene.stepping.append(set())
+        training.stepping.append(set())
         if not has_closure:
             self._look(self._own.open[-1], {id(e) for e in one.entries if e.state == UNSPENT})
-            if scene.looks is not None:
-                scene.looks.step_begins()
-        if self._is_due(one) and scene.pace.measures:
+            if training.captures is not None:
+                training.captures.step_begins()
+        if self._is_due(one) and training.pace.measures:
             self._own.open[-1].samples = samples_of(one.entries)
             self._own.open[-1].before = _copies(one)
 
@@ -210,7 +210,7 @@ class Steps:
         open_steps = self._own.open
         while open_steps and is_left(open_steps[-1], frame):
             left = open_steps.pop()
-            self._scene.stepping.pop()
+            self._training.stepping.pop()
             if left.parts:
                 self._end(left.parts)
 
@@ -233,7 +233,7 @@ class Steps:
         }
         if self._keeping.is_due(self._made.get(step.known.index, 0)):
             step.kept = self._keeping.kept(entries, _own_scale(step.known))
-        if self._scene.pace.measures:
+        if self._training.pace.measures:
             step.measured = _measure(
                 step.known,
                 scale=_own_scale(step.known),
@@ -244,12 +244,12 @@ class Steps:
             if found or not present:  # else none of them can be read
                 step.numbers["norm"] = math.hypot(*found)
             step.numbers["nonfinite"] = float(sum(not math.isfinite(norm) for norm in found))
-            self._scene.pace.watch_gradient(step.known.index, step.measured)
-            if step.numbers["nonfinite"] and self._scene.looks is not None:
-                self._tell_broken(self._scene.looks, step.measured)
+            self._training.pace.watch_gradient(step.known.index, step.measured)
+            if step.numbers["nonfinite"] and self._training.captures is not None:
+                self._tell_broken(self._training.captures, step.measured)
 
     @staticmethod
-    def _tell_broken(looks: CloseLooks, measured: list[Measured]) -> None:
+    def _tell_broken(captures: StepCaptures, measured: list[Measured]) -> None:
         if any(one.entry.is_written for one in measured):
             return  # the script itself may have broken them, after its backward
         known = [
@@ -257,7 +257,7 @@ class Steps:
             for one in measured
             if one.gradient is not None and (p := one.entry.parameter()) is not None
         ]
-        looks.gradients_broke(
+        captures.gradients_broke(
             [parameter for parameter, is_finite in known if not is_finite],
             [parameter for parameter, is_finite in known if is_finite],
         )
@@ -314,7 +314,7 @@ class Steps:
             others: Optimizers that have let these step, or have trained copies of the same.
         """
         optimizers = [one.known for one in parts]
-        leader = self._scene.optimizers.joined(optimizers, others)
+        leader = self._training.optimizers.joined(optimizers, others)
         step = joined(parts, leader)
         self._write(step)
         self._tell_looks(step, {one.index for one in (*optimizers, *others)})
@@ -322,17 +322,17 @@ class Steps:
 
     def _after(self, optimizer: Optimizer) -> OpenStep | None:
         """Return the step that is over, None where it was left before by an exception."""
-        scene = self._scene
+        training = self._training
         if not self._own.open or self._own.open[-1].known.optimizer() is not optimizer:
             self._own.open.clear()  # a step before this one was left by an exception
-            scene.stepping.clear()
+            training.stepping.clear()
             return None
-        step, came = self._own.open.pop(), scene.stepping.pop()
+        step, came = self._own.open.pop(), training.stepping.pop()
         if step.has_closure:
             self._look(step, came or {id(e) for e in step.known.entries if e.state == UNSPENT})
-        scene.ledger.spend(step.known.entries)
+        training.gradient_state.spend(step.known.entries)
         if self.is_within_backward:
-            scene.ledger.settle(step.known.entries)
+            training.gradient_state.settle(step.known.entries)
         self._made[step.known.index] = self._made.get(step.known.index, 0) + 1
         if step.measured is not None:
             self._measured[step.known.index] = self._measured.get(step.known.index, 0) + 1
@@ -343,22 +343,22 @@ class Steps:
         return step
 
     def _tell_looks(self, step: OpenStep, concerned: set[int]) -> None:
-        looks = self._scene.looks
+        captures = self._training.captures
         has_trouble = self._troubles.has_new(step.known.index, step.numbers, step.measured)
         if has_trouble:
-            self._scene.pace.force()
-        if looks is None:
+            self._training.pace.force()
+        if captures is None:
             return
         if has_trouble:
-            looks.trouble()
+            captures.trouble()
         for index in concerned - {step.known.index}:
-            looks.steps_with(index)
+            captures.steps_with(index)
         entries = step.known.all_entries
         parameters = (p for entry in entries if (p := entry.parameter()) is not None)
-        looks.step_ended(step.known.index, parameters, step.place)
+        captures.step_ended(step.known.index, parameters, step.place)
 
     def _write(self, step: OpenStep) -> None:
-        self._scene.journal.note(
+        self._training.event_log.note(
             "step", step.place, step.numbers, optimizer=step.known.index, subject=step.known.name
         )
         self._writer.write(

@@ -23,8 +23,8 @@ from gradscope.capture.training.loop_calls import Loaders, Schedulers
 from gradscope.capture.training.pace import Pace
 from gradscope.capture.training.patches import Function, Patches
 from gradscope.capture.training.scalers import Scalers
-from gradscope.capture.training.state import Scene
-from gradscope.capture.training.step_captures import MakeLooks
+from gradscope.capture.training.state import TrainingState
+from gradscope.capture.training.step_captures import MakeCaptures
 from gradscope.capture.training.step_patterns import Position
 from gradscope.capture.training.step_writer import StepWriter
 from gradscope.capture.training.steps import Steps
@@ -72,7 +72,7 @@ class TrainingWatch:
         on_step: Callable[[int], None] | None = None,
         name: str | None = None,
         given: Given | None = None,
-        make_looks: MakeLooks | None = None,
+        make_looks: MakeCaptures | None = None,
     ) -> None:
         self._make_looks = make_looks
         self._path, self._command, self._name = recorder_path, command, name
@@ -171,34 +171,41 @@ class _Running:
     ) -> None:
         self._guard = Guard(self._fail)
         self._guard.spend = budget.spend
-        self._scene = scene = Scene(self._guard)
-        self._writer = StepWriter(scene, recorder)
-        self._pace = scene.pace = Pace(
-            scene.ledger, scene.journal, scene.places, budget, every=every, write=recorder.repeat
+        self._training = training = TrainingState(self._guard)
+        self._writer = StepWriter(training, recorder)
+        self._pace = training.pace = Pace(
+            training.gradient_state,
+            training.event_log,
+            training.places,
+            budget,
+            every=every,
+            write=recorder.repeat,
         )
         self._pace.take_passed = self._take_passed
-        scene.step_repeated, scene.resumed = self._step_repeated, self._resumed
-        scene.journal.observer = None if budget.is_unlimited else self._pace.noted
+        training.step_repeated, training.resumed = self._step_repeated, self._resumed
+        training.event_log.observer = None if budget.is_unlimited else self._pace.noted
         # What is kept is told by the gradients themselves, which nobody looks at in such steps.
         self._may_repeat = keeping.mode == "none"
-        self._backwards = Backwards(scene)
+        self._backwards = Backwards(training)
         self._after_step = after_step
-        self._steps = scene.steps = Steps(scene, self._writer, keeping=keeping, ended=self._ended)
-        self._by_hand = scene.by_hand = ByHand(
-            scene, self._writer, keeping=keeping, ended=self._ended_by_hand
+        self._steps = training.steps = Steps(
+            training, self._writer, keeping=keeping, ended=self._ended
+        )
+        self._by_hand = training.by_hand = ByHand(
+            training, self._writer, keeping=keeping, ended=self._ended_by_hand
         )
         self._patches = Patches()
         self._compilations = Compilations(self._patches, self._begin_compiling)
 
-    def start(self, given: Given, make_looks: MakeLooks | None, header: Header) -> None:
+    def start(self, given: Given, make_looks: MakeCaptures | None, header: Header) -> None:
         """Install everything, and take in what was there before."""
         if make_looks is None:
             self._writer.skip("tensors and module calls", f"not wanted ({NO_TENSORS})")
         else:
-            self._scene.looks = make_looks(self._scene, header)
+            self._training.captures = make_looks(self._training, header)
             # Before all patches, so that it ends after them.
-            self._guard.run(self._scene.looks.start)
-            self._pace.first_step(is_captured=self._scene.looks.is_open)
+            self._guard.run(self._training.captures.start)
+            self._pace.first_step(is_captured=self._training.captures.is_open)
         self._install()
         self._guard.run(self._see_given, given)
 
@@ -210,26 +217,26 @@ class _Running:
             torch.autograd, "_engine_run_backward", torch.autograd.graph._engine_run_backward
         )
         patches.wrap(Optimizer, "__init__", self._wrap_making)
-        Zeroing(self._scene).install(patches)
-        Clips(self._scene).install(patches)
-        Scalers(self._scene, self._backwards, self._steps).install(patches)
-        Schedulers(self._scene).install(patches)
-        Loaders(self._scene).install(patches)
+        Zeroing(self._training).install(patches)
+        Clips(self._training).install(patches)
+        Scalers(self._training, self._backwards, self._steps).install(patches)
+        Schedulers(self._training).install(patches)
+        Loaders(self._training).install(patches)
         patches.wrap(saved_tensors_hooks, "__enter__", self._backwards.wrap_saving)
         patches.wrap(torch, "compile", self._wrap_compile)
-        self._scene.models.eval_modes.install(patches)
-        self._scene.models.start()
+        self._training.models.eval_modes.install(patches)
+        self._training.models.start()
         self._steps.start()
         self._compilations.start()
 
     def see_end(self, error: BaseException) -> None:
         """Take in the exception that has ended the training."""
-        if self._scene.looks is not None:
-            self._guard.run(self._scene.looks.see_end, error)
+        if self._training.captures is not None:
+            self._guard.run(self._training.captures.see_end, error)
 
     def stop(self, ending: RunEnding | None) -> None:
         """Put everything back and finish the recording."""
-        self._scene.record_in_full()
+        self._training.record_in_full()
         self._guard.run(self._by_hand.finish)
         self._guard.run(self._finish, ending)
         self._guard.active = False
@@ -240,10 +247,10 @@ class _Running:
 
     def _remove(self) -> None:
         self._steps.stop()
-        self._scene.models.stop()
+        self._training.models.stop()
         self._patches.restore()
-        if self._scene.looks is not None:
-            self._scene.looks.stop()
+        if self._training.captures is not None:
+            self._training.captures.stop()
 
     def flush(self) -> None:
         """Write what is held of the steps so far."""
@@ -256,24 +263,24 @@ class _Running:
         self._guard.later(self._after_step)
 
     def _ended_by_hand(self) -> None:
-        if self._scene.looks is not None:
-            self._scene.looks.stepped_by_hand()
+        if self._training.captures is not None:
+            self._training.captures.stepped_by_hand()
         # What notices such a step is the call that comes after it.
         self._ended(within_call=True)
 
     def _begin_step(self, *, within_call: bool = False) -> None:
-        looks = self._scene.looks
-        is_captured = looks is not None and looks.is_open
+        captures = self._training.captures
+        is_captured = captures is not None and captures.is_open
         if self._pace.next_step(
             is_captured=is_captured, may_repeat=self._may_repeat, within_call=within_call
         ):
-            self._scene.models.pause()
+            self._training.models.pause()
         else:
             self._guard.run(self._pace.catch_up, self._resumed)
 
     def _resumed(self) -> None:
         """Record in full again."""
-        self._scene.models.resume()
+        self._training.models.resume()
         self._backwards.catch_up()
 
     def _step_repeated(self, end: Position, optimizer: int | None, rate: object) -> None:
@@ -289,17 +296,17 @@ class _Running:
         self._pace.settle()
         self._pace.repeated(end, rate)
         self._take_passed([optimizer])
-        looks = self._scene.looks
-        if looks is not None and optimizer is not None:
-            looks.open_if_due()
+        captures = self._training.captures
+        if captures is not None and optimizer is not None:
+            captures.open_if_due()
         self._begin_step()
-        self._pace.rest(_ALWAYS if looks is None else looks.rests())
+        self._pace.rest(_ALWAYS if captures is None else captures.rests())
 
     def _take_passed(self, optimizers: Sequence[int | None]) -> None:
         """Take in steps that have repeated others, by the optimizers that have made them."""
         self._writer.steps += len(optimizers)
-        if self._scene.looks is not None:
-            self._scene.looks.steps_repeated(optimizers)
+        if self._training.captures is not None:
+            self._training.captures.steps_repeated(optimizers)
 
     def _wrap_making(self, original: Function) -> Function:
         def __init__(optimizer: Optimizer, *args: Any, **kwargs: Any) -> None:  # noqa: ANN401, N807
@@ -310,11 +317,11 @@ class _Running:
         return __init__
 
     def _see_made(self, optimizer: Optimizer, frame: FrameType) -> None:
-        self._scene.record_in_full()
+        self._training.record_in_full()
         self._compilations.listen()
-        self._scene.optimizers.made(optimizer, frame)
-        if self._scene.looks is not None:
-            self._scene.looks.optimizer_made(self._scene.optimizers.known[-1].index)
+        self._training.optimizers.made(optimizer, frame)
+        if self._training.captures is not None:
+            self._training.captures.optimizer_made(self._training.optimizers.known[-1].index)
 
     def _wrap_compile(self, original: Function) -> Function:
         def compile(*args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
@@ -324,9 +331,9 @@ class _Running:
         return compile
 
     def _see_compiled(self, compiled: object, frame: FrameType) -> None:
-        self._scene.record_in_full()
-        self._scene.models.see_compiled(compiled, frame)
-        self._scene.ledger.steps_are_unseen = not self._steps.has_seen
+        self._training.record_in_full()
+        self._training.models.see_compiled(compiled, frame)
+        self._training.gradient_state.steps_are_unseen = not self._steps.has_seen
         self._see_compiling()
 
     def _begin_compiling(self) -> None:
@@ -334,18 +341,18 @@ class _Running:
 
     def _see_compiling(self) -> None:
         """Take away what compiled code would contain, or would be compiled again without."""
-        self._scene.models.stop()
+        self._training.models.stop()
         self._writer.skip("rows and modes of models", "torch.compile is used")
-        if self._scene.looks is not None:
-            self._scene.looks.give_up("torch.compile is used, whose code cannot be looked at")
+        if self._training.captures is not None:
+            self._training.captures.give_up("torch.compile is used, whose code cannot be looked at")
 
     def _see_given(self, given: Given) -> None:
         """Take in what was there before."""
         if given.model is not None:
-            self._scene.models.add(given.model, given.model_name)
+            self._training.models.add(given.model, given.model_name)
         if given.optimizer is not None:
             name = given.optimizer_name
-            self._scene.optimizers.add(given.optimizer, given.made_at, name)
+            self._training.optimizers.add(given.optimizer, given.made_at, name)
         for compiled in compiled_models():
             self._see_compiled(compiled, sys._getframe())
 

@@ -15,7 +15,7 @@ from gradscope.capture.shards import parameters_of
 from gradscope.capture.training.gradient_state import EMPTY, UNSPENT, Entry
 from gradscope.capture.training.locations import Place, receiver
 from gradscope.capture.training.patches import Function, Patches
-from gradscope.capture.training.state import Scene
+from gradscope.capture.training.state import TrainingState
 
 Owner = TypeVar("Owner", Optimizer, nn.Module)
 
@@ -35,8 +35,8 @@ class _Held:
 class Zeroing:
     """Watches `zero_grad` of optimizers and modules."""
 
-    def __init__(self, scene: Scene) -> None:
-        self._scene = scene
+    def __init__(self, training: TrainingState) -> None:
+        self._training = training
 
     def install(self, patches: Patches) -> None:
         """Watch from now on."""
@@ -44,7 +44,7 @@ class Zeroing:
         patches.wrap(nn.Module, "zero_grad", partial(self._wrap, self._before_modules))
 
     def _wrap(self, before: Callable[[Owner, FrameType], _Held], original: Function) -> Function:
-        guard = self._scene.guard
+        guard = self._training.guard
 
         def begin(owner: Owner, frame: FrameType) -> _Held:
             held = before(owner, frame)
@@ -55,7 +55,7 @@ class Zeroing:
             if not guard.active:
                 return original(owner, *args, **kwargs)
             optimizer = owner if isinstance(owner, Optimizer) else None
-            if self._scene.repeats("zero", optimizer, sys._getframe(1)) or is_traced():
+            if self._training.repeats("zero", optimizer, sys._getframe(1)) or is_traced():
                 return original(owner, *args, **kwargs)
             held = guard.run(begin, owner, sys._getframe(1))
             try:
@@ -70,33 +70,33 @@ class Zeroing:
         return zero_grad
 
     def _before_optimizers(self, optimizer: Optimizer, frame: FrameType) -> _Held:
-        scene = self._scene
-        place = scene.places.of(frame)
+        training = self._training
+        place = training.places.of(frame)
         self._sync(frame)
-        known = scene.optimizers.of(optimizer)
+        known = training.optimizers.of(optimizer)
         return _held(place, known.entries, known.index, known.name)
 
     def _before_modules(self, module: nn.Module, frame: FrameType) -> _Held:
-        scene = self._scene
-        place = scene.places.of(frame)
+        training = self._training
+        place = training.places.of(frame)
         self._sync(frame)
-        found = map(scene.ledger.add, parameters_of(module))
+        found = map(training.gradient_state.add, parameters_of(module))
         subject = receiver(place.call()) or type(module).__name__
         return _held(place, [entry for entry in found if entry is not None], None, subject)
 
     def _sync(self, frame: FrameType) -> None:
         if not self._is_within_backward:
-            self._scene.sync_weights(frame)
+            self._training.sync_weights(frame)
 
     @property
     def _is_within_backward(self) -> bool:
-        steps = self._scene.steps
+        steps = self._training.steps
         return steps is not None and steps.is_within_backward
 
     def _after(self, held: _Held, set_to_none: bool) -> None:
         # A backward that runs is still writing the other gradients.
-        self._scene.ledger.zeroed(held.entries if self._is_within_backward else None)
-        self._scene.journal.note(
+        self._training.gradient_state.zeroed(held.entries if self._is_within_backward else None)
+        self._training.event_log.note(
             "zero",
             held.place,
             {

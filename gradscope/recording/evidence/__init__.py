@@ -8,9 +8,9 @@ from gradscope.recording.evidence.batches import (
     AccumulatedGradient,
     AccumulationRecord,
     BatchRecord,
-    ExaminationRecord,
     LossTermRecord,
     MicroBatchRecord,
+    ProbeRecord,
     TermPairRecord,
 )
 from gradscope.recording.evidence.clipping import ClipPass, ClipScope, ClipTrial
@@ -63,7 +63,7 @@ EVIDENCE: tuple[type, ...] = (
     ComparisonRecord,
     CustomFunctionRecord,
     DroppedRecord,
-    ExaminationRecord,
+    ProbeRecord,
     FlushRecord,
     ForwardStat,
     FreezeRecord,

@@ -145,7 +145,7 @@ class TermPairRecord:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ExaminationRecord:
+class ProbeRecord:
     """An experiment or a look at the model, made or not."""
 
     table: ClassVar[str] = "examination"

@@ -170,8 +170,8 @@ def _run_facts(report: Report) -> Iterator[Fact]:
         yield Fact(name="optimizer", text=optimizer_text(row, run))
     yield Fact(name="parameters", text=_parameters(report))
     yield Fact(name="run", text=_joined([length_text(run), *_machine(report)]))
-    if run.looks:
-        yield Fact(name="tensors", text=f"seen of {steps_text(row.step for row in run.looks)}")
+    if run.captured_steps:
+        yield Fact(name="tensors", text=f"seen of {steps_text(row.step for row in run.captured_steps)}")
 
 
 def _machine(report: Report) -> list[str]:

@@ -109,31 +109,36 @@ def _by_interest(report: Report, run: TrainingRun) -> list[int]:
     """Return the places of looks: at findings first, then the last and the first of each line."""
     steps = [finding.step for finding in report.findings if finding.step is not None]
     at_findings = [
-        place for step in steps for place, row in enumerate(run.looks) if row.step == step
+        place for step in steps for place, row in enumerate(run.captured_steps) if row.step == step
     ]
     # Of a run with several losses, each is worth a look.
-    last = {(row.site, row.subject): place for place, row in enumerate(run.looks)}
-    first = {(row.site, row.subject): place for place, row in reversed(list(enumerate(run.looks)))}
-    others = reversed(range(len(run.looks)))
+    last = {(row.site, row.subject): place for place, row in enumerate(run.captured_steps)}
+    first = {
+        (row.site, row.subject): place
+        for place, row in reversed(list(enumerate(run.captured_steps)))
+    }
+    others = reversed(range(len(run.captured_steps)))
     return list(dict.fromkeys([*at_findings, *last.values(), *first.values(), *others]))
 
 
 def _look_sheet(report: Report, run: TrainingRun, place: int) -> Sheet:
-    look = report.recording.looks[place]
+    look = report.recording.captured_steps[place]
     found = Report.from_recording(look.recording, verdict_on(look, report.rules))
-    return step_sheet(found, _title(run.looks, place))
+    return step_sheet(found, _title(run.captured_steps, place))
 
 
-def _title(looks: Sequence[LookRow], place: int) -> str:
-    row = looks[place]
-    of_step = [other for other in looks if other.step == row.step]
+def _title(captured_steps: Sequence[LookRow], place: int) -> str:
+    row = captured_steps[place]
+    of_step = [other for other in captured_steps if other.step == row.step]
     subject = f" · {printable(row.subject)}" if len(of_step) > 1 and row.subject else ""
     return f"step {row.step:,}{subject}"
 
 
 def _linked(card: FindingCard, run: TrainingRun, shown: Sequence[int]) -> FindingCard:
     """Return a finding with the way to the sheet of its step, if there is one."""
-    sheets = (at for at, place in enumerate(shown, start=1) if run.looks[place].step == card.step)
+    sheets = (
+        at for at, place in enumerate(shown, start=1) if run.captured_steps[place].step == card.step
+    )
     return replace(card, sheet=next(sheets, None))
 
 
@@ -143,9 +148,10 @@ def _table(report: Report, run: TrainingRun, shown: Sequence[int]) -> SummaryTab
         title="Steps that were looked at closely",
         header=("step", "backward of", "loss", "tensors", "line"),
         rows=tuple(
-            tuple(_cells(run.looks[at], sheet, report)) for sheet, at in enumerate(shown, start=1)
+            tuple(_cells(run.captured_steps[at], sheet, report))
+            for sheet, at in enumerate(shown, start=1)
         ),
-        caption=_caption(len(run.looks) - len(shown)),
+        caption=_caption(len(run.captured_steps) - len(shown)),
     )
 
 

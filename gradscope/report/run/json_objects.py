@@ -93,7 +93,7 @@ def _run(report: Report, run: TrainingRun) -> Object:
             "learning_rate": [step.learning_rate for step in steps],
         },
         "layers": _layers(report, run),
-        "looks": [_look(row, report) for row in run.looks],
+        "looks": [_look(row, report) for row in run.captured_steps],
     }
 
 

@@ -47,7 +47,7 @@ def run_summary(report: Report, run: TrainingRun) -> str:
     text = f"**{length_text(run)}**{by}. {size}."
     if run.cost is not None and (cost := cost_text(run.cost)):
         text += f" Measured: {escape(cost)}."
-    if run.looks:
+    if run.captured_steps:
         text += f" Every tensor was seen {escape(looks_text(run))}."
     if run.ending is None:
         return text

@@ -203,7 +203,7 @@ def _percent(share: float) -> str:
 
 def looks_text(run: TrainingRun) -> str:
     """Return which steps were looked at closely, and how to see them; empty if none was."""
-    if not run.looks:
+    if not run.captured_steps:
         return ""
-    steps = steps_text(row.step for row in run.looks)
-    return f"of {steps}: gradscope report RECORDING --step {run.looks[-1].step}"
+    steps = steps_text(row.step for row in run.captured_steps)
+    return f"of {steps}: gradscope report RECORDING --step {run.captured_steps[-1].step}"

@@ -49,7 +49,7 @@ def run_header(report: Report, run: TrainingRun, page: Page) -> Iterator[Rendera
             *(("optimizer", line) for line in _optimizers(run, page)),
             ("run", Text(page.signs.separator.join(word for word in words if word))),
             *([("watched", Text(cost))] if (cost := _cost(run)) else []),
-            *([("tensors", Text(looks))] if (looks := looks_text(run)) else []),
+            *([("tensors", Text(captured_steps))] if (captured_steps := looks_text(run)) else []),
         ]
     )
     if run.ending is not None:

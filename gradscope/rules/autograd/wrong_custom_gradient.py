@@ -65,7 +65,7 @@ class WrongCustomGradient(Rule):
 
     def obstacle(self, context: RuleContext) -> str | None:
         """Return why this rule cannot judge the recording."""
-        return context.examination_obstacle("custom functions")
+        return context.probe_skip_reason("custom functions")
 
     def check(self, context: RuleContext) -> Iterator[Finding]:
         """Yield a finding for every function."""

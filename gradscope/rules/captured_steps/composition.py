@@ -6,8 +6,8 @@ from functools import cached_property
 
 from gradscope.recording.evidence.optimizers import OptimizerRecord
 from gradscope.recording.records import (
+    CapturedStep,
     InputStat,
-    Look,
     ParameterStat,
     Recording,
     StepRecord,
@@ -23,7 +23,7 @@ PROBES = 3
 class Sight:
     """A look, with what tells whether others are like it."""
 
-    look: Look
+    look: CapturedStep
 
     @property
     def recording(self) -> Recording:

@@ -87,8 +87,8 @@ def _is_about(finding: Finding, other: Finding) -> bool:
 
 def _shown(rule: Rule, series: Series) -> list[_Shown]:
     """Return the causes that the looks at one backward show."""
-    looks = series.judged
-    able = [look for look in looks if _obstacle(rule, look.context) is None]
+    captured_steps = series.judged
+    able = [look for look in captured_steps if _obstacle(rule, look.context) is None]
     found = [[_of_run(one, look) for one in rule.check(look.context)] for look in able]
     shown = []
     for cause in by_cause(found):
@@ -105,15 +105,15 @@ def _of_run(finding: Finding, look: JudgedLook) -> Finding:
     return replace(finding, step=look.step)
 
 
-def _is_lasting(rule: Rule, places: Sequence[int], series: Series, looks: int) -> bool:
+def _is_lasting(rule: Rule, places: Sequence[int], series: Series, captured_steps: int) -> bool:
     """Return whether looks show a cause again and again, from the first one that does on.
 
     Where nothing is trained no later look can confirm an earlier one: most must show it.
     """
     if series.is_untrained:
-        return 2 * len(places) > looks
+        return 2 * len(places) > captured_steps
     is_first = places[0] == 0 or rule.lasts != "always"
-    return is_first and len(places) > 1 and 2 * len(places) >= looks - places[0]
+    return is_first and len(places) > 1 and 2 * len(places) >= captured_steps - places[0]
 
 
 def _united(findings: Sequence[Finding]) -> Finding:

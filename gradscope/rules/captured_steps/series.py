@@ -84,7 +84,7 @@ def series_of(training: Training) -> tuple[Series, ...]:
     trained, looks at different models are no continuation of each other.
     """
     groups: dict[tuple[object, bool, bool, object], list[Sight]] = {}
-    for look in training.recording.looks:
+    for look in training.recording.captured_steps:
         sight = Sight(look)
         model = sight.reached if training.is_untrained else None
         is_late = bool(look.recording.evidence_of(LateCapture))

@@ -14,7 +14,7 @@ from gradscope.recording.evidence.failures import NonfiniteRecord
 from gradscope.recording.evidence.optimizers import TrainedOptimizer
 from gradscope.recording.evidence.parameters import LeafRecord
 from gradscope.recording.norm_table import NOT_MEASURED, REACHES, norms_of
-from gradscope.recording.records import Look, Recording, Site
+from gradscope.recording.records import CapturedStep, Recording, Site
 from gradscope.rules.context import RuleContext
 
 _ALIVE = REACHES.index("gradient")
@@ -87,7 +87,7 @@ class Training:
         """Whether the script computes gradients and makes no step with them, from start to end."""
         return not any(event.kind in _STEPS for event in self._events)
 
-    def surroundings(self, look: Look) -> Surroundings:
+    def surroundings(self, look: CapturedStep) -> Surroundings:
         """Return what the rest of the run tells of a backward that was watched closely."""
         uses = self._uses(look)
         places = [event.optimizer for event in uses.steps if event.optimizer is not None]
@@ -116,7 +116,7 @@ class Training:
             goes_on=look.step < self._last_sound_step + uses.is_skipped,
         )
 
-    def _steps_before(self, look: Look) -> Iterator[StepBefore]:
+    def _steps_before(self, look: CapturedStep) -> Iterator[StepBefore]:
         """Yield the last step of each optimizer before a backward whose weights are broken."""
         records = look.recording.evidence_of(NonfiniteRecord)
         broken = {one.name for one in records if one.source == "parameter"}
@@ -152,7 +152,7 @@ class Training:
         ]
         return bool(known) and isfinite(known[-1])
 
-    def _is_scale_sought(self, look: Look) -> bool:
+    def _is_scale_sought(self, look: CapturedStep) -> bool:
         """Return whether a scaler leaves out all steps after a backward, of which there are few."""
         if not self._uses(look).is_skipped or not self.was_scaled(look):
             return False
@@ -160,7 +160,7 @@ class Training:
         after = [event for event in self._events[start:] if event.kind == "scaler-step"]
         return len(after) <= _SOUGHT and all(event.count("skipped") for event in after)
 
-    def _stepped(self, look: Look) -> frozenset[str]:
+    def _stepped(self, look: CapturedStep) -> frozenset[str]:
         """Return what the optimizers hold that step after a backward."""
         places = {event.optimizer for event in self._uses(look).steps} - {None}
         held = (self.optimizers[place].parameters for place in places if place is not None)
@@ -176,13 +176,13 @@ class Training:
         held = (one.parameters for place, one in enumerate(self.optimizers) if steps[place] > 1)
         found = {name for parameters in held for name in self._names(parameters)}
         found -= {name for name, one in self._fates.items() if one.last_alive >= 0}
-        for look in self.recording.looks if found else ():
+        for look in self.recording.captured_steps if found else ():
             records = look.recording.parameters
             cut = {records[i].name for one in look.recording.cuts for i in one.parameters}
             found -= cut & self._stepped(look)
         return frozenset(found)
 
-    def updates(self, look: Look) -> Mapping[str, float]:
+    def updates(self, look: CapturedStep) -> Mapping[str, float]:
         """Return how far the steps after a backward moved the parameters, by name."""
         norms, records = norms_of(self.recording), self.recording.parameters
         rows = [row for event in self._uses(look).steps for row in norms.rows_of(event.step)]
@@ -192,7 +192,7 @@ class Training:
             if norms.updates[row] >= 0
         }
 
-    def steppers(self, look: Look) -> Iterator[Stepper]:
+    def steppers(self, look: CapturedStep) -> Iterator[Stepper]:
         """Yield the optimizers that step after a backward, all of them where none ever steps."""
         names = [record.name for record in self.recording.parameters]
         events = self._uses(look).steps
@@ -204,18 +204,18 @@ class Training:
                 parameters=frozenset(names[index] for index in record.parameters),
             )
 
-    def optimizer_text(self, look: Look) -> str | None:
+    def optimizer_text(self, look: CapturedStep) -> str | None:
         """Return the optimizer that steps after a backward, as `SGD(lr=0.1)`."""
         texts = {step.index: step.optimizer for step in self.recording.steps}
         steps = (event.step for event in self._uses(look).steps if event.kind == "step")
         return next((texts.get(step) for step in steps), None)
 
-    def line(self, look: Look) -> Site | None:
+    def line(self, look: CapturedStep) -> Site | None:
         """Return the line that called the backward."""
         place = self._place(look)
         return None if place is None else self.context.site(self._events[place].site)
 
-    def was_scaled(self, look: Look) -> bool:
+    def was_scaled(self, look: CapturedStep) -> bool:
         """Return whether a gradient scaler had multiplied the loss."""
         place = self._place(look)
         return place is not None and bool(self._events[place].count("scaled"))
@@ -229,7 +229,7 @@ class Training:
         """The step and the order of every event, ascending."""
         return sorted((record.step, record.order) for record in self.recording.events)
 
-    def _place(self, look: Look) -> int | None:
+    def _place(self, look: CapturedStep) -> int | None:
         """Return the place of a backward among all events, None where it is not there."""
         place = bisect_left(self._keys, (look.step, look.order))
         is_there = place < len(self._keys) and self._keys[place] == (look.step, look.order)
@@ -239,13 +239,13 @@ class Training:
     def _known_uses(self) -> dict[tuple[int, int], _Uses]:
         return {}
 
-    def _uses(self, look: Look) -> _Uses:
+    def _uses(self, look: CapturedStep) -> _Uses:
         key = (look.step, look.order)
         if key not in self._known_uses:
             self._known_uses[key] = self._find_uses(look)
         return self._known_uses[key]
 
-    def _find_uses(self, look: Look) -> _Uses:
+    def _find_uses(self, look: CapturedStep) -> _Uses:
         place = self._place(look)
         start = bisect_left(self._keys, (look.step, look.order)) if place is None else place + 1
         reached = 0 if place is None else self._events[place].count("reached")
@@ -264,7 +264,7 @@ class Training:
     def _names(self, parameters: Iterable[int]) -> Iterator[str]:
         return (self.recording.parameters[index].name for index in parameters)
 
-    def _losses(self, look: Look) -> Iterator[float]:
+    def _losses(self, look: CapturedStep) -> Iterator[float]:
         start = self._place(look)
         if start is None:
             step = look.recording.steps[0] if look.recording.steps else None
@@ -316,7 +316,7 @@ class Training:
             for norm in (first.get(record.index), last.get(record.index)):
                 if norm is not None and norm != NOT_MEASURED:
                     fate.weigh(norm)
-        for look in self.recording.looks:
+        for look in self.recording.captured_steps:
             own = look.recording.parameters
             for stat in look.recording.parameter_stats:
                 fate = found.setdefault(own[stat.parameter].name, _Fate())

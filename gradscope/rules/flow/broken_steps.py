@@ -52,7 +52,7 @@ class BrokenStep:
         """What to do to see more."""
         recording = self.context.recording
         # Of a script that moves its weights itself no single step is looked at.
-        if not recording.looks or self.series.record is None:
+        if not recording.captured_steps or self.series.record is None:
             return "check the batch, the weights and what the loss computes by torch.isfinite"
         is_watched = recording.command == "watch"
         how = "tensor_every=1" if is_watched else f"--tensors-at {self.step}"

@@ -68,7 +68,7 @@ class DeadUnit(Rule):
 
     def obstacle(self, context: RuleContext) -> str | None:
         """The units are counted in a second forward."""
-        return context.examination_obstacle("forward")
+        return context.probe_skip_reason("forward")
 
     def check(self, context: RuleContext) -> Iterator[Finding]:
         """Yield a finding for every line whose activations leave units inactive."""

@@ -118,7 +118,7 @@ class NonFiniteForward(Rule):
         )
 
     def _unlocated(self, context: RuleContext, loss: str) -> Finding:
-        reason = context.examination_obstacle("non-finite")
+        reason = context.probe_skip_reason("non-finite")
         why = f" ({reason})" if reason else ""
         return self.finding(
             context,

@@ -74,7 +74,7 @@ class SaturatedActivation(Rule):
 
     def obstacle(self, context: RuleContext) -> str | None:
         """The outputs are counted in a second forward."""
-        return context.examination_obstacle("forward")
+        return context.probe_skip_reason("forward")
 
     def check(self, context: RuleContext) -> Iterator[Finding]:
         """Yield a finding for every line with saturated activations."""

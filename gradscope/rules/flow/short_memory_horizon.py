@@ -67,7 +67,7 @@ class ShortMemoryHorizon(Rule):
 
     def obstacle(self, context: RuleContext) -> str | None:
         """Return why this rule cannot judge the recording."""
-        return context.examination_obstacle("horizons")
+        return context.probe_skip_reason("horizons")
 
     def check(self, context: RuleContext) -> Iterator[Finding]:
         """Yield a finding for all recurrent layers, and one for a loop over time."""

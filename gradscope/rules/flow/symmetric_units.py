@@ -59,7 +59,7 @@ class SymmetricUnits(Rule):
         """Return why this rule cannot judge the recording."""
         if context.recording.target.synthetic_loss:
             return "the loss was made up, and may treat all outputs alike"
-        return context.examination_obstacle("symmetry")
+        return context.probe_skip_reason("symmetry")
 
     def check(self, context: RuleContext) -> Iterator[Finding]:
         """Yield one finding for all weights whose rows are alike."""

@@ -66,7 +66,7 @@ class LossBroadcast(Rule):
 
     def obstacle(self, context: RuleContext) -> str | None:
         """Return why this rule cannot judge the recording."""
-        return context.examination_obstacle("comparisons")
+        return context.probe_skip_reason("comparisons")
 
     def check(self, context: RuleContext) -> Iterator[Finding]:
         """Yield a finding for every line."""

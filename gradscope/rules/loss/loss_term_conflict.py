@@ -63,7 +63,7 @@ class LossTermConflict(Rule):
 
     def obstacle(self, context: RuleContext) -> str | None:
         """Return why this rule cannot judge the recording."""
-        return context.examination_obstacle("loss terms")
+        return context.probe_skip_reason("loss terms")
 
     def check(self, context: RuleContext) -> Iterator[Finding]:
         """Yield a finding for every pair of terms."""

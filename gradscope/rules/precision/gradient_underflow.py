@@ -67,7 +67,7 @@ class GradientUnderflow(Rule):
 
     def obstacle(self, context: RuleContext) -> str | None:
         """Return why this rule cannot judge the recording."""
-        return context.examination_obstacle("half precision")
+        return context.probe_skip_reason("half precision")
 
     def check(self, context: RuleContext) -> Iterator[Finding]:
         """Yield a finding for the backward."""

@@ -6,7 +6,7 @@ from typing import ClassVar
 
 from gradscope.recording.finding import Finding, Severity
 from gradscope.rules.context import RuleContext
-from gradscope.rules.optimizers import EXAMINATION, Optimizers, places
+from gradscope.rules.optimizers import PROBE, Optimizers, places
 from gradscope.rules.rule import Rule
 
 
@@ -44,8 +44,8 @@ class DuplicateInOptimizer(Rule):
 
     def obstacle(self, context: RuleContext) -> str | None:
         """Return why this rule cannot judge the recording."""
-        if context.examination_obstacle(EXAMINATION) is not None:
-            return context.examination_obstacle(EXAMINATION)
+        if context.probe_skip_reason(PROBE) is not None:
+            return context.probe_skip_reason(PROBE)
         return None if Optimizers(context).records else Optimizers(context).missing
 
     def check(self, context: RuleContext) -> Iterator[Finding]:

@@ -44,7 +44,7 @@ class InputRequiresGrad(Rule):
 
     def obstacle(self, context: RuleContext) -> str | None:
         """Return why this rule cannot judge the recording."""
-        return context.examination_obstacle("leaves")
+        return context.probe_skip_reason("leaves")
 
     def check(self, context: RuleContext) -> Iterator[Finding]:
         """Yield one finding for all such inputs."""

@@ -47,7 +47,7 @@ class MisspelledRequiresGrad(Rule):
 
     def obstacle(self, context: RuleContext) -> str | None:
         """Return why this rule cannot judge the recording."""
-        return context.examination_obstacle("attributes")
+        return context.probe_skip_reason("attributes")
 
     def check(self, context: RuleContext) -> Iterator[Finding]:
         """Yield a finding for every name."""

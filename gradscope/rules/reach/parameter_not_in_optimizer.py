@@ -9,7 +9,7 @@ from gradscope.analysis.reach import Part, Subtrees, counted, named
 from gradscope.recording.finding import Finding, Severity
 from gradscope.rules.context import RuleContext
 from gradscope.rules.measure import Measure
-from gradscope.rules.optimizers import EXAMINATION, Optimizers
+from gradscope.rules.optimizers import PROBE, Optimizers
 from gradscope.rules.rule import Rule
 
 
@@ -68,8 +68,8 @@ class ParameterNotInOptimizer(Rule):
 
     def obstacle(self, context: RuleContext) -> str | None:
         """Return why this rule cannot judge the recording."""
-        if context.examination_obstacle(EXAMINATION) is not None:
-            return context.examination_obstacle(EXAMINATION)
+        if context.probe_skip_reason(PROBE) is not None:
+            return context.probe_skip_reason(PROBE)
         if not context.has_backward:
             return "there was no backward"
         return None if Optimizers(context).holders else Optimizers(context).missing

@@ -8,7 +8,7 @@ from gradscope.analysis.reach import counted
 from gradscope.recording.evidence.optimizers import OptimizerRecord, StaleTensor
 from gradscope.recording.finding import Finding, Severity
 from gradscope.rules.context import RuleContext
-from gradscope.rules.optimizers import EXAMINATION, Optimizers
+from gradscope.rules.optimizers import PROBE, Optimizers
 from gradscope.rules.rule import Rule
 
 
@@ -49,8 +49,8 @@ class StaleOptimizerParameter(Rule):
 
     def obstacle(self, context: RuleContext) -> str | None:
         """Return why this rule cannot judge the recording."""
-        if context.examination_obstacle(EXAMINATION) is not None:
-            return context.examination_obstacle(EXAMINATION)
+        if context.probe_skip_reason(PROBE) is not None:
+            return context.probe_skip_reason(PROBE)
         return None if Optimizers(context).records else Optimizers(context).missing
 
     def check(self, context: RuleContext) -> Iterator[Finding]:

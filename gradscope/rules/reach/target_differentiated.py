@@ -95,7 +95,7 @@ class TargetDifferentiated(Rule):
 
     def obstacle(self, context: RuleContext) -> str | None:
         """Return why this rule cannot judge the recording."""
-        return context.examination_obstacle("comparisons")
+        return context.probe_skip_reason("comparisons")
 
     def check(self, context: RuleContext) -> Iterator[Finding]:
         """Yield a finding for every line that makes a target."""

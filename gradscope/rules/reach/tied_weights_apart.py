@@ -48,7 +48,7 @@ class TiedWeightsApart(Rule):
 
     def obstacle(self, context: RuleContext) -> str | None:
         """Return why this rule cannot judge the recording."""
-        return context.examination_obstacle("twins")
+        return context.probe_skip_reason("twins")
 
     def check(self, context: RuleContext) -> Iterator[Finding]:
         """Yield a finding for every pair."""

@@ -57,7 +57,7 @@ class UnregisteredParameter(Rule):
 
     def obstacle(self, context: RuleContext) -> str | None:
         """Return why this rule cannot judge the recording."""
-        return context.examination_obstacle("leaves")
+        return context.probe_skip_reason("leaves")
 
     def check(self, context: RuleContext) -> Iterator[Finding]:
         """Yield a finding for every attribute, and every line that makes parameters."""

@@ -120,7 +120,7 @@ def test_optimizers_that_step_within_a_backward_are_one_row_of_the_report(watche
     (row,) = Optimizers(recording, windows(recording)).rows
     assert (row.steps, row.parameters) == (STEPS, 6)
     assert steps == STEPS
-    assert len(recording.looks) == FIRST
+    assert len(recording.captured_steps) == FIRST
 
 
 def test_an_ordinary_optimizer_for_the_rest_steps_by_itself(watched):
@@ -378,7 +378,7 @@ def test_an_optimizer_that_lets_others_step_makes_one_step(watched, name):
 
     recording, steps = watched(loop)
     assert steps == len(recording.steps) == STEPS
-    assert len({look.step for look in recording.looks}) == FIRST
+    assert len({look.step for look in recording.captured_steps}) == FIRST
     (row,) = Optimizers(recording, windows(recording)).rows
     assert row.steps == STEPS
     names = [one.name for one in recording.parameters]

@@ -1,13 +1,13 @@
 import pytest
 import torch
 
-from gradscope.capture.training.gradient_state import Ledger
+from gradscope.capture.training.gradient_state import GradientState
 from gradscope.capture.training.rounding import rounded, samples_of
 
 
 def step_of(parameter, gradient, rate):
     """Make a plain step; return what was counted, and the count made by hand."""
-    entry = Ledger().add(parameter)
+    entry = GradientState().add(parameter)
     parameter.grad = gradient
     samples = samples_of([entry])
     before = parameter.detach().clone()
@@ -45,10 +45,10 @@ def test_large_parameters_are_sampled():
 
 
 def test_full_precision_and_missing_gradients_are_passed_over():
-    ledger = Ledger()
-    full = ledger.add(torch.nn.Parameter(torch.ones(4)))
+    gradient_state = GradientState()
+    full = gradient_state.add(torch.nn.Parameter(torch.ones(4)))
     half = torch.nn.Parameter(torch.ones(4, dtype=torch.float16))
-    samples = samples_of([full, ledger.add(half)])
+    samples = samples_of([full, gradient_state.add(half)])
     assert len(samples) == 1
     assert rounded(samples) == []
 

@@ -1,13 +1,13 @@
 import torch
 
-from gradscope.capture.training.gradient_state import Ledger
+from gradscope.capture.training.gradient_state import GradientState
 from gradscope.capture.training.scopes import Scopes
 
 
 def entries(number):
-    ledger = Ledger()
+    gradient_state = GradientState()
     parameters = [torch.nn.Parameter(torch.ones(2)) for _ in range(number)]
-    found = [ledger.add(parameter) for parameter in parameters]
+    found = [gradient_state.add(parameter) for parameter in parameters]
     for index, entry in enumerate(found):
         entry.index = index
     return parameters, found

@@ -89,7 +89,7 @@ def test_rules_know_the_optimizer_that_a_trainer_has_made(run, trainer):
     model = nn.Linear(3, 2)
     looked_at = script_looks(Schedule(1))
     recording = run(lambda: trainer["train"](model, 4), make_looks=looked_at).recording
-    assert len(recording.looks) == 4
+    assert len(recording.captured_steps) == 4
     reasons = {one.reason for one in judge(recording).skipped}
     assert reasons.isdisjoint({NO_OPTIMIZER, NO_STEPPER})
 

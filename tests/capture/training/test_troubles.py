@@ -4,11 +4,11 @@ import math
 
 import torch
 
-from gradscope.capture.training.gradient_state import Ledger
+from gradscope.capture.training.gradient_state import GradientState
 from gradscope.capture.training.step_writer import Measured
 from gradscope.capture.training.troubles import Troubles
 
-LEDGER = Ledger()
+LEDGER = GradientState()
 TENSORS = [torch.ones(2, requires_grad=True) for _ in range(3)]
 
 

@@ -78,7 +78,7 @@ def test_calls_of_gradscopes_own_are_not_seen(counted, make_looks, run):
     recording = run(lambda: seen.append(counted()), make_looks=make_looks).recording
     assert seen == [counted()]
     assert len(recording.steps) == STEPS
-    assert bool(recording.looks) == (make_looks is not None)
+    assert bool(recording.captured_steps) == (make_looks is not None)
     assert recording.finished
 
 

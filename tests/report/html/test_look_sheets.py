@@ -1,6 +1,6 @@
 from dataclasses import replace
 
-from gradscope.recording.records import Look
+from gradscope.recording.records import CapturedStep
 from gradscope.report.html import tabs as look_sheets
 from gradscope.report.html.render import render_html
 from gradscope.report.html.tabs import run_sheets
@@ -10,8 +10,8 @@ from tests.report.html.pictures.loops import finding, loop, report_of
 
 def looked(*steps, losses=("loss",), length=20):
     """A run with looks at steps, one of each loss."""
-    looks = tuple(
-        Look(
+    captured_steps = tuple(
+        CapturedStep(
             step=step,
             order=1,
             recording=replace(build(), target=replace(build().target, loss=loss)),
@@ -19,7 +19,7 @@ def looked(*steps, losses=("loss",), length=20):
         for step in steps
         for loss in losses
     )
-    return replace(loop([1.0] * length), looks=looks)
+    return replace(loop([1.0] * length), captured_steps=captured_steps)
 
 
 def titles(report):

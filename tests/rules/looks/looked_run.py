@@ -3,9 +3,9 @@
 from dataclasses import replace
 
 from gradscope.recording.records import (
+    CapturedStep,
     EdgeRecord,
     GradientStat,
-    Look,
     NodeRecord,
     ParameterStat,
     Reach,
@@ -22,7 +22,7 @@ class LookedRun(Run):
 
     def __init__(self) -> None:
         super().__init__()
-        self.looks: list[Look] = []
+        self.captured_steps: list[CapturedStep] = []
 
     def look(
         self, reached: dict[int, Reach], *, line: int, loss: float = 1.0, graph: int = 1, **numbers
@@ -40,10 +40,12 @@ class LookedRun(Run):
         order = self._order
         self.backward(got, line=line, loss=loss, **numbers)
         recording = self._recording(reached, loss, graph)
-        self.looks.append(Look(step=len(self._steps), order=order, recording=recording))
+        self.captured_steps.append(
+            CapturedStep(step=len(self._steps), order=order, recording=recording)
+        )
 
     def recording(self) -> Recording:
-        return replace(super().recording(), looks=tuple(self.looks))
+        return replace(super().recording(), captured_steps=tuple(self.captured_steps))
 
     def _recording(self, reached: dict[int, Reach], loss: float, graph: int) -> Recording:
         whole = super().recording()

@@ -1,10 +1,10 @@
 """What the rest of a run tells of one of its backward passes."""
 
 import pytest
+from tests.rules.captured_steps.looked_run import LookedRun
 
 from gradscope.rules.captured_steps.training import Training
 from gradscope.rules.context import RuleContext
-from tests.rules.looks.looked_run import LookedRun
 
 GENERATOR, CRITIC = (0, 1), (2, 3)
 
@@ -20,7 +20,7 @@ def run():
 
 def surroundings(run, place=0):
     recording = run.recording()
-    return Training(RuleContext(recording)).surroundings(recording.looks[place])
+    return Training(RuleContext(recording)).surroundings(recording.captured_steps[place])
 
 
 def reaches(*parameters):

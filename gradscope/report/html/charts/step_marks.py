@@ -128,7 +128,7 @@ def _colors(marks: Sequence[StepMark]) -> Json:
 
 
 def _looks(run: TrainingRun) -> Iterator[StepMark]:
-    for step in dict.fromkeys(row.step for row in run.looks):
+    for step in dict.fromkeys(row.step for row in run.captured_steps):
         text = f"step {step:,}<br>every tensor was seen"
         yield StepMark(step=step, text=text, color="@accent")
 

@@ -243,7 +243,7 @@ def kept_windows(
 def _by_interest(
     found: Sequence[Window], lanes: Sequence[int], report: Report, run: TrainingRun
 ) -> Iterator[int]:
-    steps = {finding.step for finding in report.findings} | {row.step for row in run.looks}
+    steps = {finding.step for finding in report.findings} | {row.step for row in run.captured_steps}
     near = {step + by for step in steps if step is not None for by in range(-_AROUND, _AROUND + 1)}
     yield from (place for place, window in enumerate(found) if window.step.index in near)
     yield from range(min(_ENDS, len(found)))
