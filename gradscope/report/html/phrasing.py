@@ -171,7 +171,8 @@ def _run_facts(report: Report) -> Iterator[Fact]:
     yield Fact(name="parameters", text=_parameters(report))
     yield Fact(name="run", text=_joined([length_text(run), *_machine(report)]))
     if run.captured_steps:
-        yield Fact(name="tensors", text=f"seen of {steps_text(row.step for row in run.captured_steps)}")
+        steps = steps_text(row.step for row in run.captured_steps)
+        yield Fact(name="tensors", text=f"seen of {steps}")
 
 
 def _machine(report: Report) -> list[str]:
