@@ -41,8 +41,8 @@ class ForkedCommands:
     ) -> subprocess.CompletedProcess[str]:
         """Run `gradscope ARGUMENTS` in a folder; `first` is a file of Python to run before it."""
         words = [str(argument) for argument in arguments]
-        with TemporaryDirectory(prefix="streams-") as place:
-            streams = [Path(place) / name for name in ("in", "out", "err")]
+        with TemporaryDirectory(prefix="streams-") as position:
+            streams = [Path(position) / name for name in ("in", "out", "err")]
             streams[0].write_text(stdin)
             self.start(folder, words, environment, streams=streams, first=first)
             code = self.ended()

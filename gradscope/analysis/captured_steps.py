@@ -84,10 +84,10 @@ def steps_text(steps: Iterable[int]) -> str:
 def _ranges(steps: list[int]) -> Iterator[tuple[int, int]]:
     """Yield the first and last of steps that follow each other."""
     first = 0
-    for place, step in enumerate(steps):
-        if place + 1 == len(steps) or steps[place + 1] != step + 1:
+    for position, step in enumerate(steps):
+        if position + 1 == len(steps) or steps[position + 1] != step + 1:
             yield steps[first], step
-            first = place + 1
+            first = position + 1
 
 
 def verdict_on(look: CapturedStep, verdict: Verdict) -> Verdict:

@@ -97,10 +97,10 @@ _FINEST = 0.01
 
 def quantile(values: Sequence[float], share: float) -> float:
     """Return a quantile of ascending numbers, between two of them as numpy does."""
-    place = share * (len(values) - 1)
-    low = math.floor(place)
+    position = share * (len(values) - 1)
+    low = math.floor(position)
     high = min(low + 1, len(values) - 1)
-    return values[low] + (values[high] - values[low]) * (place - low)
+    return values[low] + (values[high] - values[low]) * (position - low)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -182,7 +182,7 @@ def _equal_edges(least: float, greatest: float) -> list[float]:
     width = next(size * power for size in (1, 2, 5, 10) if size * power >= rough)
     first = math.floor(least / width)
     count = math.floor(greatest / width) - first + 1
-    return [float(f"{width * (first + place):.6g}") for place in range(count + 1)]
+    return [float(f"{width * (first + position):.6g}") for position in range(count + 1)]
 
 
 def round_numbers(least: float, greatest: float, digits: Sequence[int]) -> list[float]:
@@ -190,8 +190,8 @@ def round_numbers(least: float, greatest: float, digits: Sequence[int]) -> list[
     # The logarithm of a number just below a power of ten is that of the power.
     low, high = math.floor(math.log10(least)) - 1, math.floor(math.log10(greatest)) + 1
     numbers = [float(f"{digit}e{power}") for power in range(low, high + 1) for digit in digits]
-    first = max(place for place, number in enumerate(numbers) if number <= least)
-    last = min(place for place, number in enumerate(numbers) if number > greatest)
+    first = max(position for position, number in enumerate(numbers) if number <= least)
+    last = min(position for position, number in enumerate(numbers) if number > greatest)
     return numbers[first : last + 1]
 
 

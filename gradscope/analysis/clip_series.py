@@ -102,16 +102,16 @@ def _of_trial(indexed: RecordingIndex) -> Iterator[ClipSeries]:
             words=call_words(method, limit, trial.norm_type),
             site=None,
             points=tuple(
-                _trial_point(place, one, trial, method) for place, one in enumerate(passes)
+                _trial_point(position, one, trial, method) for position, one in enumerate(passes)
             ),
             family=family_of_target(indexed),
         )
 
 
-def _trial_point(place: int, one: ClipPass, trial: ClipTrial, method: ClipMethod) -> ClipPoint:
+def _trial_point(position: int, one: ClipPass, trial: ClipTrial, method: ClipMethod) -> ClipPoint:
     found = outcome(method, one, trial)
     return ClipPoint(
-        step=place, norm=norm_of(one, trial), coefficient=found.coefficient, cosine=found.cosine
+        step=position, norm=norm_of(one, trial), coefficient=found.coefficient, cosine=found.cosine
     )
 
 

@@ -116,19 +116,19 @@ class Clips:
     def is_ahead(self, calls: Sequence[Clip]) -> bool:
         """Return whether the loop comes by a line before its first backward."""
         first = self.windows.first_pass
-        return first is None or calls[0].event.place < first
+        return first is None or calls[0].event.position < first
 
     def _clip(self, event: RunEvent) -> Clip:
         scope = event.number("scope")
         parameters = None if scope is None else self._scopes[int(scope)]
-        before, after = self._steps_around(event.place, self._owners(event, parameters))
-        end = _first(after or self._steps_around(event.place, None)[1])
+        before, after = self._steps_around(event.position, self._owners(event, parameters))
+        end = _first(after or self._steps_around(event.position, None)[1])
         return Clip(
             event=event,
             parameters=parameters,
-            step_before=max(before, key=lambda step: step.place, default=None),
+            step_before=max(before, key=lambda step: step.position, default=None),
             steps=tuple(after),
-            later=self.windows.events[event.place + 1 : None if end is None else end.place],
+            later=self.windows.events[event.position + 1 : None if end is None else end.position],
         )
 
     @cached_property
@@ -142,8 +142,8 @@ class Clips:
         """By set of parameters: the optimizers that hold one of them."""
         return {
             scope: tuple(
-                place
-                for place, one in enumerate(self.windows.optimizers)
+                position
+                for position, one in enumerate(self.windows.optimizers)
                 if not scope.isdisjoint(one.parameters)
             )
             for scope in self._scopes
@@ -156,22 +156,22 @@ class Clips:
         return None if event.optimizer is None else (event.optimizer,)
 
     def _steps_around(
-        self, place: int, owners: Iterable[int | None] | None
+        self, position: int, owners: Iterable[int | None] | None
     ) -> tuple[list[RunEvent], list[RunEvent]]:
         """Return the last step before a place and the next one, of each of some optimizers."""
         before: list[RunEvent] = []
         after: list[RunEvent] = []
         for owner in self._steps if owners is None else owners:
             steps = self._steps.get(owner, ())
-            at = bisect_right(self._places.get(owner, ()), place)
+            at = bisect_right(self._positions.get(owner, ()), position)
             before += steps[max(at - 1, 0) : at]
             after += steps[at : at + 1]
         return before, after
 
     @cached_property
-    def _places(self) -> Mapping[int | None, Sequence[int]]:
+    def _positions(self) -> Mapping[int | None, Sequence[int]]:
         """By optimizer: the places of its steps."""
-        return {owner: [step.place for step in steps] for owner, steps in self._steps.items()}
+        return {owner: [step.position for step in steps] for owner, steps in self._steps.items()}
 
     @cached_property
     def _steps(self) -> Mapping[int | None, Sequence[RunEvent]]:
@@ -184,7 +184,7 @@ class Clips:
 
 
 def _first(steps: Iterable[RunEvent]) -> RunEvent | None:
-    return min(steps, key=lambda step: step.place, default=None)
+    return min(steps, key=lambda step: step.position, default=None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -206,9 +206,9 @@ def clipped_steps(indexed: RecordingIndex) -> tuple[ClippedStep, ...]:
     before: dict[int, list[Clip]] = {}
     for clip in clips.all:
         for step in clip.steps:
-            before.setdefault(step.place, []).append(clip)
+            before.setdefault(step.position, []).append(clip)
     events = clips.windows.events
-    found = (_clipped_step(clips, events[place], calls) for place, calls in before.items())
+    found = (_clipped_step(clips, events[position], calls) for position, calls in before.items())
     return tuple(step for step in found if step is not None)
 
 

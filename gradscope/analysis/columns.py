@@ -19,7 +19,7 @@ class Columns:
     def __init__(self, steps: Sequence[int], count: int) -> None:
         self.count = min(count, len(steps))
         self.steps = steps
-        self._places = {step: turn * self.count // len(steps) for turn, step in enumerate(steps)}
+        self._positions = {step: turn * self.count // len(steps) for turn, step in enumerate(steps)}
 
     @classmethod
     def over(cls, run: TrainingRun, width: int) -> Self:
@@ -33,17 +33,17 @@ class Columns:
     @property
     def first_steps(self) -> tuple[int, ...]:
         """The first step of each column."""
-        firsts = {place: step for step, place in reversed(self._places.items())}
-        return tuple(firsts[place] for place in range(self.count))
+        firsts = {position: step for step, position in reversed(self._positions.items())}
+        return tuple(firsts[position] for position in range(self.count))
 
     @property
     def widest(self) -> int:
         """The most steps that a column stands for."""
         return math.ceil(len(self.steps) / self.count) if self.count else 0
 
-    def place(self, step: int) -> int | None:
+    def position(self, step: int) -> int | None:
         """Return the column of a step, counted from 0; None of a step that is not among these."""
-        return self._places.get(step)
+        return self._positions.get(step)
 
     def largest(self, measured: Iterable[tuple[int, float | None]]) -> Cells:
         """Return the largest number of each column; NaN where one is.
@@ -54,24 +54,24 @@ class Columns:
         cells: list[float | None] = [None] * self.count
         seen: set[int] = set()
         for step, value in measured:
-            place = self._places.get(step)
-            if place is None:
+            position = self._positions.get(step)
+            if position is None:
                 continue
-            seen.add(place)
-            known = cells[place]
+            seen.add(position)
+            known = cells[position]
             # A NaN is neither larger nor smaller, and stays.
             if known is None or (value is not None and known == known and not value <= known):
-                cells[place] = value
+                cells[position] = value
         return held(cells, seen)
 
     def mean(self, measured: Iterable[tuple[int, float]]) -> Cells:
         """Return the mean of each column's numbers; NaN or infinite where one is."""
         values: list[list[float]] = [[] for _ in range(self.count)]
         for step, value in measured:
-            place = self._places.get(step)
-            if place is not None:
-                values[place].append(value)
-        seen = {place for place, column in enumerate(values) if column}
+            position = self._positions.get(step)
+            if position is not None:
+                values[position].append(value)
+        seen = {position for position, column in enumerate(values) if column}
         return held([_mean(column) if column else None for column in values], seen)
 
 
@@ -86,9 +86,9 @@ def held(cells: Sequence[float | None], seen: Collection[int]) -> Cells:
     Not every step is measured; after the last measured one nothing is known.
     """
     filled = list(cells)
-    for place in range(1, max(seen, default=0)):
-        if place not in seen:
-            filled[place] = filled[place - 1]
+    for position in range(1, max(seen, default=0)):
+        if position not in seen:
+            filled[position] = filled[position - 1]
     return tuple(filled)
 
 
@@ -156,8 +156,8 @@ def curves(run: TrainingRun, columns: Columns, optimizers: int) -> tuple[Curve, 
         by_optimizer.setdefault(step.optimizer, []).append(step)
     return tuple(
         curve
-        for place in sorted(by_optimizer)[:optimizers]
-        for curve in _curves(place, by_optimizer[place], columns)
+        for position in sorted(by_optimizer)[:optimizers]
+        for curve in _curves(position, by_optimizer[position], columns)
     )
 
 
@@ -183,10 +183,10 @@ def measured_curves(steps: Sequence[RunStep]) -> dict[CurveKind, list[tuple[int,
     }
 
 
-def _curves(place: int, steps: list[RunStep], columns: Columns) -> Iterator[Curve]:
+def _curves(position: int, steps: list[RunStep], columns: Columns) -> Iterator[Curve]:
     for kind, known in measured_curves(steps).items():
         cells = columns.mean(known) if kind == "loss" else columns.largest(known)
-        yield Curve(kind=kind, optimizer=place, course=course(known, cells))
+        yield Curve(kind=kind, optimizer=position, course=course(known, cells))
 
 
 def _is_cut(step: RunStep) -> bool:

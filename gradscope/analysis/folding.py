@@ -118,42 +118,42 @@ class _Folder:
 
     def _siblings(self, columns: list[tuple[ModuleRow, ...]]) -> Iterator[FoldedModule]:
         """Yield the siblings; a column holds the same child of each of the parents."""
-        place = 0
-        while place < len(columns):
-            length, repeats = self._pattern(columns, place)
-            for start in range(place, place + length):
+        position = 0
+        while position < len(columns):
+            length, repeats = self._pattern(columns, position)
+            for start in range(position, position + length):
                 run = [columns[start + length * turn] for turn in range(repeats)]
                 names = [last_name(column[0]) for column in run]
                 rows = tuple(row for column in run for row in column)
                 yield self._folded(_joined(names), repeats, rows)
-            place += length * repeats
+            position += length * repeats
 
-    def _pattern(self, columns: list[tuple[ModuleRow, ...]], place: int) -> tuple[int, int]:
+    def _pattern(self, columns: list[tuple[ModuleRow, ...]], position: int) -> tuple[int, int]:
         """Return length and repeats of the pattern that covers most siblings from here on."""
         best = (1, 1)
         for length in range(1, LONGEST_PATTERN + 1):
-            repeats = self._repeats(columns, place, length)
+            repeats = self._repeats(columns, position, length)
             # Two turns of a longer pattern may be chance.
             if repeats >= (2 if length == 1 else 3) and length * repeats > best[0] * best[1]:
                 best = (length, repeats)
         return best
 
-    def _repeats(self, columns: list[tuple[ModuleRow, ...]], place: int, length: int) -> int:
-        first = last_name(columns[place][0])
+    def _repeats(self, columns: list[tuple[ModuleRow, ...]], position: int, length: int) -> int:
+        first = last_name(columns[position][0])
         if not first.isdecimal():
             return 1
-        end = place
-        while end < len(columns) and self._continues(columns, place, end, length):
+        end = position
+        while end < len(columns) and self._continues(columns, position, end, length):
             end += 1
-        return (end - place) // length
+        return (end - position) // length
 
     def _continues(
-        self, columns: list[tuple[ModuleRow, ...]], place: int, end: int, length: int
+        self, columns: list[tuple[ModuleRow, ...]], position: int, end: int, length: int
     ) -> bool:
-        number = int(last_name(columns[place][0])) + end - place
+        number = int(last_name(columns[position][0])) + end - position
         if last_name(columns[end][0]) != str(number):
             return False
-        return end - place < length or self._alike(columns[end - length], columns[end])
+        return end - position < length or self._alike(columns[end - length], columns[end])
 
     def _alike(self, one: tuple[ModuleRow, ...], other: tuple[ModuleRow, ...]) -> bool:
         return self._kind(one[0]) == self._kind(other[0])

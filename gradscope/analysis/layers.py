@@ -29,7 +29,7 @@ from gradscope.recording.records import Recording
 def largest_norms(norms: NormTable, columns: Columns) -> dict[int, Cells]:
     """Return the largest norm of each parameter by column; NaN where one is."""
     return {
-        parameter: held([cells.get(place) for place in range(columns.count)], cells)
+        parameter: held([cells.get(position) for position in range(columns.count)], cells)
         for parameter, cells in column_peaks(norms, columns).items()
     }
 
@@ -40,11 +40,11 @@ def column_peaks(norms: NormTable, columns: Columns) -> dict[int, dict[int, floa
     None is no gradient in any of a column's steps.
     """
     found: dict[int, dict[int, float | None]] = {}
-    for (place, parameters), steps in _alike(norms, columns).items():
+    for (position, parameters), steps in _alike(norms, columns).items():
         for parameter, measured in zip(parameters, zip(*steps, strict=True), strict=True):
             cells = found.setdefault(parameter, {})
             peak = _peak(measured)
-            cells[place] = larger(cells[place], peak) if place in cells else peak
+            cells[position] = larger(cells[position], peak) if position in cells else peak
     return found
 
 
@@ -54,11 +54,11 @@ def _alike(
     """Return the norms of steps, those of one column and the same parameters together."""
     found: dict[tuple[int, tuple[int, ...]], list[Sequence[float]]] = {}
     for step in columns.steps:
-        place, rows = columns.place(step), norms.rows_of(step)
-        if place is not None:
+        position, rows = columns.position(step), norms.rows_of(step)
+        if position is not None:
             parameters = tuple(norms.parameters[rows.start : rows.stop])
             measured = norms.gradients[rows.start : rows.stop]
-            found.setdefault((place, parameters), []).append(measured)
+            found.setdefault((position, parameters), []).append(measured)
     return found
 
 
@@ -104,7 +104,7 @@ def parameter_courses(recording: Recording) -> dict[int, ParameterCourse]:
     rows: dict[int, list[int]] = {}
     for row, parameter in enumerate(norms.parameters):
         rows.setdefault(parameter, []).append(row)
-    return {parameter: _course(norms, places) for parameter, places in rows.items()}
+    return {parameter: _course(norms, positions) for parameter, positions in rows.items()}
 
 
 def _course(norms: NormTable, rows: list[int]) -> ParameterCourse:
@@ -263,7 +263,11 @@ class _Norms:
         """Return the norms of one module."""
         known = self._known.get(row.index)
         if known is None:
-            held = [self._cells[place] for place in self._below[row.index] if place in self._cells]
+            held = [
+                self._cells[position]
+                for position in self._below[row.index]
+                if position in self._cells
+            ]
             nothing: Cells = (None,) * self._columns.count
             known = self._known[row.index] = tuple(
                 total_norm(value for value in column if value is not None)

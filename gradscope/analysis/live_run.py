@@ -97,8 +97,10 @@ class Series:
         count = min(width, len(self._buckets))
         columns: dict[int, _Bucket] = {}
         for turn, bucket in enumerate(self._buckets):
-            place = turn * count // len(self._buckets)
-            columns[place] = self._join(columns[place], bucket) if place in columns else bucket
+            position = turn * count // len(self._buckets)
+            columns[position] = (
+                self._join(columns[position], bucket) if position in columns else bucket
+            )
         return tuple(value for value, _ in columns.values())
 
 
@@ -259,7 +261,9 @@ class LayerNorms:
     def _of_modules(self, norms: dict[int, float | None]) -> dict[int, float | None]:
         return {
             row.index: total_norm(
-                norm for place in self._held[row.index] if (norm := norms.get(place)) is not None
+                norm
+                for position in self._held[row.index]
+                if (norm := norms.get(position)) is not None
             )
             for row in self._rows
         }
@@ -334,17 +338,17 @@ class LiveRun:
             if step.optimizer is None:
                 continue  # what led to no step
             made = next((one for one in events[step.index] if one.kind == "step"), None)
-            place = None if made is None else made.optimizer
-            if place is not None and place < len(alike):
-                place = alike[place]
-            track = self.tracks.setdefault(place, Track())
+            position = None if made is None else made.optimizer
+            if position is not None and position < len(alike):
+                position = alike[position]
+            track = self.tracks.setdefault(position, Track())
             track.add(step, events[step.index])
             self.steps, self.last_step = self.steps + 1, step.index
             if made is not None:
                 self._pass(made.seconds)
-        for place, track in self.tracks.items():
-            if place is not None and place < len(growth.optimizers):
-                record = growth.optimizers[place]
+        for position, track in self.tracks.items():
+            if position is not None and position < len(growth.optimizers):
+                record = growth.optimizers[position]
                 track.name = "" if record.name == record.class_name else record.name
         self.layers.add(self.last_step, growth)
 

@@ -67,7 +67,7 @@ def _parameters_below(
     if len({module.path for module in recording.modules}) < len(recording.modules):
         held = parameters_held(recording)
         return [[parameters[index] for index in held[module.index]] for module in recording.modules]
-    places = {
+    positions = {
         path: module.index
         for module in recording.modules
         if module.in_model
@@ -75,7 +75,7 @@ def _parameters_below(
     }
     below: list[list[ParameterRow]] = [[] for _ in recording.modules]
     for parameter in parameters:
-        holders = {places[path] for path in _ancestors(parameter) if path in places}
+        holders = {positions[path] for path in _ancestors(parameter) if path in positions}
         for holder in holders:
             below[holder].append(parameter)
     return below
@@ -86,10 +86,10 @@ def parameters_held(recording: Recording) -> list[list[int]]:
 
     Only names of tied weights are followed by their paths.
     """
-    places = {module.path: module.index for module in recording.modules}
+    positions = {module.path: module.index for module in recording.modules}
     held: list[list[int]] = [[] for _ in recording.modules]
     for parameter in recording.parameters:
-        aliases = (places.get(alias.rpartition(".")[0]) for alias in parameter.aliases)
+        aliases = (positions.get(alias.rpartition(".")[0]) for alias in parameter.aliases)
         holders: set[int] = set()
         for owner in (parameter.module, *aliases):
             module = owner
@@ -132,9 +132,9 @@ def _call_row(view: StepView, call: ModuleCallRecord) -> ModuleCallRow:
 def _input_grad_norm(view: StepView, call: ModuleCallRecord) -> float | None:
     """Return the total norm of what came back through the call."""
     parts = {
-        ref: view.input_norms[call.index, place]
-        for place, ref in enumerate(call.inputs)
-        if (call.index, place) in view.input_norms
+        ref: view.input_norms[call.index, position]
+        for position, ref in enumerate(call.inputs)
+        if (call.index, position) in view.input_norms
     }
     whole = [ref for ref in dict.fromkeys(call.inputs) if ref not in parts]
     rest = _grad_norm(view, tuple(whole))

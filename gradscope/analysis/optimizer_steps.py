@@ -15,7 +15,7 @@ from gradscope.recording.records import EventRecord
 class RunEvent:
     """Something that a script did, with its numbers by name."""
 
-    place: int
+    position: int
     """In the order of the run."""
     step: int
     kind: str
@@ -126,7 +126,7 @@ class Group:
     @property
     def first(self) -> Window:
         """The first of them."""
-        return min(self.windows, key=lambda window: window.step.place)
+        return min(self.windows, key=lambda window: window.step.position)
 
     @property
     def parameters(self) -> tuple[int, ...]:
@@ -171,7 +171,7 @@ class Windows:
     def events(self) -> tuple[RunEvent, ...]:
         """All that the script did, in order."""
         records = sorted(self.indexed.recording.events, key=attrgetter("step", "order"))
-        return tuple(_event(place, record) for place, record in enumerate(records))
+        return tuple(_event(position, record) for position, record in enumerate(records))
 
     @cached_property
     def optimizers(self) -> tuple[TrainedOptimizer, ...]:
@@ -185,17 +185,19 @@ class Windows:
         Weights that the script moves itself are left out where there are optimizers: what is moved
         beside them, as averages and clamped weights are, is not moved by gradients.
         """
-        places = {
-            lineage: tuple(place for place, one in enumerate(self._lineages) if one == lineage)
+        positions = {
+            lineage: tuple(
+                position for position, one in enumerate(self._lineages) if one == lineage
+            )
             for lineage in dict.fromkeys(self._lineages)
         }
-        found = [self._series(members, lineage) for lineage, members in places.items()]
+        found = [self._series(members, lineage) for lineage, members in positions.items()]
         return tuple(found) if found else (self._series((), None),)
 
     @cached_property
     def first_pass(self) -> int | None:
         """The place of the first backward pass."""
-        return next((event.place for event in self.events if event.kind == "backward"), None)
+        return next((event.position for event in self.events if event.kind == "backward"), None)
 
     def requires_grad(self, series: Series) -> bool:
         """Return whether something that an optimizer holds is to be trained at all."""
@@ -210,25 +212,25 @@ class Windows:
         """
         return tuple(map(self._lineage, range(len(self.optimizers))))
 
-    def _lineage(self, place: int) -> int:
-        record = self.optimizers[place]
+    def _lineage(self, position: int) -> int:
+        record = self.optimizers[position]
         if record.joined is not None:
             return self._lineage(record.joined)
         if record.replaced is None:
-            return place
+            return position
         before = self.optimizers[record.replaced]
         is_again = before.site == record.site and before.joined is None
-        return self._lineage(record.replaced) if is_again else place
+        return self._lineage(record.replaced) if is_again else position
 
     def _series(self, members: tuple[int, ...], lineage: int | None) -> Series:
         record = None if lineage is None else self.optimizers[lineage]
         windows = []
         start = 0
         for step in self._steps.get(lineage, ()):
-            events = self.events[start : step.place]
+            events = self.events[start : step.position]
             windows.append(Window(step=step, events=events, passes=_passes(events, step, members)))
-            start = step.place + 1
-        generations = sum(self.optimizers[place].joined is None for place in members)
+            start = step.position + 1
+        generations = sum(self.optimizers[position].joined is None for position in members)
         return Series(
             optimizers=members, record=record, windows=tuple(windows), generations=generations
         )
@@ -244,9 +246,9 @@ class Windows:
         return found
 
 
-def _event(place: int, record: EventRecord) -> RunEvent:
+def _event(position: int, record: EventRecord) -> RunEvent:
     return RunEvent(
-        place=place,
+        position=position,
         step=record.step,
         kind=record.kind,
         site=record.site,
@@ -265,5 +267,5 @@ def _passes(
     if number is not None:
         return tuple(passes[-int(number) :]) if number else ()
     whole = Window(step=step, events=tuple(events), passes=())
-    zeroed = max((event.place for event in whole.zeros(members)), default=-1)
-    return tuple(event for event in passes if event.place > zeroed)
+    zeroed = max((event.position for event in whole.zeros(members)), default=-1)
+    return tuple(event for event in passes if event.position > zeroed)

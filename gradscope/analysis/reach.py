@@ -50,10 +50,10 @@ class Subtrees:
 
     def lineage(self, module: int) -> Iterator[int]:
         """Yield a module and those that it is in, innermost first."""
-        place: int | None = module
-        while place is not None:
-            yield place
-            place = self.recording.modules[place].parent
+        position: int | None = module
+        while position is not None:
+            yield position
+            position = self.recording.modules[position].parent
 
     def parts(self, parameters: Iterable[int]) -> tuple[Part, ...]:
         """Return the largest modules whose parameters are all among these, and what is left."""
@@ -71,7 +71,7 @@ class Subtrees:
         parameters = self.trainable[index]
         site = module.site
         if site is None:
-            sites = (self.recording.parameters[place].site for place in sorted(parameters))
+            sites = (self.recording.parameters[position].site for position in sorted(parameters))
             site = next((one for one in sites if one is not None), None)
         return Part(name=module.path, module=index, parameters=parameters, site=site)
 
@@ -249,7 +249,9 @@ class Reach:
     def _influence(self) -> dict[int, bool]:
         """By parameter: whether the loss changed with it, where that was tried."""
         records = self.recording.evidence_of(InfluenceRecord)
-        return {place: record.changes_loss for record in records for place in record.parameters}
+        return {
+            position: record.changes_loss for record in records for position in record.parameters
+        }
 
     def _leading(self, parameter: int) -> list[CutRecord]:
         """Return the cuts behind which a parameter lies and that lead to the loss."""
@@ -303,15 +305,15 @@ class Reach:
         """Yield a node and all those that make use of what it made."""
         waiting, seen = [node.index], {node.index}
         while waiting:
-            place = waiting.pop()
-            yield self.recording.nodes[place]
-            fresh = [user for user in self.indexed.users.get(place, ()) if user not in seen]
+            position = waiting.pop()
+            yield self.recording.nodes[position]
+            fresh = [user for user in self.indexed.users.get(position, ()) if user not in seen]
             seen.update(fresh)
             waiting += fresh
 
-    def _is_parameter(self, place: int) -> bool:
+    def _is_parameter(self, position: int) -> bool:
         """Return whether a node is a parameter or a view of one."""
-        node = self.recording.nodes[place]
+        node = self.recording.nodes[position]
         while node.kind == "view" and self.indexed.successors.get(node.index):
             node = self.recording.nodes[self.indexed.successors[node.index][0].node]
         return node.kind == "parameter"

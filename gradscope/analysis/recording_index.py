@@ -137,11 +137,11 @@ class RecordingIndex:
 
     def related(self, site: int | Site | None, message: str) -> RelatedLocation | None:
         """Return a line that takes part in a cause, None where it is not known."""
-        place = self.site(site) if isinstance(site, int) else site
-        if place is None:
+        position = self.site(site) if isinstance(site, int) else site
+        if position is None:
             return None
         return RelatedLocation(
-            file=place.file, line=place.line, message=message, source=place.source
+            file=position.file, line=position.line, message=message, source=position.source
         )
 
     def owner(self, parameter: int) -> str:

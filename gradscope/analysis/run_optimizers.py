@@ -52,7 +52,7 @@ class Optimizers:
                 titles.setdefault(self._key(window), set()).add(window.step.optimizer)
         idle = [first for first in dict.fromkeys(self._first) if first not in steps]
         keys = [*steps, *idle]
-        self._places = {key: place for place, key in enumerate(keys)}
+        self._positions = {key: position for position, key in enumerate(keys)}
         by_hand = {self._key(w): w.last.site for w in reversed(finished) if w.last is not None}
         self.rows = tuple(
             replace(
@@ -62,9 +62,9 @@ class Optimizers:
             for key in keys
         )
 
-    def place(self, window: Window) -> int | None:
+    def position(self, window: Window) -> int | None:
         """Return the place of the optimizer of a window's step; None where it led to none."""
-        return self._places.get(self._key(window)) if window.is_finished else None
+        return self._positions.get(self._key(window)) if window.is_finished else None
 
     def name(self, record: int) -> str:
         """Return what an optimizer of the recording is called; empty where that is not known."""
@@ -72,18 +72,18 @@ class Optimizers:
 
     def _key(self, window: Window) -> _Key:
         """Return what tells the optimizer of a step from others: its class at least."""
-        place = window.optimizer
-        if place is None or place >= len(self._records):
+        position = window.optimizer
+        if position is None or position >= len(self._records):
             return (window.step.optimizer or "").partition("(")[0]
-        return self._first[place]
+        return self._first[position]
 
     def _row(self, key: _Key, sites: Sequence[Site], title: str, step: int | None) -> OptimizerRow:
         if not isinstance(key, int):
             site = None if step is None else sites[step]
             return OptimizerRow(name="", title=title, site=site, parameters=None, steps=0, made=1)
         record = self._records[key]
-        alike = [place for place, first in enumerate(self._first) if first == key]
-        held = {index for place in alike for index in self._records[place].parameters}
+        alike = [position for position, first in enumerate(self._first) if first == key]
+        held = {index for position in alike for index in self._records[position].parameters}
         return OptimizerRow(
             name=_name(record),
             title=title or record.class_name,
@@ -104,17 +104,17 @@ def first_alike(records: Sequence[TrainedOptimizer]) -> list[int]:
     """Return, by optimizer, the first that is one with it to a reader."""
     by_line: dict[tuple[str, str, int], list[int]] = {}
     firsts = list(range(len(records)))
-    for place, record in enumerate(records):
+    for position, record in enumerate(records):
         if record.site is not None:
-            by_line.setdefault((record.class_name, record.name, record.site), []).append(place)
-    for places in by_line.values():
-        replaces = all(records[place].replaced in places for place in places[1:])
-        if replaces or len(places) > _SEVERAL:
-            for place in places:
-                firsts[place] = places[0]
-    for place, record in enumerate(records):
+            by_line.setdefault((record.class_name, record.name, record.site), []).append(position)
+    for positions in by_line.values():
+        replaces = all(records[position].replaced in positions for position in positions[1:])
+        if replaces or len(positions) > _SEVERAL:
+            for position in positions:
+                firsts[position] = positions[0]
+    for position, record in enumerate(records):
         if record.joined is not None:
-            firsts[place] = firsts[record.joined]
+            firsts[position] = firsts[record.joined]
     return firsts
 
 

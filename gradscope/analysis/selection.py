@@ -205,8 +205,8 @@ def _groups(
 
 def _delivery(row: ParameterRow | TensorRow) -> float:
     """Return a row's place in backward: the first non-finite gradient is where it began."""
-    place = row.order if isinstance(row, TensorRow) else row.depth
-    return math.inf if place is None else place
+    position = row.order if isinstance(row, TensorRow) else row.depth
+    return math.inf if position is None else position
 
 
 _PLACES: tuple[SortKey, ...] = ("name", "depth")

@@ -84,7 +84,7 @@ def step_view(recording: Recording, step: StepRecord | None) -> StepView:
             if stat.step == number
         },
         input_norms={
-            (stat.call, stat.place): stat.norm
+            (stat.call, stat.position): stat.norm
             for stat in recording.input_stats
             if stat.step == number
         },

@@ -32,30 +32,30 @@ Folds = tuple[Fold, ...]
 def folded(words: Sequence[str]) -> Folds:
     """Return the words with repetitions as one."""
     folds: list[Fold] = []
-    place = 0
-    while place < len(words):
-        length, times = _repetition(words, place)
-        group = folded(words[place : place + length]) if length > 1 else ()
-        word = "" if group else words[place]
+    position = 0
+    while position < len(words):
+        length, times = _repetition(words, position)
+        group = folded(words[position : position + length]) if length > 1 else ()
+        word = "" if group else words[position]
         folds.append(Fold(word=word, group=group, least=times, most=times))
-        place += length * times
+        position += length * times
     return tuple(folds)
 
 
-def _repetition(words: Sequence[str], place: int) -> tuple[int, int]:
+def _repetition(words: Sequence[str], position: int) -> tuple[int, int]:
     """Return length and times of the group that covers most from here on, the shortest of equal."""
     best = (1, 1)
-    for length in range(1, min(_LONGEST, (len(words) - place) // 2) + 1):
-        times = _times(words, place, length)
+    for length in range(1, min(_LONGEST, (len(words) - position) // 2) + 1):
+        times = _times(words, position, length)
         if times > 1 and length * times > best[0] * best[1]:
             best = (length, times)
     return best
 
 
-def _times(words: Sequence[str], place: int, length: int) -> int:
-    group = words[place : place + length]
+def _times(words: Sequence[str], position: int, length: int) -> int:
+    group = words[position : position + length]
     times = 1
-    while words[place + times * length : place + (times + 1) * length] == group:
+    while words[position + times * length : position + (times + 1) * length] == group:
         times += 1
     return times
 
@@ -131,14 +131,16 @@ def pictures(
     """Return the pictures of each optimizer's windows, the most frequent first."""
     spelling = Spelling(found, optimizers)
     by_optimizer: dict[int | None, list[_Drawn]] = {}
-    for place, window in enumerate(found):
+    for position, window in enumerate(found):
         if not window.events and window.step.optimizer is None:
             continue  # nothing happened in the whole run
-        drawn = spelling.drawn(place, window)
-        by_optimizer.setdefault(optimizers.place(window), []).append(drawn)
-    order = sorted(by_optimizer, key=lambda place: (place is None, place or 0))
+        drawn = spelling.drawn(position, window)
+        by_optimizer.setdefault(optimizers.position(window), []).append(drawn)
+    order = sorted(by_optimizer, key=lambda position: (position is None, position or 0))
     return tuple(
-        picture for place in order for picture in _of_one(place, by_optimizer[place], sites)
+        picture
+        for position in order
+        for picture in _of_one(position, by_optimizer[position], sites)
     )
 
 
@@ -146,7 +148,7 @@ def pictures(
 class _Drawn:
     """A window in words."""
 
-    place: int
+    position: int
     """Among the windows of the run."""
     window: Window
     folds: Folds
@@ -168,7 +170,7 @@ class Spelling:
                     limits[event.kind].add(dict(event.numbers).get(_LIMIT[event.kind]))
         self._told = {kind for kind, values in limits.items() if len(values) <= _LIMITS_TOLD}
 
-    def drawn(self, place: int, window: Window) -> _Drawn:
+    def drawn(self, position: int, window: Window) -> _Drawn:
         """Return the window's events in words, repetitions as one."""
         words: list[str] = []
         norms: list[tuple[str, float, bool]] = []
@@ -185,7 +187,7 @@ class Spelling:
         folds = self._folds.get(key)
         if folds is None:
             folds = self._folds[key] = folded(key)
-        return _Drawn(place=place, window=window, folds=folds, norms=tuple(norms))
+        return _Drawn(position=position, window=window, folds=folds, norms=tuple(norms))
 
     def word(self, event: EventRecord, window: Window) -> str:
         """Return an event's word; empty where it says nothing that its neighbours do not say."""
@@ -216,7 +218,7 @@ class Spelling:
         return f" {name}" if name and len(self._optimizers.rows) > 1 else ""
 
 
-def _of_one(place: int | None, found: list[_Drawn], sites: Sequence[Site]) -> Iterator[Picture]:
+def _of_one(position: int | None, found: list[_Drawn], sites: Sequence[Site]) -> Iterator[Picture]:
     """Yield the pictures of one optimizer's windows."""
     found = _with_whole_end(found)
     counts = Counter(map(_identity, found))
@@ -228,7 +230,7 @@ def _of_one(place: int | None, found: list[_Drawn], sites: Sequence[Site]) -> It
     # Of equally frequent ones the first comes first: the sort is stable.
     groups = sorted(by_key.values(), key=len, reverse=True)
     for rank, alike in enumerate(groups):
-        yield _picture(place, alike, sites, is_typical=rank == 0)
+        yield _picture(position, alike, sites, is_typical=rank == 0)
 
 
 def _with_whole_end(found: list[_Drawn]) -> list[_Drawn]:
@@ -249,7 +251,7 @@ def _identity(drawn: _Drawn) -> int:
 
 
 def _picture(
-    place: int | None, alike: list[_Drawn], sites: Sequence[Site], *, is_typical: bool
+    position: int | None, alike: list[_Drawn], sites: Sequence[Site], *, is_typical: bool
 ) -> Picture:
     whole = alike[0].folds
     for folds in {_identity(drawn): drawn.folds for drawn in alike}.values():
@@ -261,14 +263,14 @@ def _picture(
     first = alike[0].window
     site = first.last.site if first.last else None
     return Picture(
-        optimizer=place,
+        optimizer=position,
         folds=whole,
         norms=tuple((word, _summed_up(norms)) for word, norms in measured.items()),
         count=len(alike),
         first=first.step.index,
         site=None if site is None else sites[site],
         is_typical=is_typical,
-        windows=tuple(drawn.place for drawn in alike),
+        windows=tuple(drawn.position for drawn in alike),
     )
 
 

@@ -46,13 +46,13 @@ def ending_text(ending: RunEnding | None, root: str, *, is_complete: bool) -> En
     if ending is None:
         why = "the process was killed, or is still running; this is what it recorded"
         return None if is_complete else _lost(why)
-    place = f"{shown_path(ending.file, root)}:{ending.line}" if ending.file else ""
+    position = f"{shown_path(ending.file, root)}:{ending.line}" if ending.file else ""
     match ending.kind:
         case "raised":
-            details = ": ".join(text for text in (place, ending.message) if text)
+            details = ": ".join(text for text in (position, ending.message) if text)
             return _ended_by(ending.exception, details)
         case "interrupted":
-            return _ended_by("Ctrl-C", place)
+            return _ended_by("Ctrl-C", position)
         case "exited" if ending.code:
             return _ended_by(f"sys.exit({ending.code})", ending.message)
         case "stopped":
@@ -163,8 +163,8 @@ def _steps(
     measured = norms_of(recording)
     rows: list[RunStep] = []
     for window in found:
-        place = optimizers.place(window)
-        if place is None or window.is_skipped:
+        position = optimizers.position(window)
+        if position is None or window.is_skipped:
             continue
         step = window.step.index
         event = next((event for event in window.events if event.kind == "step"), None)
@@ -173,7 +173,7 @@ def _steps(
         rows.append(
             RunStep(
                 step=step,
-                optimizer=place,
+                optimizer=position,
                 seconds=_seconds(window, event),
                 loss=window.step.loss,
                 grad_norm=_grad_norm(measured, step) if norm is None else norm,

@@ -81,8 +81,8 @@ class Trend:
         spread = sum((level - mean) ** 2 for level in levels)
         if not spread:
             return 1.0
-        shared = sum((place - middle) * (level - mean) for place, level in enumerate(levels))
-        return shared**2 / (spread * sum((place - middle) ** 2 for place in range(count)))
+        shared = sum((position - middle) * (level - mean) for position, level in enumerate(levels))
+        return shared**2 / (spread * sum((position - middle) ** 2 for position in range(count)))
 
     def changes(self) -> Iterator[tuple[NodeRecord, float]]:
         """Yield by how many decades the backward of each operation changes the gradient."""
@@ -95,32 +95,32 @@ def strongest(points: Sequence[Point], sign: int) -> Trend | None:
 
     Of several types the one that rises least.
     """
-    places = defaultdict[str, list[int]](list)
-    for place, point in enumerate(points):
+    positions = defaultdict[str, list[int]](list)
+    for position, point in enumerate(points):
         if point.node.kind != "view" and point.node.operation not in _MOVES:
-            places[point.node.operation].append(place)
-    most = max((len(found) for found in places.values()), default=0)
+            positions[point.node.operation].append(position)
+    most = max((len(found) for found in positions.values()), default=0)
     return mildest(
         [
             _rise(points, found, sign)
-            for found in places.values()
+            for found in positions.values()
             if len(found) >= max(MATCHED, most / 2)
         ]
     )
 
 
-def _rise(points: Sequence[Point], places: Sequence[int], sign: int) -> Trend:
+def _rise(points: Sequence[Point], positions: Sequence[int], sign: int) -> Trend:
     """Return the part of a chain over which the level rises most, or falls most for -1."""
     lowest, best, ends = 0, 0.0, (0, 0)
-    for end, place in enumerate(places):
-        if sign * (points[place].level - points[places[lowest]].level) < 0:
+    for end, position in enumerate(positions):
+        if sign * (points[position].level - points[positions[lowest]].level) < 0:
             lowest = end
-        rise = sign * (points[place].level - points[places[lowest]].level)
+        rise = sign * (points[position].level - points[positions[lowest]].level)
         if rise > best:
             best, ends = rise, (lowest, end)
-    chosen = places[ends[0] : ends[1] + 1]
+    chosen = positions[ends[0] : ends[1] + 1]
     return Trend(
-        tuple(points[place] for place in chosen), tuple(points[chosen[0] : chosen[-1] + 1])
+        tuple(points[position] for position in chosen), tuple(points[chosen[0] : chosen[-1] + 1])
     )
 
 
@@ -133,11 +133,13 @@ def jump(points: Sequence[Point]) -> Trend | None:
     heights = [after[split] - before[split - 1] for split in range(1, len(levels))]
     highest = max(heights, key=abs)
     # Medians hardly change from one split to the next: the operation is the one that does most.
-    places = [p for p, height in enumerate(heights, 1) if height / (highest or 1) >= _AS_HIGH]
+    positions = [p for p, height in enumerate(heights, 1) if height / (highest or 1) >= _AS_HIGH]
     sign = math.copysign(1.0, highest)
-    place = max(places, key=lambda place: sign * (levels[place] - levels[place - 1]), default=1)
-    low = Point(points[place - 1].node, levels[place] - highest)
-    return Trend((low, points[place]), (low, points[place]))
+    position = max(
+        positions, key=lambda position: sign * (levels[position] - levels[position - 1]), default=1
+    )
+    low = Point(points[position - 1].node, levels[position] - highest)
+    return Trend((low, points[position]), (low, points[position]))
 
 
 def running_medians(values: Sequence[float]) -> list[float]:

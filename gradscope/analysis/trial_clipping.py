@@ -37,8 +37,8 @@ def trial_section(recording: Recording, trial: ClipTrial) -> Section:
     method: ClipMethod = next(iter(trial.asked), "norm")
     is_by_norm = method in ("norm", "per-tensor")
     unclipped = tuple(
-        ClipPoint(step=place, norm=norm_of(one, trial), coefficient=1.0, cosine=None)
-        for place, one in enumerate(passes)
+        ClipPoint(step=position, norm=norm_of(one, trial), coefficient=1.0, cosine=None)
+        for position, one in enumerate(passes)
     )
     numbers = Numbers.of(unclipped, given=trial.max_norm, by_norm=True, in_order=found.is_training)
     advised = None if numbers.advice is None else numbers.advice.limit

@@ -97,7 +97,8 @@ def _in_loop_order(found: Iterable[Window]) -> tuple[Window, ...]:
             }
         known = _starts(window, starts)
         behind = max(
-            (place for place, event in enumerate(lead, 1) if _key(event) not in known), default=0
+            (position for position, event in enumerate(lead, 1) if _key(event) not in known),
+            default=0,
         )
         if behind:
             ordered[-1] = replace(before, events=before.events + lead[:behind])

@@ -199,10 +199,10 @@ def row_octaves(sample: Tensor) -> list[dict[int, int]]:
     rows = len(sample)
     exponents += torch.arange(0, rows * (mask + 1), mask + 1, dtype=integer, device="cpu")[:, None]
     counts = torch.bincount(exponents.view(-1), minlength=rows * (mask + 1)).view(rows, mask + 1)
-    places = counts.nonzero()
-    amounts = counts[places[:, 0], places[:, 1]].tolist()
+    positions = counts.nonzero()
+    amounts = counts[positions[:, 0], positions[:, 1]].tolist()
     octaves: list[dict[int, int]] = [{} for _ in range(rows)]
-    for (row, exponent), amount in zip(places.tolist(), amounts, strict=True):
+    for (row, exponent), amount in zip(positions.tolist(), amounts, strict=True):
         if 0 < exponent < mask:  # 0: zeros and subnormals; all ones: infinities and NaN
             octaves[row][exponent - bias] = amount
     return octaves

@@ -39,12 +39,12 @@ def name_model(model: nn.Module, optimizer: torch.optim.Optimizer | None) -> Nam
     parameters: dict[int, tuple[nn.Parameter, list[str]]] = {}
     owners: dict[int, int] = {}
     shards = shards_of(modules)
-    for place, (module, names) in enumerate(modules.items()):
+    for position, (module, names) in enumerate(modules.items()):
         for local, parameter in module.named_parameters(recurse=False, remove_duplicate=False):
             parameter = shards.get(id(parameter), parameter)
             known = parameters.setdefault(id(parameter), (parameter, []))[1]
             known += [f"{name}.{local}" if name else local for name in names]
-            owners.setdefault(id(parameter), place)
+            owners.setdefault(id(parameter), position)
     groups = _groups(optimizer)
     return NamedModel(
         [parameter for parameter, _ in parameters.values()],
@@ -114,9 +114,9 @@ def _parameter_record(
 
 def _module_records(modules: dict[nn.Module, list[str]]) -> tuple[ModuleRecord, ...]:
     by_path: dict[str, int] = {}
-    for place, names in enumerate(modules.values()):
+    for position, names in enumerate(modules.values()):
         for name in names:
-            by_path.setdefault(name, place)  # one without a name is not taken for what holds it
+            by_path.setdefault(name, position)  # one without a name is not taken for what holds it
     records = []
     for index, (module, names) in enumerate(modules.items()):
         unique = list(dict.fromkeys(names))

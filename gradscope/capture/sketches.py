@@ -51,8 +51,8 @@ class Sketcher:
         total = self._empty()
         columns = torch.arange(values.shape[1], device=self._device)
         at_once = max(1, self._block // max(1, values.shape[1]))
-        for places, block in zip(rows.split(at_once), values.split(at_once), strict=True):
-            indices = (places[:, None] * values.shape[1] + columns).reshape(-1)
+        for positions, block in zip(rows.split(at_once), values.split(at_once), strict=True):
+            indices = (positions[:, None] * values.shape[1] + columns).reshape(-1)
             buckets, signs = self._hashed(indices)
             total.index_add_(0, buckets, block.reshape(-1).to(self._sums) * signs)
         return total

@@ -104,20 +104,20 @@ class Numbers(Mapping[Key, GradientStat]):
 
     def __init__(self, buckets: list[_Bucket]) -> None:
         self._buckets = buckets
-        self._places = {
+        self._positions = {
             key: (bucket, row) for bucket in buckets for row, key in enumerate(bucket.keys)
         }
 
     def __getitem__(self, key: Key) -> GradientStat:
         """Return the numbers of one gradient."""
-        bucket, row = self._places[key]
+        bucket, row = self._positions[key]
         bucket.sort_sample()
         return _stat(bucket, row, bucket.octaves[row])
 
     def without_histogram(self, key: Key) -> GradientStat | None:
         """Return the numbers of one gradient but for the magnitudes of its sample, which cost."""
-        place = self._places.get(key)
-        return None if place is None else _stat(*place, {})
+        position = self._positions.get(key)
+        return None if position is None else _stat(*position, {})
 
     @property
     def is_finite(self) -> bool:
@@ -129,15 +129,15 @@ class Numbers(Mapping[Key, GradientStat]):
 
     def __iter__(self) -> Iterator[Key]:
         """Iterate over the keys."""
-        return iter(self._places)
+        return iter(self._positions)
 
     def __contains__(self, key: object) -> bool:
         """Return whether a gradient was measured."""
-        return key in self._places
+        return key in self._positions
 
     def __len__(self) -> int:
         """Return how many gradients were measured."""
-        return len(self._places)
+        return len(self._positions)
 
 
 class Measurer:
@@ -273,22 +273,22 @@ def norms(tensors: Sequence[Tensor | None]) -> list[float | None]:
     on_devices: dict[tuple[torch.device, torch.dtype], list[_Placed]] = {}
     measurer = Measurer()
     with torch.no_grad():
-        for place, tensor in enumerate(tensors):
+        for position, tensor in enumerate(tensors):
             if tensor is None:
                 continue
             if not tensor.is_cpu and tensor.numel() and is_plain_float(tensor):
-                on_devices.setdefault((tensor.device, tensor.dtype), []).append((place, tensor))
+                on_devices.setdefault((tensor.device, tensor.dtype), []).append((position, tensor))
             elif tensor.dtype not in SAFE_NORMS or not (tensor.is_cpu and is_plain(tensor)):
-                measurer.add((place, 0), tensor.detach() if is_plain(tensor) else tensor)
+                measurer.add((position, 0), tensor.detach() if is_plain(tensor) else tensor)
             elif tensor.numel() <= HELD_ELEMENTS:
                 dense = tensor if tensor.is_contiguous() else in_memory_order(tensor)
-                short.setdefault(tensor.dtype, []).append((place, dense))
+                short.setdefault(tensor.dtype, []).append((position, dense))
             else:
-                result[place] = long_norm(in_memory_order(tensor))
-        for place, norm in (*_short_norms(short.values()), *_device_norms(on_devices.values())):
-            result[place] = norm
-    for (place, _), stat in measurer.results().items():
-        result[place] = stat.norm
+                result[position] = long_norm(in_memory_order(tensor))
+        for position, norm in (*_short_norms(short.values()), *_device_norms(on_devices.values())):
+            result[position] = norm
+    for (position, _), stat in measurer.results().items():
+        result[position] = stat.norm
     return result
 
 
@@ -299,16 +299,16 @@ _Placed = tuple[int, Tensor]
 def _short_norms(groups: Iterable[list[_Placed]]) -> Iterator[tuple[int, float]]:
     for group in groups:
         found = short_norms([tensor for _, tensor in group])
-        yield from zip((place for place, _ in group), found, strict=True)
+        yield from zip((position for position, _ in group), found, strict=True)
 
 
 def _device_norms(groups: Iterable[list[_Placed]]) -> Iterator[tuple[int, float]]:
     """Yield the norms of tensors on accelerators, all of them read back at once."""
-    places, found = list[int](), list[Tensor]()
+    positions, found = list[int](), list[Tensor]()
     for group in groups:
-        places += [place for place, _ in group]
+        positions += [position for position, _ in group]
         found += norms_on_device([tensor for _, tensor in group])
-    yield from zip(places, map(float, to_host(found)), strict=True)
+    yield from zip(positions, map(float, to_host(found)), strict=True)
 
 
 def _measure_bucket(

@@ -89,8 +89,8 @@ def applied(
     return replace(
         result,
         targets=tuple(
-            _marked(target, compared.known[place], tolerance)
-            for place, target in enumerate(result.targets)
+            _marked(target, compared.known[position], tolerance)
+            for position, target in enumerate(result.targets)
         ),
         stale=stale,
         stale_fails=is_strict and bool(stale),
@@ -113,9 +113,9 @@ def pruned(
     compared = _Comparison(result, baseline, configured)
     return Baseline(
         entries=tuple(
-            compared.moved.get(place, entry)
-            for place, entry in enumerate(baseline.entries)
-            if place in compared.moved or entry not in compared.stale
+            compared.moved.get(position, entry)
+            for position, entry in enumerate(baseline.entries)
+            if position in compared.moved or entry not in compared.stale
         )
     )
 
@@ -133,33 +133,37 @@ class _Comparison:
         self, result: CheckResult, baseline: Baseline, configured: Collection[str] | None
     ) -> None:
         self.known: list[dict[int, Entry]] = [
-            {place: baseline.entries[entry] for place, entry in pairs}
+            {position: baseline.entries[entry] for position, entry in pairs}
             for pairs in (tuple(_pairs(target, baseline)) for target in result.targets)
         ]
         """By target: the entries of its findings, by their places."""
         self.moved: dict[int, Entry] = {}
         """By place in the baseline: entries that stand elsewhere now, as they are there."""
         matched = {entry for target in result.targets for _, entry in _pairs(target, baseline)}
-        unmatched = [place for place in range(len(baseline.entries)) if place not in matched]
+        unmatched = [
+            position for position in range(len(baseline.entries)) if position not in matched
+        ]
         free = [
-            (number, place)
+            (number, position)
             for number, target in enumerate(result.targets)
-            for place in _eligible(target)
-            if place not in self.known[number]
+            for position in _eligible(target)
+            if position not in self.known[number]
         ]
         new = [
-            entry_of(result.targets[number].findings[place], result.targets[number])
-            for number, place in free
+            entry_of(result.targets[number].findings[position], result.targets[number])
+            for number, position in free
         ]
-        old = [baseline.entries[place] for place in unmatched]
+        old = [baseline.entries[position] for position in unmatched]
         pairs = tuple(moved(old, new, Surroundings.of(result, configured))) if old and new else ()
         for entry, finding in pairs:
-            number, place = free[finding]
-            self.known[number][place] = old[entry]
+            number, position = free[finding]
+            self.known[number][position] = old[entry]
             self.moved[unmatched[entry]] = _at(old[entry], new[finding])
         self.unmatched = [baseline.entries[p] for p in unmatched if p not in self.moved]
         """Entries that match nothing, in their order."""
-        self.new = [one for place, one in enumerate(new) if place not in {f for _, f in pairs}]
+        self.new = [
+            one for position, one in enumerate(new) if position not in {f for _, f in pairs}
+        ]
         """Findings that match nothing, as entries."""
         self.stale = [entry for entry in self.unmatched if _is_judged(entry, result)]
         """Entries whose targets were judged by their rules, and that nothing matches."""
@@ -177,37 +181,37 @@ def _found(result: CheckResult) -> list[Entry]:
     found: list[Entry] = []
     for target in result.targets:
         known = dict(_pairs(target, Baseline(entries=tuple(found))))
-        for place in _eligible(target):
-            item = target.findings[place]
+        for position in _eligible(target):
+            item = target.findings[position]
             entry = entry_of(item, target)
-            if place not in known:
+            if position not in known:
                 found.append(entry)
-            elif worsening(item.finding, found[known[place]], tolerance=1.0):
-                found[known[place]] = entry
+            elif worsening(item.finding, found[known[position]], tolerance=1.0):
+                found[known[position]] = entry
     return found
 
 
 def _marked(target: TargetResult, known: Mapping[int, Entry], tolerance: float) -> TargetResult:
     marked = list(target.findings)
-    for place, entry in known.items():
-        worse = worsening(marked[place].finding, entry, tolerance)
-        marked[place] = replace(marked[place], is_known=worse is None, worsened=worse)
+    for position, entry in known.items():
+        worse = worsening(marked[position].finding, entry, tolerance)
+        marked[position] = replace(marked[position], is_known=worse is None, worsened=worse)
     return replace(target, findings=tuple(sorted(marked, key=lambda item: item.is_known)))
 
 
 def _eligible(target: TargetResult) -> list[int]:
     """Return the places of the findings that may be known: those of runs that could be judged."""
     blocked = [obstacle_of(run) is not None for run in target.runs]
-    return [place for place, item in enumerate(target.findings) if not blocked[item.run]]
+    return [position for position, item in enumerate(target.findings) if not blocked[item.run]]
 
 
 def _pairs(target: TargetResult, baseline: Baseline) -> Iterator[tuple[int, int]]:
     """Yield the places of findings that may be known, each with that of its entry."""
-    key, places = target_key(target), _eligible(target)
-    entries = [place for place, entry in enumerate(baseline.entries) if entry.target == key]
-    findings = [target.findings[place].finding for place in places]
-    for finding, entry in paired(findings, [baseline.entries[place] for place in entries]):
-        yield places[finding], entries[entry]
+    key, positions = target_key(target), _eligible(target)
+    entries = [position for position, entry in enumerate(baseline.entries) if entry.target == key]
+    findings = [target.findings[position].finding for position in positions]
+    for finding, entry in paired(findings, [baseline.entries[position] for position in entries]):
+        yield positions[finding], entries[entry]
 
 
 def _is_judged(entry: Entry, result: CheckResult) -> bool:
@@ -234,11 +238,12 @@ def _words(entry: Entry, likely: Entry | None) -> str:
         entry: What nothing matches.
         likely: What it may have become.
     """
-    became = "" if likely is None else f"; it may be what is now{_place(likely) or ' of no line'}"
-    return f"{entry.rule} {entry.name}{_place(entry)} (target {entry.target}){became}"
+    now = "" if likely is None else _location(likely) or " of no line"
+    became = f"; it may be what is now{now}" if now else ""
+    return f"{entry.rule} {entry.name}{_location(entry)} (target {entry.target}){became}"
 
 
-def _place(entry: Entry) -> str:
+def _location(entry: Entry) -> str:
     where = ", ".join(filter(None, (entry.file, entry.function)))
     what = ", ".join(entry.subjects[:2])
     return f" in {where}" if where else f" of {what}" if what else ""

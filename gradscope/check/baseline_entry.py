@@ -54,7 +54,7 @@ class Entry:
 def entry_of(item: CheckedFinding, target: TargetResult) -> Entry:
     """Return what a baseline is to know of a finding."""
     finding, record = item.finding, target.runs[item.run].recording.target
-    place, measured = finding.location, measure_of(finding)
+    position, measured = finding.location, measure_of(finding)
     in_all = len(item.seeds) >= len(target.runs)
     return Entry(
         target=target_key(target),
@@ -66,9 +66,9 @@ def entry_of(item: CheckedFinding, target: TargetResult) -> Entry:
         count=finding.count,
         measure=None if measured is None else (measured[0].number, rounded(measured[1])),
         seeds=() if in_all else tuple(sorted({s for s in item.seeds if s is not None})),
-        file="" if place is None else portable_path(place.file, record.repository),
-        function="" if place is None else place.function,
-        code="" if place is None else place.source,
+        file="" if position is None else portable_path(position.file, record.repository),
+        function="" if position is None else position.function,
+        code="" if position is None else position.source,
     )
 
 

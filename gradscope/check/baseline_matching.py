@@ -28,18 +28,18 @@ def paired(findings: Sequence[Finding], entries: Sequence[Entry]) -> Iterator[tu
     that concern the same things belong together, then those that concern some of the same.
     """
     free: dict[tuple[str, str], list[int]] = {}
-    for place, entry in enumerate(entries):
-        free.setdefault((entry.rule, entry.fingerprint), []).append(place)
+    for position, entry in enumerate(entries):
+        free.setdefault((entry.rule, entry.fingerprint), []).append(position)
     waiting = list(range(len(findings)))
     for is_same in (_concern_the_same, _overlap, _may_be_one):
-        for place in tuple(waiting):
-            finding = findings[place]
+        for position in tuple(waiting):
+            finding = findings[position]
             known = free.get((finding.rule, finding.fingerprint), [])
             found = next((entry for entry in known if is_same(finding, entries[entry])), None)
             if found is not None:
                 known.remove(found)
-                waiting.remove(place)
-                yield place, found
+                waiting.remove(position)
+                yield position, found
 
 
 def _concern_the_same(finding: Finding, entry: Entry) -> bool:

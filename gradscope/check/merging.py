@@ -39,7 +39,7 @@ def _merged(occurrences: list[tuple[int, Finding]], runs: Sequence[Run]) -> Chec
     return CheckedFinding(
         finding=finding,
         run=worst,
-        seeds=tuple(runs[place].recording.target.seed for place, _ in occurrences),
+        seeds=tuple(runs[position].recording.target.seed for position, _ in occurrences),
     )
 
 

@@ -85,7 +85,7 @@ def check(  # noqa: PLR0913 - the signature is the list of options
     from gradscope.check.decision import exit_code
     from gradscope.cli.checking import baseline_applied, check_baseline, checked
     from gradscope.cli.github import add_step_summary, commands_off
-    from gradscope.cli.saving import recording_places, save_runs
+    from gradscope.cli.saving import recording_locations, save_runs
     from gradscope.config import read_configuration
 
     given, args = split_arguments(targets or [], sys.argv)
@@ -102,8 +102,8 @@ def check(  # noqa: PLR0913 - the signature is the list of options
     check_baseline(baseline, known)
     # Nothing may take the place of anything that the check reads or keeps.
     read = (*_files_read(subjects), *((known.file,) if known.file else ()))
-    places = {} if save is None else recording_places(save, planned, read, force=force)
-    kept = (*read, *places.values())
+    positions = {} if save is None else recording_locations(save, planned, read, force=force)
+    kept = (*read, *positions.values())
     wanted = wanted_output(
         output_format,
         output_file,
@@ -119,7 +119,7 @@ def check(  # noqa: PLR0913 - the signature is the list of options
     result = baseline_applied(result, baseline, known)
     _write(result, wanted.form, destination, is_brief=quiet, color=color)
     write_further_reports(result, further)
-    save_runs(result, places, force=force)
+    save_runs(result, positions, force=force)
     if wanted.form == "github" and not no_step_summary:
         add_step_summary(result)
     wanted.open(destination)

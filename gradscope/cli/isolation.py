@@ -42,17 +42,17 @@ def run_apart(job: Job, folder: Path, timeout: float | None) -> Recording | Fail
         timeout: Seconds after which it is ended.
     """
     with _leaving_when_ended(), TemporaryDirectory(prefix="gradscope-") as shared:
-        place = Path(shared)
-        job.write(place)
-        with _child(place, folder, is_apart=timeout is not None) as child:
+        position = Path(shared)
+        job.write(position)
+        with _child(position, folder, is_apart=timeout is not None) as child:
             try:
                 code = child.wait(timeout)
             except subprocess.TimeoutExpired:
                 # A process that does not end has all the same been seen, where it got so far.
-                if not recording_in(place).exists():
-                    return _told(_too_slow(job, place, child, timeout or 0.0))
+                if not recording_in(position).exists():
+                    return _told(_too_slow(job, position, child, timeout or 0.0))
                 code = None
-        return _seen(job, place, code)
+        return _seen(job, position, code)
 
 
 def _seen(job: Job, shared: Path, code: int | None) -> Recording | Failure:

@@ -53,7 +53,7 @@ class WatchedRun:
         from gradscope.step_capture.script_captures import script_looks
 
         planned, watch = self.planned, self.planned.watch
-        self.recording = planned.place.clear()
+        self.recording = planned.location.clear()
         if self.live is not None:
             self.live.begin(self.recording)
         is_followed = planned.fails_fast or watch.stop_after or self.live is not None

@@ -111,9 +111,9 @@ class _Line:
             name, equals, text = word.partition("=")
             self._put(name, text if equals else None)
             return
-        for place, letter in enumerate(word[1:], start=2):
+        for position, letter in enumerate(word[1:], start=2):
             if not self._option(f"-{letter}").is_flag:
-                self._put(f"-{letter}", word[place:] or None)
+                self._put(f"-{letter}", word[position:] or None)
                 return
             self._put(f"-{letter}", None)
 

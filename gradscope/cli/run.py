@@ -27,7 +27,7 @@ from gradscope.launch.program import Program, check_program
 from gradscope.switch import is_off
 
 if TYPE_CHECKING:
-    from gradscope.cli.run_recording import RecordingPlace
+    from gradscope.cli.run_recording import RecordingLocation
     from gradscope.rules.settings import Settings
 
 
@@ -43,7 +43,7 @@ class PlannedRun:
     command: str
     """As typed, for the record."""
     watch: WatchGroup
-    place: "RecordingPlace"
+    location: "RecordingLocation"
     settings: "Settings"
     policy: Policy | None
     """None where nothing is gated."""
@@ -98,7 +98,7 @@ def run(  # noqa: PLR0913 - the signature is the list of options
     The exit code is the script's; with --check 1 for findings, and 2 where no gradient was seen.
     """
     set_verbosity(quiet=quiet, verbose=False)
-    from gradscope.cli.run_recording import recording_place
+    from gradscope.cli.run_recording import recording_location
     from gradscope.config import read_configuration
 
     program = Program(name=script, arguments=tuple(args or ()), is_module=module)
@@ -125,7 +125,7 @@ def run(  # noqa: PLR0913 - the signature is the list of options
             program=program,
             command=typed_command(),
             watch=watch,
-            place=recording_place(program, save, rank=rank, force=force),
+            location=recording_location(program, save, rank=rank, force=force),
             settings=settings_of(rules, configuration.settings),
             policy=gate.policy(configuration.policy),
             fails_fast=gate.fail_fast,

@@ -56,7 +56,7 @@ def judged_run(
         for failure in result.targets[0].failures:
             show_error(GradscopeError(failure.what, cause=failure.cause, help=failure.help))
     # By its name where it is in the folder that the command was started in.
-    show_note(f"wrote {path.name if planned.place.is_numbered else path}")
+    show_note(f"wrote {path.name if planned.location.is_numbered else path}")
     return code
 
 

@@ -11,7 +11,7 @@ _SUFFIX = ".gradscope"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RecordingPlace:
+class RecordingLocation:
     """A file that is made when there is something to record; its folder is absolute."""
 
     folder: Path
@@ -40,9 +40,9 @@ class RecordingPlace:
         return path
 
 
-def recording_place(
+def recording_location(
     program: Program, save: Path | None, *, rank: int | None, force: bool
-) -> RecordingPlace:
+) -> RecordingLocation:
     """Return where to keep a recording: the file that is named, or one of the program's name here.
 
     Args:
@@ -56,24 +56,24 @@ def recording_place(
     """
     ending = "" if rank is None else f".rank{rank}"
     if save is None:
-        place = RecordingPlace(
+        location = RecordingLocation(
             folder=Path.cwd(), stem=program.stem, suffix=ending + _SUFFIX, is_numbered=True
         )
     else:
-        place = RecordingPlace(
+        location = RecordingLocation(
             folder=save.resolve().parent,
             stem=save.stem,
             suffix=ending + save.suffix,
             is_numbered=False,
         )
-        if place.choose().exists() and not force:
+        if location.choose().exists() and not force:
             raise GradscopeError(
-                f"'{save.with_name(place.choose().name)}' exists already",
+                f"'{save.with_name(location.choose().name)}' exists already",
                 help="add --force to overwrite it, or name another",
             )
-    if not os.access(place.folder, os.W_OK):
+    if not os.access(location.folder, os.W_OK):
         raise GradscopeError(
-            f"cannot write the recording into {str(place.folder)!r}",
+            f"cannot write the recording into {str(location.folder)!r}",
             help="name a place that can be written with --save RECORDING",
         )
-    return place
+    return location

@@ -10,13 +10,13 @@ from gradscope.cli.errors import show_note
 from gradscope.cli.output import check_destinations
 from gradscope.errors import GradscopeError
 
-Places = Mapping[tuple[str, int | None], Path]
+Positions = Mapping[tuple[str, int | None], Path]
 """By target's name and seed."""
 
 
-def recording_places(
+def recording_locations(
     save: Path, planned: Sequence[PlannedTarget], inputs: Collection[Path], *, force: bool
-) -> Places:
+) -> Positions:
     """Return the file of each run: the one that is named, or files of their own in that folder.
 
     Args:
@@ -41,18 +41,18 @@ def recording_places(
             help="name a folder, which is made where there is none",
         )
     folder = save.resolve()
-    places: dict[tuple[str, int | None], Path] = {}
+    positions: dict[tuple[str, int | None], Path] = {}
     for name, seed in runs:
-        places[name, seed] = _free(folder, name, seed, {*places.values()})
+        positions[name, seed] = _free(folder, name, seed, {*positions.values()})
     _make(folder)
-    for place in places.values():
-        check_destinations("-", place, force=True, inputs=inputs)
-    taken = next((place for place in places.values() if place.exists()), None)
+    for position in positions.values():
+        check_destinations("-", position, force=True, inputs=inputs)
+    taken = next((position for position in positions.values() if position.exists()), None)
     if taken is not None and not force:
         raise GradscopeError(
             f"'{save / taken.name}' exists already", help="add --force to overwrite it"
         )
-    return places
+    return positions
 
 
 def _make(folder: Path) -> None:
@@ -67,24 +67,24 @@ def _make(folder: Path) -> None:
 def _free(folder: Path, name: str, seed: int, taken: set[Path]) -> Path:
     """Return a file for a run that no other run has."""
     stem = re.sub(r"[^\w.-]+", "-", name).strip("-.") or "target"
-    place, number = folder / f"{stem}-seed-{seed}.gradscope", 1
-    while place in taken:
+    position, number = folder / f"{stem}-seed-{seed}.gradscope", 1
+    while position in taken:
         number += 1
-        place = folder / f"{stem}-{number}-seed-{seed}.gradscope"
-    return place
+        position = folder / f"{stem}-{number}-seed-{seed}.gradscope"
+    return position
 
 
-def save_runs(result: CheckResult, places: Places, *, force: bool) -> None:
+def save_runs(result: CheckResult, positions: Positions, *, force: bool) -> None:
     """Save the recordings of those runs of a check that got so far."""
     from gradscope.recording.store import save_recording
 
     saved = []
     for target in result.targets:
         for run in target.runs:
-            place = places.get((target.name, run.recording.target.seed))
-            if place is not None:
-                save_recording(run.recording, place, force=force)
-                saved.append(place)
+            position = positions.get((target.name, run.recording.target.seed))
+            if position is not None:
+                save_recording(run.recording, position, force=force)
+                saved.append(position)
     if len(saved) == 1:
         show_note(f"wrote {saved[0]}")
     elif saved:

@@ -68,7 +68,7 @@ def compare(
     """
     steps = common_steps([report for _, report in reports], step)
     sides = tuple(
-        side_of(place, name, report, steps) for place, (name, report) in enumerate(reports)
+        side_of(position, name, report, steps) for position, (name, report) in enumerate(reports)
     )
     of_ranks = _are_ranks([name for name, _ in reports])
     limits = Limits(

@@ -79,17 +79,17 @@ def compared_curves(
     """
     measured = [_curves(side) for side in sides]
     base = sides[0].report.training_run
-    places = sorted({place for found in measured for place, _ in found})
+    positions = sorted({position for found in measured for position, _ in found})
     curves = []
-    for place in places:
+    for position in positions:
         for kind in KINDS:
-            of_sides = tuple(found.get((place, kind)) for found in measured)
+            of_sides = tuple(found.get((position, kind)) for found in measured)
             if sum(one is not None for one in of_sides) < 2:
                 continue
             curves.append(
                 ComparedCurve(
                     kind=kind,
-                    optimizer=_name(base, place),
+                    optimizer=_name(base, position),
                     sides=of_sides,
                     partings=tuple(
                         None if turn == 0 else _parting(of_sides[0], one, kind, tolerance[kind])
@@ -100,13 +100,13 @@ def compared_curves(
     return tuple(curves)
 
 
-def _name(run: TrainingRun | None, place: int) -> str:
+def _name(run: TrainingRun | None, position: int) -> str:
     """Return what an optimizer is called, by a number where others are called so too."""
-    if run is None or len(run.optimizers) < 2 or place >= len(run.optimizers):
+    if run is None or len(run.optimizers) < 2 or position >= len(run.optimizers):
         return ""
     names = [row.name or row.title for row in run.optimizers]
-    name = names[place]
-    return name if names.count(name) == 1 else f"{name} ({names[: place + 1].count(name)})"
+    name = names[position]
+    return name if names.count(name) == 1 else f"{name} ({names[: position + 1].count(name)})"
 
 
 _Curves = dict[tuple[int, CurveKind], SideCurve]
@@ -115,10 +115,10 @@ _Curves = dict[tuple[int, CurveKind], SideCurve]
 def _curves(side: Side) -> _Curves:
     """Return the curves of a side by optimizer; where gradscope made the steps, of that one."""
     points: dict[tuple[int, CurveKind], list[tuple[int, float]]] = {}
-    for place, step, loss, norm in _points(side):
+    for position, step, loss, norm in _points(side):
         for kind, value in zip(KINDS, (loss, norm), strict=True):
             if value is not None:
-                points.setdefault((place, kind), []).append((step, value))
+                points.setdefault((position, kind), []).append((step, value))
     return {
         key: SideCurve(steps=tuple(s for s, _ in found), values=tuple(v for _, v in found))
         for key, found in points.items()

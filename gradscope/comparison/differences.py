@@ -55,8 +55,8 @@ def _arguments(recording: Recording) -> str:
     """Return what a script was given, as it was typed."""
     words = shlex.split(recording.command)
     name = recording.target.name
-    places = [place for place, word in enumerate(words) if word == name]
-    return shlex.join(words[places[0] + 1 :]) if places else ""
+    positions = [position for position, word in enumerate(words) if word == name]
+    return shlex.join(words[positions[0] + 1 :]) if positions else ""
 
 
 def _types(recording: Recording) -> str:

@@ -20,9 +20,9 @@ class ComparedFinding:
     findings: tuple[Finding | None, ...]
     """As it is in each side; None where it is not."""
 
-    def standing(self, place: int) -> Standing | None:
+    def standing(self, position: int) -> Standing | None:
         """Return what became of it in a side; None where neither that nor the base has it."""
-        base, other = self.findings[0], self.findings[place]
+        base, other = self.findings[0], self.findings[position]
         if base is None or other is None:
             return None if base is other else "came" if base is None else "went"
         levels = [SEVERITIES.index(finding.severity) for finding in (base, other)]
@@ -52,15 +52,15 @@ def compared_findings(sides: Sequence[Side], names: Sequence[Names]) -> tuple[Co
         names: Of each side, the base's first.
     """
     groups: list[dict[int, _Known]] = []
-    for place, side in enumerate(sides):
+    for position, side in enumerate(sides):
         found = side.report.findings
         waiting = [
-            _Known.of(finding, fingerprint, names[place])
+            _Known.of(finding, fingerprint, names[position])
             for fingerprint, finding in zip(unique_fingerprints(found), found, strict=True)
         ]
         for is_same in (_share_fingerprint, _concern_the_same, _share_code, _overlap):
-            waiting = list(_without_found(waiting, groups, place, is_same))
-        groups += [{place: known} for known in waiting]
+            waiting = list(_without_found(waiting, groups, position, is_same))
+        groups += [{position: known} for known in waiting]
     compared = (_compared(group, len(sides)) for group in groups)
     return tuple(sorted(compared, key=lambda one: rank_of(one.first[1])))
 
@@ -89,7 +89,7 @@ class _Known:
 def _without_found(
     waiting: Iterable[_Known],
     groups: Sequence[dict[int, _Known]],
-    place: int,
+    position: int,
     is_same: Callable[[_Known, _Known], bool],
 ) -> Iterable[_Known]:
     """Put findings of a side to the causes that they are of, and yield the others."""
@@ -98,14 +98,14 @@ def _without_found(
             (
                 group
                 for group in groups
-                if place not in group and is_same(known, next(iter(group.values())))
+                if position not in group and is_same(known, next(iter(group.values())))
             ),
             None,
         )
         if group is None:
             yield known
         else:
-            group[place] = known
+            group[position] = known
 
 
 def _share_fingerprint(one: _Known, other: _Known) -> bool:
@@ -131,5 +131,7 @@ def _overlap(one: _Known, other: _Known) -> bool:
 
 def _compared(group: Mapping[int, _Known], sides: int) -> ComparedFinding:
     return ComparedFinding(
-        findings=tuple(group[place].finding if place in group else None for place in range(sides))
+        findings=tuple(
+            group[position].finding if position in group else None for position in range(sides)
+        )
     )

@@ -69,31 +69,35 @@ class _Search:
 
     def match_names(self) -> None:
         """Match equal names, then other names of the same tensors."""
-        firsts = {self._other[place].name: place for place in self._other_left}
-        for place in tuple(self._base_left):
-            found = firsts.get(self._base[place].name)
-            if found is not None and self._is_alike(place, found):
-                self._take(place, found)
+        firsts = {self._other[position].name: position for position in self._other_left}
+        for position in tuple(self._base_left):
+            found = firsts.get(self._base[position].name)
+            if found is not None and self._is_alike(position, found):
+                self._take(position, found)
         names = {
-            name: place
-            for place in self._other_left
-            for name in (self._other[place].name, *self._other[place].aliases)
+            name: position
+            for position in self._other_left
+            for name in (self._other[position].name, *self._other[position].aliases)
         }
-        for place in tuple(self._base_left):
-            record = self._base[place]
+        for position in tuple(self._base_left):
+            record = self._base[position]
             known = (names.get(name) for name in (record.name, *record.aliases))
             found = next((one for one in known if one in self._other_left), None)
-            if found is not None and self._is_alike(place, found):
-                self._take(place, found)
+            if found is not None and self._is_alike(position, found):
+                self._take(position, found)
 
     def match_unwrapped(self) -> None:
         """Match names that differ in wrappers alone, and that no other name is like without."""
-        base = _unique({place: unwrapped(self._base[place].name) for place in self._base_left})
-        other = _unique({place: unwrapped(self._other[place].name) for place in self._other_left})
+        base = _unique(
+            {position: unwrapped(self._base[position].name) for position in self._base_left}
+        )
+        other = _unique(
+            {position: unwrapped(self._other[position].name) for position in self._other_left}
+        )
         common = [
-            (place, other[name])
-            for name, place in base.items()
-            if name in other and self._is_alike(place, other[name])
+            (position, other[name])
+            for name, position in base.items()
+            if name in other and self._is_alike(position, other[name])
         ]
         for pair in common:
             self._take(*pair)
@@ -130,7 +134,7 @@ class _Search:
     ) -> dict[int, int]:
         """Return what is equal below two modules; nothing where too much is not."""
         ours, theirs = _below(base, before), _below(other, after)
-        found = {place: theirs[key] for key, place in ours.items() if key in theirs}
+        found = {position: theirs[key] for key, position in ours.items() if key in theirs}
         is_whole = len(found) == len(ours) == len(theirs)
         is_most = not self.pairs and 2 * len(found) >= max(len(ours), len(theirs))
         return found if is_whole or is_most else {}
@@ -149,7 +153,7 @@ class _Search:
         for before, after in fits:
             if of_base[before] == of_other[after] == 1:
                 theirs = other[after]
-                found = {place: theirs[key] for key, place in base[before].items()}
+                found = {position: theirs[key] for key, position in base[before].items()}
                 if self._is_telling(found):
                     self._take_renamed(before, after, found)
 
@@ -165,19 +169,19 @@ class _Search:
         ).get_matching_blocks()
         for start, begin, length in blocks:
             for turn in range(length):
-                (before, _), places = ours[start + turn]
+                (before, _), positions = ours[start + turn]
                 (after, _), found = theirs[begin + turn]
                 if before != after:
-                    pairs = dict(zip(places, found, strict=True))
+                    pairs = dict(zip(positions, found, strict=True))
                     self._take_renamed(f"{before}.", f"{after}.", pairs)
 
     def match_reshaped(self) -> None:
         """Match equal names, whatever the shapes are."""
-        names = {unwrapped(self._other[place].name): place for place in self._other_left}
-        for place in tuple(self._base_left):
-            found = names.get(unwrapped(self._base[place].name))
+        names = {unwrapped(self._other[position].name): position for position in self._other_left}
+        for position in tuple(self._base_left):
+            found = names.get(unwrapped(self._base[position].name))
             if found is not None and found in self._other_left:
-                self._take(place, found)
+                self._take(position, found)
 
     def _is_alike(self, base: int, other: int) -> bool:
         return self._base[base].shape.dims == self._other[other].shape.dims
@@ -192,10 +196,10 @@ class _Search:
         self.renamings.append(Renaming(before=before, after=after, parameters=len(found)))
 
     def _left_base(self) -> dict[int, _Key]:
-        return {place: _key(self._base[place]) for place in self._base_left}
+        return {position: _key(self._base[position]) for position in self._base_left}
 
     def _left_other(self) -> dict[int, _Key]:
-        return {place: _key(self._other[place]) for place in self._other_left}
+        return {position: _key(self._other[position]) for position in self._other_left}
 
 
 def unwrapped(name: str) -> str:
@@ -210,7 +214,7 @@ def _key(record: ParameterRecord) -> _Key:
 
 def _unique(names: dict[int, str]) -> dict[str, int]:
     counts = Counter(names.values())
-    return {name: place for place, name in names.items() if counts[name] == 1}
+    return {name: position for position, name in names.items() if counts[name] == 1}
 
 
 def _wrappers(name: str) -> str:
@@ -238,15 +242,17 @@ _Module = tuple[str, tuple[_Key, ...]]
 
 def _modules(records: Sequence[ParameterRecord], left: Iterable[int]) -> dict[_Module, list[int]]:
     """Return the parameters that are left by the modules that own them."""
-    places: dict[str, list[int]] = {}
-    for place in left:
-        places.setdefault(unwrapped(records[place].name).rpartition(".")[0], []).append(place)
+    positions: dict[str, list[int]] = {}
+    for position in left:
+        positions.setdefault(unwrapped(records[position].name).rpartition(".")[0], []).append(
+            position
+        )
     return {
         (
             path,
             tuple((records[at].name.rpartition(".")[2], records[at].shape.dims) for at in own),
         ): own
-        for path, own in places.items()
+        for path, own in positions.items()
     }
 
 
@@ -256,8 +262,8 @@ def _without_numbers(path: str, own: tuple[_Key, ...]) -> _Module:
 
 def _below(keys: dict[int, _Key], prefix: str) -> dict[_Key, int]:
     return {
-        (name.removeprefix(prefix), shape): place
-        for place, (name, shape) in keys.items()
+        (name.removeprefix(prefix), shape): position
+        for position, (name, shape) in keys.items()
         if name.startswith(prefix)
     }
 
@@ -265,8 +271,8 @@ def _below(keys: dict[int, _Key], prefix: str) -> dict[_Key, int]:
 def _by_root(keys: dict[int, _Key]) -> dict[str, dict[_Key, int]]:
     """Return what is below the first part of each name that has more than one."""
     roots: dict[str, dict[_Key, int]] = {}
-    for place, (name, shape) in keys.items():
+    for position, (name, shape) in keys.items():
         root, dot, rest = name.partition(".")
         if dot:
-            roots.setdefault(f"{root}.", {})[rest, shape] = place
+            roots.setdefault(f"{root}.", {})[rest, shape] = position
     return roots

@@ -131,17 +131,17 @@ def compared_parameters(
     partners = [dict(matching.pairs) for matching in matchings]
     noise = [rounding_limits(side) for side in sides]
     rows = []
-    for place, own in enumerate(base.parameters):
-        places = [place, *(found.get(place) for found in partners)]
+    for position, own in enumerate(base.parameters):
+        positions = [position, *(found.get(position) for found in partners)]
         of_sides = tuple(
             None if at is None else side.parameters[at]
-            for side, at in zip(sides, places, strict=True)
+            for side, at in zip(sides, positions, strict=True)
         )
         pairs = tuple(
             _pair(
                 own,
                 one,
-                directions[turn].by_parameter.get(place),
+                directions[turn].by_parameter.get(position),
                 limits,
                 is_noise=one is not None and are_rounding((own, noise[0]), (one, noise[turn + 1])),
             )
@@ -156,8 +156,8 @@ def _new(sides: Sequence[Side], matchings: Sequence[Matching]) -> Iterator[Compa
     found: dict[str, dict[int, SideParameter]] = {}
     for turn, (side, matching) in enumerate(zip(sides[1:], matchings, strict=True), 1):
         matched = {other for _, other in matching.pairs}
-        for place, one in enumerate(side.parameters):
-            if place not in matched:
+        for position, one in enumerate(side.parameters):
+            if position not in matched:
                 found.setdefault(one.name, {})[turn] = one
     new = _without_numbers("new")
     for name, by_side in found.items():

@@ -79,47 +79,47 @@ def judged(
     """
     obstacles = tuple(_obstacles(sides, parameters))
     found: list[Regression] = []
-    for place in range(1, len(sides)):
-        found += _of_findings(place, findings, tolerance)
-        found += _of_parameters(place, parameters, tolerance, of_ranks=of_ranks)
+    for position in range(1, len(sides)):
+        found += _of_findings(position, findings, tolerance)
+        found += _of_parameters(position, parameters, tolerance, of_ranks=of_ranks)
         if of_ranks:
-            found += _of_weights(place, parameters, tolerance)
+            found += _of_weights(position, parameters, tolerance)
         else:
-            found += _of_loss(place, sides, curves, tolerance)
-        found += _of_ending(place, sides)
+            found += _of_loss(position, sides, curves, tolerance)
+        found += _of_ending(position, sides)
     outcome: Outcome = "unjudged" if obstacles else "failed" if found else "passed"
     return ComparisonVerdict(outcome=outcome, regressions=tuple(found), obstacles=obstacles)
 
 
 def _obstacles(sides: Sequence[Side], parameters: Sequence[ComparedParameter]) -> Iterator[str]:
-    for place, side in enumerate(sides):
+    for position, side in enumerate(sides):
         if not side.has_gradient:
             yield f"no parameter of {side.letter} has a gradient: {side.name}"
-        elif place and not any(one.sides[0] and one.sides[place] for one in parameters):
+        elif position and not any(one.sides[0] and one.sides[position] for one in parameters):
             yield f"{sides[0].letter} and {side.letter} have no parameter in common"
-        elif place and all(_is_shard(one, place) for one in parameters):
+        elif position and all(_is_shard(one, position) for one in parameters):
             yield f"{side.letter} holds other parts of every parameter than {sides[0].letter}"
 
 
-def _is_shard(one: ComparedParameter, place: int) -> bool:
-    pair = one.pairs[place]
+def _is_shard(one: ComparedParameter, position: int) -> bool:
+    pair = one.pairs[position]
     return pair is not None and pair.change == "shard"
 
 
 def _of_findings(
-    place: int, findings: Sequence[ComparedFinding], tolerance: Tolerance
+    position: int, findings: Sequence[ComparedFinding], tolerance: Tolerance
 ) -> Iterator[Regression]:
     failing = at_least(tolerance.fail_level)
     for one in findings:
-        finding = one.findings[place]
-        if finding is None or one.standing(place) not in ("came", "worse"):
+        finding = one.findings[position]
+        if finding is None or one.standing(position) not in ("came", "worse"):
             continue
         before = one.findings[0]
         was_failing = before is not None and before.severity in failing
         if finding.severity in failing and not was_failing:
             yield Regression(
                 kind="finding",
-                side=place,
+                side=position,
                 subjects=(finding.rule,),
                 message=f"{finding.name}: {finding.message}",
                 before=None,
@@ -129,7 +129,7 @@ def _of_findings(
 
 
 def _of_parameters(
-    place: int,
+    position: int,
     parameters: Sequence[ComparedParameter],
     tolerance: Tolerance,
     *,
@@ -137,7 +137,7 @@ def _of_parameters(
 ) -> Iterator[Regression]:
     changed: dict[Change, list[tuple[ComparedParameter, ParameterPair]]] = {}
     for one in parameters:
-        pair = one.pairs[place]
+        pair = one.pairs[position]
         if pair is not None:
             changed.setdefault(pair.change, []).append((one, pair))
     limits = {"turned": tolerance.cosine, "norm": tolerance.norm_limit(of_ranks=of_ranks)}
@@ -146,11 +146,11 @@ def _of_parameters(
         if not found:
             continue
         worst, pair = found[0]
-        base, other = worst.sides[0], worst.sides[place]
+        base, other = worst.sides[0], worst.sides[position]
         is_turned = kind == "turned"
         yield Regression(
             kind=kind,
-            side=place,
+            side=position,
             subjects=tuple(one.name for one, _ in found),
             message="",
             before=None if is_turned or base is None else base.norm,
@@ -160,21 +160,21 @@ def _of_parameters(
 
 
 def _of_weights(
-    place: int, parameters: Sequence[ComparedParameter], tolerance: Tolerance
+    position: int, parameters: Sequence[ComparedParameter], tolerance: Tolerance
 ) -> Iterator[Regression]:
     limit = tolerance.norm_limit(of_ranks=True)
     apart = [
         (one, pair)
         for one in parameters
-        if (pair := one.pairs[place]) and distance(pair.weight_ratio) > math.log1p(limit)
+        if (pair := one.pairs[position]) and distance(pair.weight_ratio) > math.log1p(limit)
     ]
     if not apart:
         return
     apart.sort(key=lambda item: -distance(item[1].weight_ratio))
-    base, other = apart[0][0].sides[0], apart[0][0].sides[place]
+    base, other = apart[0][0].sides[0], apart[0][0].sides[position]
     yield Regression(
         kind="weights",
-        side=place,
+        side=position,
         subjects=tuple(one.name for one, _ in apart),
         message="",
         before=None if base is None else base.weight_norm,
@@ -184,14 +184,14 @@ def _of_weights(
 
 
 def _of_loss(
-    place: int, sides: Sequence[Side], curves: Sequence[ComparedCurve], tolerance: Tolerance
+    position: int, sides: Sequence[Side], curves: Sequence[ComparedCurve], tolerance: Tolerance
 ) -> Iterator[Regression]:
     ends: list[tuple[str, float | None, float | None, float]] = [
         (curve.optimizer, parting.base_end, parting.end, parting.increase)
         for curve in curves
-        if curve.kind == "loss" and (parting := curve.partings[place]) is not None
+        if curve.kind == "loss" and (parting := curve.partings[position]) is not None
     ]
-    base, other = sides[0], sides[place]
+    base, other = sides[0], sides[position]
     if not (base.is_run and other.is_run) or base.step is not None:
         # Of steps that were made before the judged one, the judged one is the last.
         ends = [("", base.loss, other.loss, _increase(base.loss, other.loss))]
@@ -201,7 +201,7 @@ def _of_loss(
         if increase > tolerance.loss or is_broken:
             yield Regression(
                 kind="loss",
-                side=place,
+                side=position,
                 subjects=(optimizer,) if optimizer else (),
                 message="",
                 before=before,
@@ -217,12 +217,12 @@ def _increase(before: float | None, after: float | None) -> float:
     return (after - before) / abs(before) if before else math.copysign(math.inf, after)
 
 
-def _of_ending(place: int, sides: Sequence[Side]) -> Iterator[Regression]:
-    before, after = (_trouble(side) for side in (sides[0], sides[place]))
+def _of_ending(position: int, sides: Sequence[Side]) -> Iterator[Regression]:
+    before, after = (_trouble(side) for side in (sides[0], sides[position]))
     if after and not before:
         yield Regression(
             kind="ending",
-            side=place,
+            side=position,
             subjects=(),
             message=after,
             before=None,

@@ -129,9 +129,9 @@ def _measured_steps(recording: Recording) -> set[int]:
     return set(norms_of(recording).steps)
 
 
-def letter_of(place: int) -> str:
+def letter_of(position: int) -> str:
     """Return `A`, `B` … `Z`, `AA`, `AB` …."""
-    head, last = divmod(place, 26)
+    head, last = divmod(position, 26)
     return (letter_of(head - 1) if head else "") + chr(ord("A") + last)
 
 
@@ -141,11 +141,11 @@ def rank_of_file(name: str) -> tuple[str, int] | None:
     return None if match is None else (match["stem"], int(match["rank"]))
 
 
-def side_of(place: int, name: str, report: Report, steps: Collection[int]) -> Side:
+def side_of(position: int, name: str, report: Report, steps: Collection[int]) -> Side:
     """Return a side of a comparison.
 
     Args:
-        place: Among all sides; the base is at 0.
+        position: Among all sides; the base is at 0.
         name: As the user knows it.
         report: Of the recording.
         steps: Of runs, those that are compared.
@@ -163,7 +163,7 @@ def side_of(place: int, name: str, report: Report, steps: Collection[int]) -> Si
         norm = _median([one.grad_norm for one in compared if one.grad_norm is not None])
     single = next(iter(steps)) if len(steps) == 1 else None
     return Side(
-        letter=letter_of(place),
+        letter=letter_of(position),
         name=name,
         rank=None if rank is None else rank[1],
         steps=0 if run is None else len(run.steps),

@@ -125,9 +125,9 @@ class Table:
 
     def fail(self, key: str, wrong: str, *, help: str | None = None) -> NoReturn:
         """Raise the error that tells what is wrong with a key."""
-        place = self.document.source((*self.path, key))
+        position = self.document.source((*self.path, key))
         whole = dotted((*TABLE, *self.path, key))
-        raise GradscopeError(f"`{whole}` in {place} {wrong}", help=help)
+        raise GradscopeError(f"`{whole}` in {position} {wrong}", help=help)
 
     def check_keys(self, known: Collection[str], what: str, *, listed: str | None = None) -> None:
         """Make sure that every key is one of those that are known.
@@ -218,8 +218,8 @@ def _read(path: Path, *, name: str) -> Document | None:
         content = content[key]
     if not isinstance(content, Mapping):
         raise GradscopeError(f"`{dotted(TABLE)}` in {name} has to be a table")
-    place = (working_directory() / path.parent).resolve() / path.name
-    return Document(path=place, name=name, lines=lines_of(text), table=content)
+    position = (working_directory() / path.parent).resolve() / path.name
+    return Document(path=position, name=name, lines=lines_of(text), table=content)
 
 
 def _text(path: Path, name: str) -> str:

@@ -100,8 +100,8 @@ def _of_modules(configuration: Configuration) -> Iterator[Entry]:
     for pattern, limit in settings.norm_limits.items():
         if pattern != WHOLE_MODEL:
             for name, value in (("max", limit.maximum), ("min", limit.minimum)):
-                place = (keys.NORMS, pattern, name)
-                yield Entry(path=place, value=value, source=configuration.sources.get(place))
+                position = (keys.NORMS, pattern, name)
+                yield Entry(path=position, value=value, source=configuration.sources.get(position))
 
 
 def _of_target(configuration: Configuration, name: str) -> Iterator[Entry]:

@@ -79,21 +79,21 @@ class _ShortLineEnds:
 def _special(table: ExportTable) -> tuple[tuple[int, Kind], ...]:
     """Return the places of the columns that the csv module would not write like this."""
     kinds = enumerate(kind for _, kind in table.columns)
-    return tuple((place, kind) for place, kind in kinds if kind in ("number", "flag", "json"))
+    return tuple((position, kind) for position, kind in kinds if kind in ("number", "flag", "json"))
 
 
 def _spelled(row: Row, special: Iterable[tuple[int, Kind]]) -> Row:
     cells = list(row)
-    for place, kind in special:
-        value = cells[place]
+    for position, kind in special:
+        value = cells[position]
         if value is None:
             continue
         if kind == "json":
-            cells[place] = json_text(value)
+            cells[position] = json_text(value)
         elif kind == "flag":
-            cells[place] = "true" if value else "false"
+            cells[position] = "true" if value else "false"
         elif value != value:
-            cells[place] = "NaN"
+            cells[position] = "NaN"
     return tuple(cells)
 
 

@@ -97,9 +97,9 @@ PARAMETERS = ExportTable(
 def _tensor_rows(report: Report) -> Iterator[Row]:
     for row in _tensors_of(report.recording):
         yield (None, *row)
-    for place, look in enumerate(report.recording.captured_steps):
+    for position, look in enumerate(report.recording.captured_steps):
         for row in _tensors_of(look.recording):
-            yield (place, look.step, *row[1:])
+            yield (position, look.step, *row[1:])
 
 
 def _tensors_of(recording: Recording) -> Iterator[Row]:

@@ -161,13 +161,13 @@ def _check_loss(report: Report) -> None:
 def _check(report: Report, findings: tuple[Finding, ...], obstacle: Failure | None) -> Check:
     levels = [finding.severity for finding in report.findings]
     if obstacle is not None and not findings:
-        worst, place = obstacle.what, ""
+        worst, location = obstacle.what, ""
     elif report.findings:
         first = report.findings[0]
         worst = f"{first.rule} {first.name}"
-        place = shown_site(first.location, report.target.root)
+        location = shown_site(first.location, report.target.root)
     else:
-        worst = place = ""
+        worst = location = ""
     return Check(
         model=report.target.model,
         passed=not findings and obstacle is None,
@@ -177,7 +177,7 @@ def _check(report: Report, findings: tuple[Finding, ...], obstacle: Failure | No
         warnings=levels.count("warning"),
         notes=levels.count("note"),
         worst=worst,
-        place=place,
+        location=location,
     )
 
 

@@ -24,7 +24,7 @@ class Check:
     notes: int
     worst: str
     """What was found first, as `GS201 gradient-cut`, or why nothing could be said; else empty."""
-    place: str
+    location: str
     """Where that is, as `model.py:23`; empty where no line is known."""
 
 

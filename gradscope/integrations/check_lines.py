@@ -101,7 +101,7 @@ def _cells(line: _Line) -> tuple[str, ...]:
     check = line.check
     if check is None:
         return (line.status, line.test, "-", "-", "-", printable(line.remark))
-    worst = " ".join(filter(None, [check.worst, check.place]))
+    worst = " ".join(filter(None, [check.worst, check.location]))
     findings = ": ".join(filter(None, [_found([check]), worst]))
     return (
         line.status,

@@ -43,7 +43,7 @@ def ending_by(error: BaseException) -> RunEnding:
         case SystemExit():
             return RunEnding(kind="exited", code=1, message=_first_line(error.code))
     kind: EndingKind = "interrupted" if isinstance(error, KeyboardInterrupt) else "raised"
-    file, line = _place(error.__traceback__)
+    file, line = _position(error.__traceback__)
     return RunEnding(
         kind=kind,
         code=1,
@@ -63,14 +63,14 @@ def _first_line(value: object) -> str:
     return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 1]}…"
 
 
-def _place(traceback: TracebackType | None) -> tuple[str, int | None]:
+def _position(traceback: TracebackType | None) -> tuple[str, int | None]:
     """Return the innermost line of the user's own; of installed code where there is none."""
     lines: list[tuple[str, int | None]] = []
     while traceback is not None:
         lines.append((traceback.tb_frame.f_code.co_filename, traceback.tb_lineno))
         traceback = traceback.tb_next
-    lines = [place for place in lines if not place[0].startswith(_PACKAGE)]
-    own = [place for place in lines if not _is_installed(place[0])]
+    lines = [position for position in lines if not position[0].startswith(_PACKAGE)]
+    own = [position for position in lines if not _is_installed(position[0])]
     return (own or lines or [("", None)])[-1]
 
 

@@ -26,10 +26,10 @@ def is_detour(outer: TracebackType, inner: TracebackType) -> bool:
 
 def as_direct(outer: TracebackType) -> TracebackType:
     """Return the entry of a module's call as it is where there are no hooks."""
-    place = _place_of_direct_call(outer.tb_frame.f_code)
-    if place is None:
+    position = _place_of_direct_call(outer.tb_frame.f_code)
+    if position is None:
         return outer
-    instruction, line = place
+    instruction, line = position
     return TracebackType(None, outer.tb_frame, instruction, line)
 
 

@@ -42,15 +42,15 @@ def _without_own(traceback: TracebackType | None) -> TracebackType | None:
     # Python hides the frames of an import, but not where one of ours stands among them.
     hidden = (_PACKAGE, _MACHINERY) if _IMPORTS in files else (_PACKAGE,)
     detours = _detours([entry.tb_frame.f_code for entry in entries])
-    for place, (outer, inner) in enumerate(pairwise(list(entries))):
+    for position, (outer, inner) in enumerate(pairwise(list(entries))):
         if is_detour(outer, inner):
-            entries[place] = as_direct(outer)
-            detours.add(place + 1)
+            entries[position] = as_direct(outer)
+            detours.add(position + 1)
     kept = None
-    for place, file in reversed(list(enumerate(files))):
-        if place not in detours and not file.startswith(hidden):
-            entries[place].tb_next = kept
-            kept = entries[place]
+    for position, file in reversed(list(enumerate(files))):
+        if position not in detours and not file.startswith(hidden):
+            entries[position].tb_next = kept
+            kept = entries[position]
     return kept
 
 
@@ -60,14 +60,14 @@ def _detours(codes: Sequence[CodeType]) -> set[int]:
     It hands itself on, `backward` to `handle_torch_function` to the mode, which calls it again.
     """
     found = set[int]()
-    for place, code in enumerate(codes):
+    for position, code in enumerate(codes):
         if code.co_name == CALLED_FROM:
-            found.add(place)
+            found.add(position)
         elif code.co_name == "__torch_function__" and code.co_filename.startswith(_PACKAGE):
-            before = place - 1
+            before = position - 1
             if before >= 0 and codes[before].co_name == "handle_torch_function":
                 found.add(before)
-                again = next(filterfalse(_is_own, codes[place + 1 :]), None)
+                again = next(filterfalse(_is_own, codes[position + 1 :]), None)
                 if before and codes[before - 1] is again:
                     found.add(before - 1)
     return found

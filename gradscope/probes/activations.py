@@ -10,7 +10,7 @@ from torch.autograd.graph import Node
 from gradscope.capture.reading import is_plain_float
 from gradscope.capture.step.graph import VIEW_OPERATIONS
 from gradscope.probes.context import ProbeContext
-from gradscope.probes.operations import NodeNumber, Operation, Places, reference
+from gradscope.probes.operations import NodeNumber, Operation, Positions, reference
 from gradscope.recording.evidence.forward import SaturationRecord, UnitRecord
 
 STEEP = 0.05
@@ -83,12 +83,12 @@ class ActivationWatch:
             self._saturated.append((number, plain, rows, saturated))
 
     def records(
-        self, context: ProbeContext, places: Places
+        self, context: ProbeContext, positions: Positions
     ) -> Iterator[UnitRecord | SaturationRecord]:
         """Yield what was seen, as far as its place in the recording is known."""
         indices = {id(parameter): i for i, parameter in enumerate(context.named.parameters)}
         for one in self._units.values():
-            found = tuple(ref for n in one.outputs if (ref := reference(places, n)) is not None)
+            found = tuple(ref for n in one.outputs if (ref := reference(positions, n)) is not None)
             if found:
                 yield UnitRecord(
                     tensors=found,
@@ -100,7 +100,7 @@ class ActivationWatch:
                     samples=one.samples,
                 )
         for number, operation, elements, saturated in self._saturated:
-            tensor = reference(places, number)
+            tensor = reference(positions, number)
             if tensor is not None and elements:
                 yield SaturationRecord(
                     tensor=tensor, operation=operation, elements=elements, saturated=saturated

@@ -22,17 +22,17 @@ def examine_attributes(context: ProbeContext) -> str | None:
     """Note the attributes that look like `requires_grad` and say something else than it."""
     found: dict[tuple[str, bool, bool], tuple[list[str], list[int]]] = {}
     for name, value, path, parameters in (*_of_parameters(context), *_of_modules(context)):
-        modules, places = found.setdefault((name, value, path is not None), ([], []))
+        modules, positions = found.setdefault((name, value, path is not None), ([], []))
         modules += [] if path is None else [path]
-        places += parameters
+        positions += parameters
     search = UserCodeSearch(context) if found else None
-    for (name, value, _), (modules, places) in found.items():
+    for (name, value, _), (modules, positions) in found.items():
         context.assembler.note(
             AttributeRecord(
                 name=name,
                 value=value,
                 modules=tuple(modules),
-                parameters=tuple(dict.fromkeys(places)),
+                parameters=tuple(dict.fromkeys(positions)),
                 sites=() if search is None else search.assignments(name),
             )
         )
@@ -44,19 +44,21 @@ _Found = tuple[str, bool, str | None, list[int]]
 
 
 def _of_parameters(context: ProbeContext) -> Iterator[_Found]:
-    for place, parameter in enumerate(context.named.parameters):
+    for position, parameter in enumerate(context.named.parameters):
         for name, value in _misspelt(vars(parameter)):
             if parameter.requires_grad != value:
-                yield name, value, None, [place]
+                yield name, value, None, [position]
 
 
 def _of_modules(context: ProbeContext) -> Iterator[_Found]:
-    places = {id(parameter): place for place, parameter in enumerate(context.named.parameters)}
+    positions = {
+        id(parameter): position for position, parameter in enumerate(context.named.parameters)
+    }
     records = zip(context.named.modules, context.named.module_records, strict=True)
     for module, record in records:
         own = {name: value for name, value in vars(module).items() if name == _RIGHT}
         for name, value in (*_misspelt(vars(module)), *_flags(own)):
-            opposite = [places[id(p)] for p in module.parameters() if p.requires_grad != value]
+            opposite = [positions[id(p)] for p in module.parameters() if p.requires_grad != value]
             if opposite and not _reads(type(module), name):
                 yield name, value, record.path, opposite
 

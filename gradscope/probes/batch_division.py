@@ -66,8 +66,10 @@ def divide(batch: object, count: int) -> Division:
             cause=f"it is {describe(batch)}",
             help=f"give a batch of {count} or more, or fewer micro-batches",
         )
-    sizes = tuple(shape.rows // count + (place < shape.rows % count) for place in range(count))
-    starts = [sum(sizes[:place]) for place in range(count)]
+    sizes = tuple(
+        shape.rows // count + (position < shape.rows % count) for position in range(count)
+    )
+    starts = [sum(sizes[:position]) for position in range(count)]
     return Division(
         rows=shape.rows,
         parts=tuple(
@@ -123,19 +125,19 @@ class _BatchShape:
         if self.in_lists:
             return
         for name, tensor in named_tensors(batch, "batch"):
-            if tensor.ndim and self._place(tensor) is None and not _within_packed(name, batch):
+            if tensor.ndim and self._position(tensor) is None and not _within_packed(name, batch):
                 yield name
 
     def _part_of_tensor(self, tensor: Tensor, start: int, stop: int) -> Tensor:
-        place = None if self.in_lists else self._place(tensor)
-        if place is None:
+        position = None if self.in_lists else self._position(tensor)
+        if position is None:
             return tensor
-        dimension, each = place
+        dimension, each = position
         chosen = tensor.detach().narrow(dimension, start * each, (stop - start) * each)
         # A leaf of its own, as the user's batch was.
         return chosen.clone().requires_grad_(tensor.requires_grad)
 
-    def _place(self, tensor: Tensor) -> tuple[int, int] | None:
+    def _position(self, tensor: Tensor) -> tuple[int, int] | None:
         """Return the dimension of a tensor's examples, and how many of its elements each has."""
         shape = tensor.shape
         if self.is_second and tensor.ndim > 1 and shape[1] == self.rows:
@@ -149,7 +151,7 @@ class _BatchShape:
     def _are_examples(self, value: Sequence) -> bool:
         if len(value) != self.rows:
             return False
-        is_first = [isinstance(item, Tensor) and self._place(item) is not None for item in value]
+        is_first = [isinstance(item, Tensor) and self._position(item) is not None for item in value]
         return self.in_lists or not any(is_first)
 
 

@@ -33,7 +33,7 @@ def examine_comparisons(context: ProbeContext) -> str | None:
         if graph.operations[index] in _SOFTMAXES:
             dimension = _dimension(node)
             context.assembler.note(
-                SoftmaxRecord(node=context.place.first_node + index, dimension=dimension)
+                SoftmaxRecord(node=context.position.first_node + index, dimension=dimension)
             )
     return None
 
@@ -41,7 +41,9 @@ def examine_comparisons(context: ProbeContext) -> str | None:
 def _reference(context: ProbeContext, edge: Edge | None) -> TensorRef | None:
     slot = None if edge is None else context.capture.graph.slot_of(edge)
     return (
-        None if slot is None else TensorRef(node=context.place.first_node + slot[0], slot=slot[1])
+        None
+        if slot is None
+        else TensorRef(node=context.position.first_node + slot[0], slot=slot[1])
     )
 
 

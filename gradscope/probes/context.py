@@ -62,7 +62,7 @@ class ProbeContext:
         return tuple(one for one in dict.fromkeys(known) if one in given or is_made(one))
 
     @cached_property
-    def place(self) -> GraphPlace:
+    def position(self) -> GraphPlace:
         """Where the records of the graph are: node `n` of the capture is `place.first_node + n`."""
         return self.assembler.place_of(self.capture)
 

@@ -71,12 +71,12 @@ class _Applications:
         self._shapes.add(shapes)
         if sum(tensor.numel() for tensor in tensors) <= MOST_ELEMENTS:
             kept = tuple(a.detach().clone() if isinstance(a, Tensor) else a for a in args)
-            places = tuple(
-                place
-                for place, arg in enumerate(args)
+            positions = tuple(
+                position
+                for position, arg in enumerate(args)
                 if isinstance(arg, Tensor) and arg.requires_grad
             )
-            self.found.append(_Application(kept, places, line))
+            self.found.append(_Application(kept, positions, line))
 
 
 def examine_custom_functions(context: ProbeContext) -> str | None:
@@ -217,9 +217,9 @@ def _input_check(found: Comparison, names: list[str], dtype: str) -> InputCheck:
     analytical, numerical = found.analytical, found.numerical
     factor = float((analytical @ numerical) / (numerical @ numerical))
     size = max(float(analytical.norm()), float(numerical.norm()))
-    place = found.place
+    position = found.position
     return InputCheck(
-        name=names[place] if place < len(names) else f"input {place}",
+        name=names[position] if position < len(names) else f"input {position}",
         dtype=dtype,
         elements=analytical.numel(),
         analytical=float(analytical.norm()),

@@ -105,7 +105,7 @@ class _DrawMode(TorchDispatchMode):
     def __init__(self) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self.unmatched = 0
-        self._places: dict[_Key, int] = {}
+        self._positions: dict[_Key, int] = {}
 
     def __torch_dispatch__(
         self,
@@ -131,13 +131,13 @@ class _DrawMode(TorchDispatchMode):
             self.unmatched += 1
             return result
         key = (bytes(before.tolist()), name, tuple(noise.shape))
-        place = self._places.setdefault(key, len(self._places))
-        self.drawn(place, _Draw(name, _scalars(args, named), noise))
+        position = self._positions.setdefault(key, len(self._positions))
+        self.drawn(position, _Draw(name, _scalars(args, named), noise))
         if name == _FUSED_DROPOUT:
             return _dropped(args, noise), noise
         return result
 
-    def drawn(self, place: int, draw: _Draw) -> None:
+    def drawn(self, position: int, draw: _Draw) -> None:
         """Take notice of a draw, whose values may be changed."""
         raise NotImplementedError
 
@@ -147,8 +147,8 @@ class _Keeper(_DrawMode):
         super().__init__()
         self.draws: list[_Draw] = []
 
-    def drawn(self, place: int, draw: _Draw) -> None:
-        if place == len(self.draws):
+    def drawn(self, position: int, draw: _Draw) -> None:
+        if position == len(self.draws):
             self.draws.append(_Draw(draw.operation, draw.scalars, draw.values.detach().clone()))
 
 
@@ -157,8 +157,8 @@ class _Giver(_DrawMode):
         super().__init__()
         self._draws, self._part = draws, part
 
-    def drawn(self, place: int, draw: _Draw) -> None:
-        kept = self._draws[place] if place < len(self._draws) else None
+    def drawn(self, position: int, draw: _Draw) -> None:
+        kept = self._draws[position] if position < len(self._draws) else None
         is_alike = kept is not None and (kept.operation, kept.scalars) == (
             draw.operation,
             draw.scalars,

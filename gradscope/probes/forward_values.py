@@ -20,7 +20,7 @@ from gradscope.probes.operations import (
     NodeNumber,
     Operation,
     OperationMode,
-    Places,
+    Positions,
     node_number,
     reference,
     run_again,
@@ -42,10 +42,10 @@ class Values(NamedTuple):
 def examine_forward(context: ProbeContext) -> str | None:
     """Note what each tensor of the first step's graph held."""
     mode = _ValuesMode()
-    places = run_again(context, mode)
-    if isinstance(places, str):
-        return places
-    note_forward(context, mode.values, mode.activations, places)
+    positions = run_again(context, mode)
+    if isinstance(positions, str):
+        return positions
+    note_forward(context, mode.values, mode.activations, positions)
     return None
 
 
@@ -53,14 +53,14 @@ def note_forward(
     context: ProbeContext,
     values: Mapping[NodeNumber, tuple[int, Values]],
     activations: ActivationWatch,
-    places: Places,
+    positions: Positions,
 ) -> None:
     """Note what tensors of the graph held: the number of elements of each, and their values."""
     for number, (numel, found) in values.items():
-        tensor = reference(places, number)
+        tensor = reference(positions, number)
         if tensor is not None:
             context.assembler.note(ForwardStat(tensor=tensor, numel=numel, **found._asdict()))
-    context.assembler.note(*activations.records(context, places))
+    context.assembler.note(*activations.records(context, positions))
 
 
 class _ValuesMode(OperationMode):

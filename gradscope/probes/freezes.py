@@ -14,11 +14,11 @@ _FREEZES = re.compile(r"requires_grad(\s*=\s*False|_\(\s*(requires_grad\s*=\s*)?
 
 def examine_freezes(context: ProbeContext) -> str | None:
     """Note which modules were replaced, and the lines that freeze parameters."""
-    for place, module in enumerate(context.named.modules):
+    for position, module in enumerate(context.named.modules):
         line = context.definitions.replacements.get(module)
         if line is not None:
             site = context.assembler.site_of(line)
-            context.assembler.note(ReplacementRecord(module=place, site=site))
+            context.assembler.note(ReplacementRecord(module=position, site=site))
     for file in sorted(_files(context)):
         for line in _freezing_lines(file):
             site = context.assembler.site_of(line)

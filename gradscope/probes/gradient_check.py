@@ -71,7 +71,7 @@ class ChosenGradientError(GradscopeError):
 class Comparison:
     """The gradient with respect to one input: element by element, both ways."""
 
-    place: int
+    position: int
     """Of the input among the function's arguments."""
     analytical: Tensor
     numerical: Tensor
@@ -127,20 +127,20 @@ def compare(
     trial = _Trial(function, args, differentiable, precision)
     gradients = trial.gradients()
     captured_steps = {
-        place: trial.differences(place, gradient)
-        for place, gradient in gradients.items()
+        position: trial.differences(position, gradient)
+        for position, gradient in gradients.items()
         if gradient.any()  # None and zero are ways to stop a gradient
     }
     for differences in captured_steps.values():
         _refuse_chosen(differences)
     found = [
         Comparison(
-            place,
+            position,
             differences.analytical[judged],
             _numerical(differences)[judged],
-            is_constant=place in trial.constant,
+            is_constant=position in trial.constant,
         )
-        for place, differences in captured_steps.items()
+        for position, differences in captured_steps.items()
         if (judged := _judged(differences, precision)).any()
     ]
     if not found:
@@ -206,7 +206,7 @@ class _Trial:
         self._function = function
         self._precision = precision
         self._args = [_converted(arg, precision.dtype) for arg in args]
-        self._inputs = {place: _tensor(self._args[place]) for place in differentiable}
+        self._inputs = {position: _tensor(self._args[position]) for position in differentiable}
         self._random_states = RandomStates.now()
         self._generator = torch.Generator().manual_seed(0)
         if any(tensor.is_complex() for tensor in self._inputs.values()):
@@ -238,7 +238,7 @@ class _Trial:
             raise ChosenGradientError("its forward returns its input")
 
     def _returns_an_input(self, args: Sequence[object], outputs: list[Tensor]) -> bool:
-        inputs = [_tensor(args[place]) for place in self._inputs]
+        inputs = [_tensor(args[position]) for position in self._inputs]
         return any(_holds_the_same(tensor, out) for tensor in inputs for out in outputs)
 
     @torch.no_grad()
@@ -248,9 +248,9 @@ class _Trial:
         At its initialisation many a function returns its input by chance: an affine one of scale 1.
         """
         args = list(self._args)
-        for place, tensor in self._inputs.items():
+        for position, tensor in self._inputs.items():
             noise = torch.rand(tensor.shape, generator=self._generator, dtype=torch.float64)
-            args[place] = tensor * (1 + noise / 8).to(tensor) + noise.to(tensor) / 8
+            args[position] = tensor * (1 + noise / 8).to(tensor) + noise.to(tensor) / 8
         return args, _floating(self._apply(args))
 
     def gradients(self) -> dict[int, Tensor]:
@@ -261,13 +261,13 @@ class _Trial:
                 clipped.
         """
         once, twice = self._gradients(1), self._gradients(2)
-        for place, gradient in once.items():
-            if self._is_near(twice[place], 2 * gradient):
+        for position, gradient in once.items():
+            if self._is_near(twice[position], 2 * gradient):
                 continue
             # Losses that work their gradient out beforehand may count on being given 1.
-            if not self._is_near(twice[place], gradient) or self._is_loss:
+            if not self._is_near(twice[position], gradient) or self._is_loss:
                 raise UncheckedError("its backward is not linear in the gradient it is given")
-            self.constant.add(place)
+            self.constant.add(position)
         return once
 
     @property
@@ -279,34 +279,34 @@ class _Trial:
         return bool(((one - other).abs() <= self._precision.linear * scale).all())
 
     def _gradients(self, factor: int) -> dict[int, Tensor]:
-        leaves = {place: x.clone().requires_grad_() for place, x in self._inputs.items()}
+        leaves = {position: x.clone().requires_grad_() for position, x in self._inputs.items()}
         # Clones, for a function may write to its inputs.
         args = [leaves[p].clone() if p in leaves else arg for p, arg in enumerate(self._args)]
         with torch.enable_grad():
             outputs = [
-                (place, out)
-                for place, out in enumerate(self._apply(args))
+                (position, out)
+                for position, out in enumerate(self._apply(args))
                 if isinstance(out, Tensor) and out.requires_grad
             ]
-        for place, out in outputs:
-            if place not in self._vectors:
+        for position, out in outputs:
+            if position not in self._vectors:
                 noise = torch.randn(out.shape, generator=self._generator, dtype=torch.float64)
-                self._vectors[place] = noise.to(out.device, out.dtype)
+                self._vectors[position] = noise.to(out.device, out.dtype)
         if not outputs:
             raise UncheckedError("nothing that it returns requires grad")
         found = torch.autograd.grad(
             [out for _, out in outputs],
             list(leaves.values()),
-            [factor * self._vectors[place] for place, _ in outputs],
+            [factor * self._vectors[position] for position, _ in outputs],
             allow_unused=True,
         )
         pairs = zip(leaves, found, strict=True)
-        return {place: gradient.detach() for place, gradient in pairs if gradient is not None}
+        return {position: gradient.detach() for position, gradient in pairs if gradient is not None}
 
     @torch.no_grad()
-    def differences(self, place: int, gradient: Tensor) -> _Differences:
+    def differences(self, position: int, gradient: Tensor) -> _Differences:
         """Return both ways' derivatives by some elements of an input."""
-        x = self._inputs[place]
+        x = self._inputs[position]
         chosen = self._elements(gradient)
         scale = float(x.square().mean().sqrt()) or 1.0
         here = self._apply(self._args)
@@ -314,7 +314,7 @@ class _Trial:
         for index in chosen:
             step = self._precision.step * max(abs(float(x[index])), scale)
             slopes = (
-                self._slope(place, index, move, here) for move in (-step, step, step * _SMALLER)
+                self._slope(position, index, move, here) for move in (-step, step, step * _SMALLER)
             )
             rows.append((float(gradient[index]), *slopes))
         return _Differences(*torch.tensor(rows, dtype=torch.float64).unbind(1))
@@ -329,11 +329,13 @@ class _Trial:
         for number in list(dict.fromkeys([*greatest, *others]))[:count]:
             yield tuple(int(i) for i in torch.unravel_index(torch.tensor(number), gradient.shape))
 
-    def _slope(self, place: int, index: tuple[int, ...], step: float, here: list[object]) -> float:
-        moved = self._inputs[place].clone()
+    def _slope(
+        self, position: int, index: tuple[int, ...], step: float, here: list[object]
+    ) -> float:
+        moved = self._inputs[position].clone()
         moved[index] += step
-        went = float(moved[index].double() - self._inputs[place][index].double())
-        args = [moved if p == place else arg for p, arg in enumerate(self._args)]
+        went = float(moved[index].double() - self._inputs[position][index].double())
+        args = [moved if p == position else arg for p, arg in enumerate(self._args)]
         there = self._apply(args)
         # The difference first: what does not change must cancel exactly.
         changes = (

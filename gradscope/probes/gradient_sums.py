@@ -78,10 +78,10 @@ class GradientSums:
     def add(self, gradients: Sequence[Tensor | None]) -> bool:
         """Add a part's gradients; return whether they are finite."""
         self._samples.append(self._sample(gradients))
-        for place, gradient in enumerate(gradients):
-            known = self._sums[place]
+        for position, gradient in enumerate(gradients):
+            known = self._sums[position]
             if gradient is not None:
-                self._sums[place] = gradient if known is None else known + gradient
+                self._sums[position] = gradient if known is None else known + gradient
         return all(bool(torch.isfinite(_flat(one)).all()) for one in gradients if one is not None)
 
     def sample(self) -> tuple[Tensor, Tensor]:
@@ -92,9 +92,9 @@ class GradientSums:
     def products(self) -> dict[int, Products]:
         """Return the products by parameter, of those with a gradient."""
         return {
-            place: _products(self._sums[place], whole)
-            for place, whole in enumerate(self._whole)
-            if whole is not None or self._sums[place] is not None
+            position: _products(self._sums[position], whole)
+            for position, whole in enumerate(self._whole)
+            if whole is not None or self._sums[position] is not None
         }
 
     def remaining(self, weights: Sequence[float]) -> list[float]:
@@ -103,10 +103,10 @@ class GradientSums:
         That is the norm of the difference, over the norm of the whole batch's gradient.
         """
         left = []
-        for place, whole in enumerate(self._sample(self._whole)):
+        for position, whole in enumerate(self._sample(self._whole)):
             weighed = torch.zeros_like(whole)
             for weight, sample in zip(weights, self._samples, strict=True):
-                weighed += weight * sample[place]
+                weighed += weight * sample[position]
             left.append(_over(float((weighed - whole).norm()), float(whole.norm())))
         return left
 
@@ -131,8 +131,8 @@ def _chosen_elements(whole: Sequence[Tensor | None]) -> list[Tensor]:
         if one.numel() <= most:
             chosen.append(torch.arange(one.numel()))
         else:
-            places = one.nonzero().flatten().cpu()
-            chosen.append(places[:: math.ceil(max(len(places), 1) / most)])
+            positions = one.nonzero().flatten().cpu()
+            chosen.append(positions[:: math.ceil(max(len(positions), 1) / most)])
     return chosen
 
 

@@ -64,7 +64,7 @@ def examine_influence(context: ProbeContext) -> str | None:
         if not torch.equal(before, _loss(context)):
             return "the loss is another each time"
         for group in groups:
-            with _other_values([context.named.parameters[place] for place in group]):
+            with _other_values([context.named.parameters[position] for position in group]):
                 changes = not torch.equal(before, _loss(context))
             context.assembler.note(InfluenceRecord(parameters=group, changes_loss=changes))
     except GradscopeError:
@@ -81,11 +81,11 @@ def _groups(context: ProbeContext) -> list[tuple[int, ...]]:
     }
     finder = CutFinder(context.capture, lost)
     groups: dict[object, list[int]] = {}
-    for place in lost.values():
-        cuts = finder.unsettled(place)
+    for position in lost.values():
+        cuts = finder.unsettled(position)
         if cuts:
-            groups.setdefault(cuts, []).append(place)
-    return [tuple(places) for places in groups.values()]
+            groups.setdefault(cuts, []).append(position)
+    return [tuple(positions) for positions in groups.values()]
 
 
 def _loss(context: ProbeContext) -> Tensor:

@@ -44,17 +44,17 @@ def examine_leaves(context: ProbeContext) -> str | None:
     leaves = {node: leaf for node, leaf in leaves.items() if id(leaf) not in held}
     if not leaves:
         return None
-    places = _places(context, leaves)
+    positions = _positions(context, leaves)
     again = _leaves_of_another_forward(context)
-    order = {key: number for number, key in enumerate(places)}
+    order = {key: number for number, key in enumerate(positions)}
     for node, leaf in sorted(leaves.items(), key=lambda item: order.get(id(item[1]), -1)):
-        place = _place(leaf, places.get(id(leaf)), again)
-        if place is not None and not (place.origin == "input" and _is_read(context, leaf)):
-            _note(context, node, leaf, place)
+        position = _position(leaf, positions.get(id(leaf)), again)
+        if position is not None and not (position.origin == "input" and _is_read(context, leaf)):
+            _note(context, node, leaf, position)
     return None
 
 
-def _place(leaf: Tensor, known: _Place | None, again: set[int] | None) -> _Place | None:
+def _position(leaf: Tensor, known: _Place | None, again: set[int] | None) -> _Place | None:
     """Return where a leaf belongs, None for one that is none of the model's.
 
     Args:
@@ -98,26 +98,26 @@ def _is_read(context: ProbeContext, leaf: Tensor) -> bool:
     return bool(context.capture.backwards.count or leaf._backward_hooks) or not trains
 
 
-def _note(context: ProbeContext, node: int, leaf: Tensor, place: _Place) -> None:
+def _note(context: ProbeContext, node: int, leaf: Tensor, position: _Place) -> None:
     line = None
-    if place.owner is not None and place.attribute:
-        line = assignments(type(context.named.modules[place.owner])).get(place.attribute)
+    if position.owner is not None and position.attribute:
+        line = assignments(type(context.named.modules[position.owner])).get(position.attribute)
     context.assembler.note(
         LeafRecord(
-            node=context.place.first_node + node,
-            name=place.name,
-            origin=place.origin,
+            node=context.position.first_node + node,
+            name=position.name,
+            origin=position.origin,
             numel=leaf.numel(),
-            owner=place.owner,
-            attribute=place.attribute,
-            container=place.container,
-            set_aside=place.set_aside,
+            owner=position.owner,
+            attribute=position.attribute,
+            container=position.container,
+            set_aside=position.set_aside,
             site=context.assembler.site_of(line),
         )
     )
 
 
-def _places(context: ProbeContext, leaves: Mapping[int, Tensor]) -> dict[int, _Place]:
+def _positions(context: ProbeContext, leaves: Mapping[int, Tensor]) -> dict[int, _Place]:
     """Return where leaves (by `id`) are kept, each under its first name."""
     wanted = {id(leaf) for leaf in leaves.values()}
     found: dict[int, _Place] = {}
@@ -126,11 +126,11 @@ def _places(context: ProbeContext, leaves: Mapping[int, Tensor]) -> dict[int, _P
             kind = type(context.target.batch).__name__
             found.setdefault(id(tensor), _Place(name, None, "", kind, False, "input"))
     computed: dict[int, _Place] = {}
-    for tensor, place in _kept(context):
+    for tensor, position in _kept(context):
         if id(tensor) in wanted:
-            found.setdefault(id(tensor), place)
+            found.setdefault(id(tensor), position)
         for leaf in _computed_from(context, tensor, wanted):
-            computed.setdefault(leaf, place._replace(origin="computed"))
+            computed.setdefault(leaf, position._replace(origin="computed"))
     return computed | found
 
 
@@ -158,16 +158,16 @@ def _kept(context: ProbeContext) -> Iterator[tuple[Tensor, _Place]]:
         prefix = f"{path}." if path else ""
         for name, buffer in module._buffers.items():
             if buffer is not None:
-                place = _Place(f"{prefix}{name}", index, name, "buffer", False, "attribute")
-                yield buffer, place
+                position = _Place(f"{prefix}{name}", index, name, "buffer", False, "attribute")
+                yield buffer, position
         for name, value in vars(module).items():
             if name in _MODULES_OWN:
                 continue
             kind = type(value).__name__
             aside = module.training and _is_in_eval_mode(value)
-            place = _Place("", index, name, kind, aside, "attribute")
+            position = _Place("", index, name, kind, aside, "attribute")
             for tensor, inner in _named_tensors(value, f"{prefix}{name}", seen):
-                yield tensor, place._replace(name=inner)
+                yield tensor, position._replace(name=inner)
 
 
 def _late_parameters(context: ProbeContext) -> Iterator[tuple[Tensor, _Place]]:
@@ -181,14 +181,14 @@ def _late_parameters(context: ProbeContext) -> Iterator[tuple[Tensor, _Place]]:
 
 def _giver(context: ProbeContext, name: str) -> tuple[int, str]:
     """Return the module that was there before the forward and got what a name leads to."""
-    places = {id(module): place for place, module in enumerate(context.named.modules)}
+    positions = {id(module): position for position, module in enumerate(context.named.modules)}
     module: nn.Module = context.target.model
     for part in name.split("."):
         inner = module._modules.get(part)
-        if inner is None or id(inner) not in places:
-            return places.get(id(module), 0), part
+        if inner is None or id(inner) not in positions:
+            return positions.get(id(module), 0), part
         module = inner
-    return places.get(id(module), 0), name
+    return positions.get(id(module), 0), name
 
 
 def _is_in_eval_mode(value: object) -> bool:

@@ -67,26 +67,31 @@ def _terms(context: ProbeContext, outcome: Outcome) -> list[_Term]:
         outcome.loss, [term for _, term in given], retain_graph=True, allow_unused=True
     )
     parameters = context.named.parameters
-    places = [
-        place for place in sorted(context.measured.reached) if parameters[place].requires_grad
+    positions = [
+        position
+        for position in sorted(context.measured.reached)
+        if parameters[position].requires_grad
     ]
     found = []
     for (name, term), weight in zip(given, weights, strict=True):
         if weight is None or not bool(weight.any()):
             continue
         gradients = torch.autograd.grad(
-            term, [parameters[p] for p in places], weight, retain_graph=True, allow_unused=True
+            term, [parameters[p] for p in positions], weight, retain_graph=True, allow_unused=True
         )
-        by_place = {p: g for p, g in zip(places, gradients, strict=True) if g is not None}
+        by_place = {p: g for p, g in zip(positions, gradients, strict=True) if g is not None}
         found.append(_Term(name, term, weight, by_place))
     return found
 
 
 def _pair(terms: list[_Term], first: int, second: int) -> TermPairRecord:
     one, other = terms[first].gradients, terms[second].gradients
-    shared = tuple(place for place in one if place in other)
-    norms = _norm([one[place] for place in shared]), _norm([other[place] for place in shared])
-    product = math.fsum(_dot(one[place], other[place]) for place in shared)
+    shared = tuple(position for position in one if position in other)
+    norms = (
+        _norm([one[position] for position in shared]),
+        _norm([other[position] for position in shared]),
+    )
+    product = math.fsum(_dot(one[position], other[position]) for position in shared)
     return TermPairRecord(
         first=first,
         second=second,
@@ -114,12 +119,14 @@ def _dense(gradient: Tensor) -> Tensor:
 def _lines(context: ProbeContext, outcome: Outcome, terms: list[Tensor]) -> list[Line | None]:
     """Return the lines that computed the terms, None where the second run was another."""
     graph, known = walk(outcome.loss), context.capture.graph
-    places = [None if term.grad_fn is None else graph.index.get(term.grad_fn) for term in terms]
+    positions = [None if term.grad_fn is None else graph.index.get(term.grad_fn) for term in terms]
     is_alike = graph.operations == known.operations
     graph.index.clear()
     graph.leaves.clear()
     let_go(graph.nodes)
     return [
-        context.capture.line_of(known.nodes[place]) if is_alike and place is not None else None
-        for place in places
+        context.capture.line_of(known.nodes[position])
+        if is_alike and position is not None
+        else None
+        for position in positions
     ]

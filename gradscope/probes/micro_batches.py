@@ -117,7 +117,7 @@ def _note(
     number = len(division.parts)
     count = trial.count
     obstruction = _obstruction(context, trial, norms, calm) if law.name == "none" else None
-    places = {id(module): place for place, module in enumerate(context.named.modules)}
+    positions = {id(module): position for position, module in enumerate(context.named.modules)}
     context.assembler.note(
         AccumulationRecord(
             micro_batches=number,
@@ -127,7 +127,7 @@ def _note(
             law=law.name,
             unit=None if count is None else count.unit,
             obstruction=obstruction,
-            modules=tuple(places[id(module)] for module in norms),
+            modules=tuple(positions[id(module)] for module in norms),
             site=_meeting_site(context, trial) if obstruction == "examples meet" else None,
             apart=None if calm is None else calm.law.name,
             draws=trial.draws,
@@ -140,14 +140,14 @@ def _note(
         )
     )
     amounts = division.sizes if count is None else count.amounts
-    for place, run in enumerate(trial.parts):
+    for position, run in enumerate(trial.parts):
         context.assembler.note(
             MicroBatchRecord(
-                rows=division.sizes[place],
+                rows=division.sizes[position],
                 loss=run.loss,
-                is_finite=trial.finite[place],
-                count=float(amounts[place]),
-                weight=None if law.name == "none" else law.weights[place],
+                is_finite=trial.finite[position],
+                count=float(amounts[position]),
+                weight=None if law.name == "none" else law.weights[position],
             )
         )
     _note_parameters(context, trial)
@@ -155,15 +155,15 @@ def _note(
 
 def _note_parameters(context: ProbeContext, trial: MicroBatchTrial) -> None:
     remaining = trial.sums.remaining(trial.law.weights)
-    for place, one in trial.products.items():
+    for position, one in trial.products.items():
         is_tiny = one.is_tiny(trial.total)
         context.assembler.note(
             AccumulatedGradient(
-                parameter=place,
+                parameter=position,
                 norm=one.norm,
                 scale=math.nan if is_tiny else one.scale,
                 deviation=math.nan if is_tiny else one.deviation(),
-                remaining=math.nan if is_tiny else remaining[place],
+                remaining=math.nan if is_tiny else remaining[position],
             )
         )
 
@@ -176,13 +176,13 @@ def _meeting_site(context: ProbeContext, trial: MicroBatchTrial) -> int | None:
         return None
     rows, size = trial.division.rows, trial.division.sizes[0]
     meeting = [
-        place
-        for place, (one, other) in enumerate(zip(whole.shapes, part.shapes, strict=True))
+        position
+        for position, (one, other) in enumerate(zip(whole.shapes, part.shapes, strict=True))
         if any(_grown(*dims, rows, size) > 1 for dims in zip(one, other, strict=False))
     ]
     # The walk goes from the loss back: the last one is the first of the forward.
-    for place in reversed(meeting):
-        line = context.capture.line_of(known.nodes[place])
+    for position in reversed(meeting):
+        line = context.capture.line_of(known.nodes[position])
         if line is not None:
             return context.assembler.site_of(line)
     return None

@@ -18,7 +18,7 @@ from gradscope.probes.nonfinite_tracker import (
     operand_of,
     storage_of,
 )
-from gradscope.probes.operations import Places, plain_floats, reference, run_again
+from gradscope.probes.operations import Positions, plain_floats, reference, run_again
 from gradscope.recording.evidence.failures import NonfiniteRecord, NonfiniteSource
 
 
@@ -28,21 +28,21 @@ def examine_nonfinite(context: ProbeContext) -> str | None:
         return None
     sources = _sources(context)
     mode = OriginTracker(by_storage(sources).get)
-    places = run_again(context, mode)
-    if isinstance(places, str):
+    positions = run_again(context, mode)
+    if isinstance(positions, str):
         for origin in _there_before(sources):
             of_loss = origin.index if _loss_is_broken(context) else None
             context.assembler.note(record_of(context.assembler, origin, {}, of_loss=of_loss))
-        return places
-    note_origins(context, mode, places)
+        return positions
+    note_origins(context, mode, positions)
     return None
 
 
-def note_origins(context: ProbeContext, tracker: OriginTracker, places: Places) -> None:
+def note_origins(context: ProbeContext, tracker: OriginTracker, positions: Positions) -> None:
     """Note what a tracker has found."""
     of_loss = tracker.of_loss if _loss_is_broken(context) else None
     for origin in tracker.origins:
-        context.assembler.note(record_of(context.assembler, origin, places, of_loss=of_loss))
+        context.assembler.note(record_of(context.assembler, origin, positions, of_loss=of_loss))
 
 
 def by_storage(sources: Iterable[Source]) -> dict[int, Source]:
@@ -55,21 +55,21 @@ def _loss_is_broken(context: ProbeContext) -> bool:
 
 
 def record_of(
-    assembler: Assembler, origin: Origin, places: Places, *, of_loss: int | None
+    assembler: Assembler, origin: Origin, positions: Positions, *, of_loss: int | None
 ) -> NonfiniteRecord:
     """Return the record of an origin.
 
     Args:
         assembler: Makes the records of lines.
         origin: What was found.
-        places: Where the records of the graph's nodes are.
+        positions: Where the records of the graph's nodes are.
         of_loss: The origin of a loss that is not finite.
     """
     return NonfiniteRecord(
         index=origin.index,
         operation=origin.operation,
         site=assembler.site_of(origin.line),
-        tensor=reference(places, origin.output),
+        tensor=reference(positions, origin.output),
         makes=origin.makes,
         source=origin.source,
         name=origin.name,

@@ -220,8 +220,8 @@ class OriginTracker(OperationMode):
 
 def storage_of(tensor: Tensor) -> int:
     """Return what tensors share that are views of each other."""
-    place: int = tensor.untyped_storage()._cdata
-    return place
+    position: int = tensor.untyped_storage()._cdata
+    return position
 
 
 def broken_of(tensor: Tensor) -> Broken | None:

@@ -129,11 +129,11 @@ def node_number(tensor: Tensor) -> NodeNumber | None:
     return None if number is None else NodeNumber(number, slot)
 
 
-Places = dict[int, int]
+Positions = dict[int, int]
 """By creation number of the second run's nodes: the node's record."""
 
 
-def run_again(context: ProbeContext, mode: OperationMode) -> Places | str:
+def run_again(context: ProbeContext, mode: OperationMode) -> Positions | str:
     """Run the forward under a mode.
 
     Returns:
@@ -155,19 +155,19 @@ def run_again(context: ProbeContext, mode: OperationMode) -> Places | str:
     del outcome
     known = _in_order(context.capture.graph.nodes, context.capture.graph.operations)
     again = _in_order(graph.nodes, graph.operations)
-    first = context.place.first_node
-    places = {number: first + index for number, index in _aligned(known, again)}
+    first = context.position.first_node
+    positions = {number: first + index for number, index in _aligned(known, again)}
     graph.index.clear()
     graph.leaves.clear()
     let_go(graph.nodes)
-    return places
+    return positions
 
 
-def reference(places: Places, number: NodeNumber | None) -> TensorRef | None:
+def reference(positions: Positions, number: NodeNumber | None) -> TensorRef | None:
     """Return a tensor of the recording's graph, None where it is not known there."""
-    if number is None or number.number not in places:
+    if number is None or number.number not in positions:
         return None
-    return TensorRef(node=places[number.number], slot=number.slot)
+    return TensorRef(node=positions[number.number], slot=number.slot)
 
 
 @dataclass(frozen=True, slots=True)

@@ -67,7 +67,9 @@ class _OptimizerReading:
     def __init__(self, context: ProbeContext) -> None:
         self._context = context
         self._parameters = context.named.parameters
-        self._places = {id(parameter): place for place, parameter in enumerate(self._parameters)}
+        self._positions = {
+            id(parameter): position for position, parameter in enumerate(self._parameters)
+        }
         self._used = {id(leaf) for leaf in context.capture.other_leaves()}
         self._paths = {
             id(module): record.path
@@ -94,11 +96,13 @@ class _OptimizerReading:
 
     def _group(self, group: dict[str, object]) -> GroupRecord:
         counts = Counter(
-            self._places[id(tensor)] for tensor in _listed(group) if id(tensor) in self._places
+            self._positions[id(tensor)]
+            for tensor in _listed(group)
+            if id(tensor) in self._positions
         )
         record = GroupRecord(
             parameters=tuple(counts),
-            duplicates=tuple(place for place, count in counts.items() if count > 1),
+            duplicates=tuple(position for position, count in counts.items() if count > 1),
             learning_rate=None,
             initial_learning_rate=None,
             epsilon=None,
@@ -108,10 +112,10 @@ class _OptimizerReading:
         return _with_numbers(record, group)
 
     def _made_after(self, order: int) -> Iterator[int]:
-        for place, parameter in enumerate(self._parameters):
+        for position, parameter in enumerate(self._parameters):
             registration = self._context.definitions.registration(parameter)
             if registration is not None and registration.order > order:
-                yield place
+                yield position
 
     def _stale(self, optimizer: torch.optim.Optimizer) -> Iterator[StaleTensor]:
         """Yield what had a place in the model once, as far as that can be told."""
@@ -119,15 +123,15 @@ class _OptimizerReading:
         is_given = self._context.of_run or optimizer in (target.optimizer, target.stale_optimizer)
         held = [tensor for group in optimizer.param_groups for tensor in _listed(group)]
         successors = self._successors(held) if is_given else {}
-        for place, tensor in enumerate(held):
-            if id(tensor) in self._places or id(tensor) in self._used:
+        for position, tensor in enumerate(held):
+            if id(tensor) in self._positions or id(tensor) in self._used:
                 continue
             name, line = self._former_name(tensor)
-            if name is not None or place in successors:
-                successor = self._named(name) if name is not None else successors[place]
+            if name is not None or position in successors:
+                successor = self._named(name) if name is not None else successors[position]
                 yield StaleTensor(
                     shape=shape_of(tensor),
-                    name=name or self._context.named.parameter_records[successors[place]].name,
+                    name=name or self._context.named.parameter_records[successors[position]].name,
                     successor=successor,
                     replaced=line,
                 )
@@ -160,16 +164,20 @@ class _OptimizerReading:
         That can be told where it holds as many as the model has, and those of the model each at its
         own place; where it holds none of them, all must be shaped alike.
         """
-        trainable = [place for place, p in enumerate(self._parameters) if p.requires_grad]
-        for places in (list(range(len(self._parameters))), trainable):
-            if len(places) != len(held) or not held:
+        trainable = [position for position, p in enumerate(self._parameters) if p.requires_grad]
+        for positions in (list(range(len(self._parameters))), trainable):
+            if len(positions) != len(held) or not held:
                 continue
-            pairs = [(tensor, self._parameters[p]) for tensor, p in zip(held, places, strict=True)]
+            pairs = [
+                (tensor, self._parameters[p]) for tensor, p in zip(held, positions, strict=True)
+            ]
             kept = [tensor is parameter for tensor, parameter in pairs]
             foreign = [pair for pair, is_kept in zip(pairs, kept, strict=True) if not is_kept]
             if all(_may_replace(old, new, exactly=not any(kept)) for old, new in foreign):
-                own = enumerate(zip(places, kept, strict=True))
-                return {place: parameter for place, (parameter, is_kept) in own if not is_kept}
+                own = enumerate(zip(positions, kept, strict=True))
+                return {
+                    position: parameter for position, (parameter, is_kept) in own if not is_kept
+                }
         return {}
 
 

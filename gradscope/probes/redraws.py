@@ -61,12 +61,12 @@ def _redrawn(context: ProbeContext, missing: set[int]) -> RedrawRecord:
 def _without_gradient(context: ProbeContext) -> set[int]:
     """Return the parameters that got no gradient, or one of zeros."""
     return {
-        place
-        for place, parameter in enumerate(context.named.parameters)
+        position
+        for position, parameter in enumerate(context.named.parameters)
         if parameter.requires_grad
         and (
-            place not in context.measured.reached
-            or ((left := context.measured.parameter(place)) is not None and left.norm == 0)
+            position not in context.measured.reached
+            or ((left := context.measured.parameter(position)) is not None and left.norm == 0)
         )
     }
 
@@ -80,7 +80,7 @@ def _affordable(context: ProbeContext) -> int:
 
 def _reached(context: ProbeContext, seed: int, missing: list[int]) -> set[int] | None:
     """Return which parameters get a gradient under a seed, None where nothing is random."""
-    parameters = [context.named.parameters[place] for place in missing]
+    parameters = [context.named.parameters[position] for position in missing]
     forward = context.target.forward.at(context.target.batch, seed)
     with torch.inference_mode(False), torch.enable_grad(), watchable():
         outcome = forward()
@@ -90,8 +90,8 @@ def _reached(context: ProbeContext, seed: int, missing: list[int]) -> set[int] |
             outcome.loss, parameters, outcome.grad_output, allow_unused=True
         )
     return {
-        place
-        for place, gradient in zip(missing, gradients, strict=True)
+        position
+        for position, gradient in zip(missing, gradients, strict=True)
         if gradient is not None and bool(_values(gradient).any())
     }
 

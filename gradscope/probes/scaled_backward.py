@@ -51,13 +51,13 @@ def examine_half_precision(context: ProbeContext) -> str | None:
         return f"the forward raised when it was run again: {error.what}"
     if loss.numel() != 1:
         return "backward does not start from a loss"
-    places = [
+    positions = [
         p for p in sorted(context.measured.reached) if context.named.parameters[p].requires_grad
     ]
-    scaled = scaled_gradients(loss, [context.named.parameters[place] for place in places])
+    scaled = scaled_gradients(loss, [context.named.parameters[position] for position in positions])
     if isinstance(scaled, str):
         return scaled
-    note_flushed(context, dtype, lines, scaled, places)
+    note_flushed(context, dtype, lines, scaled, positions)
     return None
 
 
@@ -66,7 +66,7 @@ def note_flushed(
     dtype: torch.dtype,
     lines: "AutocastLines",
     scaled: "Scaled",
-    places: list[int],
+    positions: list[int],
 ) -> None:
     """Note which gradients have lost elements that a larger loss keeps.
 
@@ -75,7 +75,7 @@ def note_flushed(
         dtype: The narrowest type that they have gone through.
         lines: Those that have entered `torch.autocast`.
         scaled: The gradients of a larger loss.
-        places: Of the parameters that they are of.
+        positions: Of the parameters that they are of.
     """
     line = next((line for line, chosen in lines if chosen is dtype), None)
     context.assembler.note(
@@ -84,8 +84,8 @@ def note_flushed(
             factor=scaled.factor,
             site=context.assembler.site_of(line or _first_cast(context, dtype)),
             gradients=tuple(
-                _compared(place, context.named.parameters[place].grad, gradient)
-                for place, gradient in zip(places, scaled.gradients, strict=True)
+                _compared(position, context.named.parameters[position].grad, gradient)
+                for position, gradient in zip(positions, scaled.gradients, strict=True)
                 if gradient is not None
             ),
         )
@@ -155,12 +155,12 @@ def _is_finite(gradient: Tensor) -> bool:
         return False
 
 
-def _compared(place: int, before: Tensor | None, after: Tensor) -> FlushedGradient:
+def _compared(position: int, before: Tensor | None, after: Tensor) -> FlushedGradient:
     if before is None or not (is_plain(before) and is_plain(after)):
-        return FlushedGradient(parameter=place, elements=0, flushed=0)
+        return FlushedGradient(parameter=position, elements=0, flushed=0)
     lives = after != 0
     return FlushedGradient(
-        parameter=place,
+        parameter=position,
         elements=int(lives.sum()),
         flushed=int((lives & (before == 0)).sum()),
     )

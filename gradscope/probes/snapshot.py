@@ -43,7 +43,7 @@ def preserved(
 @dataclass(slots=True)
 class _SavedValues:
     tensor: Tensor
-    place: Tensor
+    position: Tensor
     """The tensor's own elements under another name: `tensor.data = …` leaves it where they were."""
     values: Tensor | None
     """None where its memory has been freed."""
@@ -58,8 +58,8 @@ class _SavedValues:
         tensor, values = self.tensor, self.values
         if values is None or has_freed_memory(tensor):
             return
-        if not _fits(tensor, self.place):
-            tensor.data = self.place
+        if not _fits(tensor, self.position):
+            tensor.data = self.position
         if _version(tensor) == self.version and _equal(tensor, values):
             return
         # An inference tensor can be written to in inference mode alone.
@@ -123,15 +123,15 @@ def _version(tensor: Tensor) -> int:
     return _UNCOUNTED if tensor.is_inference() else tensor._version
 
 
-def _fits(tensor: Tensor, place: Tensor) -> bool:
+def _fits(tensor: Tensor, position: Tensor) -> bool:
     """Return whether a tensor still has the elements that it had, whatever they hold now."""
     if tensor.is_nested or tensor.layout is not torch.strided or tensor.is_meta:
         return True
     return (
-        tensor.data_ptr() == place.data_ptr()
-        and tensor.shape == place.shape
-        and tensor.dtype == place.dtype
-        and tensor.stride() == place.stride()
+        tensor.data_ptr() == position.data_ptr()
+        and tensor.shape == position.shape
+        and tensor.dtype == position.dtype
+        and tensor.stride() == position.stride()
     )
 
 

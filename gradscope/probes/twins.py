@@ -21,7 +21,7 @@ def examine_twins(context: ProbeContext) -> str | None:
         return None
     search = UserCodeSearch(context)
     for first, second, alike in found:
-        names = [context.named.parameter_records[place].name for place in (first, second)]
+        names = [context.named.parameter_records[position].name for position in (first, second)]
         context.assembler.note(
             TwinRecord(
                 first=first,
@@ -36,18 +36,18 @@ def examine_twins(context: ProbeContext) -> str | None:
 def _sharing(context: ProbeContext) -> list[tuple[int, int]]:
     """Return pairs of parameters that hold the same elements in memory."""
     by_place: dict[tuple[object, ...], list[int]] = {}
-    for place, parameter in _trained(context):
+    for position, parameter in _trained(context):
         key = (parameter.device, parameter.data_ptr(), parameter.numel(), parameter.dtype)
-        by_place.setdefault(key, []).append(place)
-    return [pair for places in by_place.values() for pair in combinations(places, 2)]
+        by_place.setdefault(key, []).append(position)
+    return [pair for positions in by_place.values() for pair in combinations(positions, 2)]
 
 
 def _copied(context: ProbeContext) -> list[tuple[int, int]]:
     """Return pairs of an embedding's weight and a linear layer's that hold equal numbers."""
     trained = dict(_trained(context))
-    owners = {place: context.named.modules[_owner(context, place)] for place in trained}
-    tables = [place for place, owner in owners.items() if isinstance(owner, nn.Embedding)]
-    layers = [place for place, owner in owners.items() if isinstance(owner, nn.Linear)]
+    owners = {position: context.named.modules[_owner(context, position)] for position in trained}
+    tables = [position for position, owner in owners.items() if isinstance(owner, nn.Embedding)]
+    layers = [position for position, owner in owners.items() if isinstance(owner, nn.Linear)]
     return [
         (table, layer)
         for table in tables
@@ -56,14 +56,14 @@ def _copied(context: ProbeContext) -> list[tuple[int, int]]:
     ]
 
 
-def _owner(context: ProbeContext, place: int) -> int:
-    return context.named.parameter_records[place].module
+def _owner(context: ProbeContext, position: int) -> int:
+    return context.named.parameter_records[position].module
 
 
 def _trained(context: ProbeContext) -> list[tuple[int, nn.Parameter]]:
     return [
-        (place, parameter)
-        for place, parameter in enumerate(context.named.parameters)
+        (position, parameter)
+        for position, parameter in enumerate(context.named.parameters)
         if parameter.requires_grad
         and parameter.grad is not None
         and parameter.numel() > 1
@@ -140,7 +140,7 @@ def _are_exchangeable(context: ProbeContext, index: int, weight: Tensor, gradien
     if not all(map(is_plain_float, (*parameters, *gradients))):
         return False
     scale = max(float(torch.linalg.vector_norm(one)) for one in gradients)
-    others = [p for place, p in enumerate(parameters) if place != index]
+    others = [p for position, p in enumerate(parameters) if position != index]
     dims = [(other, dim) for other in others for dim in _unit_dims(other, len(weight))]
     return (
         any(dim > 0 for _, dim in dims)

@@ -97,16 +97,18 @@ def read_looks(base: sqlite3.Connection) -> tuple[CapturedStep, ...]:
         return ()
     parts = {name: _by_look(table, base) for name, table in look_tables().items()}
     found: list[CapturedStep] = []
-    for place, row in enumerate(rows):
-        found.append(_look(row, place, parts, found))
+    for position, row in enumerate(rows):
+        found.append(_look(row, position, parts, found))
     return tuple(found)
 
 
-def _look(row: LookRow, place: int, parts: _Parts, before: Sequence[CapturedStep]) -> CapturedStep:
+def _look(
+    row: LookRow, position: int, parts: _Parts, before: Sequence[CapturedStep]
+) -> CapturedStep:
     """Return a look; one that repeats another comes after that."""
 
     def records(table: Table[Any]) -> tuple[Any, ...]:
-        return parts[table.name].get(place, ())
+        return parts[table.name].get(position, ())
 
     own = recording_of(row.header, records, stats=records(PARAMETER_STATS))
     if row.same_as is None:

@@ -64,8 +64,8 @@ def _by_numpy() -> "Callable[[Vector], array[float]] | None":
             mixed ^= mixed >> 16
             values = numpy.frombuffer(part, dtype=part.typecode).astype(numpy.float64)
             signed = numpy.where(mixed >> HASH_SIGN & 1, -values, values)
-            places = (mixed % BUCKETS).astype(numpy.int64)
-            buckets += numpy.bincount(places, signed, minlength=BUCKETS)
+            positions = (mixed % BUCKETS).astype(numpy.int64)
+            buckets += numpy.bincount(positions, signed, minlength=BUCKETS)
         return array("d", buckets.tobytes())
 
     return found

@@ -85,12 +85,12 @@ class NormTable(Sequence[ParameterStat]):
         return len(self.steps)
 
     @overload
-    def __getitem__(self, place: int) -> ParameterStat: ...
+    def __getitem__(self, position: int) -> ParameterStat: ...
     @overload
-    def __getitem__(self, place: slice) -> tuple[ParameterStat, ...]: ...
-    def __getitem__(self, place: int | slice) -> ParameterStat | tuple[ParameterStat, ...]:
+    def __getitem__(self, position: slice) -> tuple[ParameterStat, ...]: ...
+    def __getitem__(self, position: int | slice) -> ParameterStat | tuple[ParameterStat, ...]:
         """Return the record of a row, or those of some."""
-        rows = range(len(self))[place]
+        rows = range(len(self))[position]
         return self._record(rows) if isinstance(rows, int) else tuple(map(self._record, rows))
 
     def __iter__(self) -> Iterator[ParameterStat]:

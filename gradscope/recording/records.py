@@ -261,7 +261,7 @@ class InputStat:
 
     step: int
     call: int
-    place: int
+    position: int
     """Of the tensor among the call's inputs."""
     norm: float | None
     """None where the call made no use of it."""

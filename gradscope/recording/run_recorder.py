@@ -94,8 +94,8 @@ class RunRecorder:
             for table, records in tables:
                 if records:
                     self._writer.add(table, records)
-            for place, optimizer in one.optimizers:
-                self._writer.put(evidence[TrainedOptimizer], place, optimizer)
+            for position, optimizer in one.optimizers:
+                self._writer.put(evidence[TrainedOptimizer], position, optimizer)
             self._writer.add_cells(PARAMETER_STATS, NORM_COLUMNS, one.norms)
             if one.step is not None:
                 self._writer.add(STEPS, [one.step])

@@ -233,12 +233,12 @@ TENSOR_STATS: Table[TensorStat] = Table(
 
 
 def _write_input_stat(record: InputStat) -> Cells:
-    return (record.step, record.call, record.place, write_float(record.norm))
+    return (record.step, record.call, record.position, write_float(record.norm))
 
 
 def _read_input_stat(row: Row) -> InputStat:
-    _, step, call, place, norm = row
-    return InputStat(step=step, call=call, place=place, norm=read_optional_float(norm))
+    _, step, call, position, norm = row
+    return InputStat(step=step, call=call, position=position, norm=read_optional_float(norm))
 
 
 INPUT_STATS: Table[InputStat] = Table(

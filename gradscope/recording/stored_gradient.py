@@ -114,8 +114,8 @@ class KeptGradient:
         for part in self.parts:
             rows, values = _native(array("q", part.rows)), self._floats(part.values)
             length = len(values) // len(rows) if rows else 0
-            for place, row in enumerate(rows):
-                yield row * length, values[place * length : (place + 1) * length]
+            for position, row in enumerate(rows):
+                yield row * length, values[position * length : (position + 1) * length]
 
     def sketched(self) -> "KeptGradient":
         """Return the sketch of a gradient; of a sketch itself."""

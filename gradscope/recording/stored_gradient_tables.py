@@ -31,24 +31,24 @@ class StoredParts(Sequence[KeptPart]):
         return self.length
 
     @overload
-    def __getitem__(self, place: int) -> KeptPart: ...
+    def __getitem__(self, position: int) -> KeptPart: ...
     @overload
-    def __getitem__(self, place: slice) -> tuple[KeptPart, ...]: ...
-    def __getitem__(self, place: int | slice) -> KeptPart | tuple[KeptPart, ...]:
+    def __getitem__(self, position: slice) -> tuple[KeptPart, ...]: ...
+    def __getitem__(self, position: int | slice) -> KeptPart | tuple[KeptPart, ...]:
         """Read one part, or some.
 
         Raises:
             GradscopeError: The file is gone, or damaged.
         """
-        found = range(self.start, self.start + self.length)[place]
+        found = range(self.start, self.start + self.length)[position]
         return self._part(found) if isinstance(found, int) else tuple(map(self._part, found))
 
-    def _part(self, place: int) -> KeptPart:
+    def _part(self, position: int) -> KeptPart:
         query = f'SELECT "values", "rows" FROM {PARTS} WHERE id = ?'
         try:
             uri = f"{self.file.as_uri()}?mode=ro"
             with closing(sqlite3.connect(uri, uri=True)) as base:
-                row = base.execute(query, (place,)).fetchone()
+                row = base.execute(query, (position,)).fetchone()
         except sqlite3.Error as error:
             raise GradscopeError(f"cannot read a gradient of `{self.file}`: {error}") from error
         if row is None:

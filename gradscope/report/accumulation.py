@@ -144,10 +144,12 @@ def _failure(found: Accumulation) -> str:
                 "batch's forward could be given to the micro-batches"
             )
         case "non-finite":
-            places = [str(place) for place, one in enumerate(found.parts, 1) if not one.is_finite]
-            plural = "es" if len(places) > 1 else ""
-            have = "have" if len(places) > 1 else "has"
-            return f"micro-batch{plural} {_listed(places)} {have} no finite gradient"
+            positions = [
+                str(position) for position, one in enumerate(found.parts, 1) if not one.is_finite
+            ]
+            plural = "es" if len(positions) > 1 else ""
+            have = "have" if len(positions) > 1 else "has"
+            return f"micro-batch{plural} {_listed(positions)} {have} no finite gradient"
         case "repeated term":
             return (
                 "a part of the loss does not depend on the batch, as a penalty on the weights, "
@@ -181,8 +183,8 @@ def _reasons(found: Accumulation) -> Iterator[str]:
     record, recording = found.record, found.recording
     if record.site is not None:
         site = recording.sites[record.site]
-        place = shown_site(site, recording.target.root)
-        yield f"{place} lets examples meet: `{site.source}`"
+        position = shown_site(site, recording.target.root)
+        yield f"{position} lets examples meet: `{site.source}`"
     if record.obstruction == "examples meet":
         yield (
             "where examples are compared with each other, keep the batch whole, or its outputs "
@@ -195,7 +197,7 @@ def _reasons(found: Accumulation) -> Iterator[str]:
             f"and divide by the {record.unit} of all micro-batches"
         )
     if record.obstruction == "batch norm":
-        paths = [recording.modules[place].path for place in record.modules]
+        paths = [recording.modules[position].path for position in record.modules]
         yield f"normalised so: {_named(path or recording.target.model for path in paths)}"
     if record.apart is not None and record.obstruction in ("batch norm", "random numbers"):
         calm = "with batch norm" if record.obstruction == "batch norm" else "with the model"
@@ -262,7 +264,7 @@ def accumulation_object(report: Report) -> Object | None:
         "law": record.law,
         "unit": record.unit,
         "obstruction": record.obstruction,
-        "modules": [recording.modules[place].path for place in record.modules],
+        "modules": [recording.modules[position].path for position in record.modules],
         "location": location_object(site, report),
         "law_in_eval_mode": record.apart,
         "draws": record.draws,

@@ -38,7 +38,7 @@ class LogScale:
         lowest = math.floor(min(logarithms) - 0.2)
         return cls(lowest=lowest, highest=max(math.ceil(max(logarithms)), lowest + 1), width=width)
 
-    def place(self, value: float) -> float:
+    def position(self, value: float) -> float:
         """Return how many columns a positive number lies from the left."""
         share = (math.log10(value) - self.lowest) / (self.highest - self.lowest)
         return min(max(share, 0.0), 1.0) * self.width
@@ -52,8 +52,8 @@ def bar(span: Span | None, scale: LogScale, signs: Signs) -> Text:
         return Text("non-finite"[: scale.width].ljust(scale.width), style=BROKEN)
     if span.high == 0.0:
         return Text("zero".ljust(scale.width), style="magenta")
-    low = scale.place(span.low) if span.low > 0 else 0.0
-    high = scale.place(span.high)
+    low = scale.position(span.low) if span.low > 0 else 0.0
+    high = scale.position(span.high)
     if math.ceil(high) <= math.ceil(low):
         return Text(_solid(high, signs).ljust(scale.width), style=BAR)
     solid = signs.full * math.floor(low)

@@ -46,8 +46,8 @@ def render_concise(report: Report, view: ViewOptions) -> str:
 
 
 def _line(report: Report, site: Site | None, text: str) -> str:
-    place = shown_site(site, report.target.root) or report.target.name
-    return printable(f"{place}: {text}")
+    position = shown_site(site, report.target.root) or report.target.name
+    return printable(f"{position}: {text}")
 
 
 def finding_line(finding: Finding, report: Report) -> str:

@@ -102,19 +102,19 @@ def _grid(rows: tuple[Entry, ...], entries: tuple[Entry, ...], page: Page) -> Ta
     width = min(page.width, _WIDEST) - _MARGIN
     names = min(max(len(_name(entry)) for entry in entries), _NAMES, width // 3)
     values = max(_value(entry, page).cell_len for entry in entries)
-    places = max(len(_place(entry, page)) for entry in entries)
+    positions = max(len(_position(entry, page)) for entry in entries)
     is_narrow = page.width < _NARROW
-    taken = names + _GAP if is_narrow else names + places + 2 * _GAP
+    taken = names + _GAP if is_narrow else names + positions + 2 * _GAP
     grid = Table.grid(padding=(0, _GAP, 0, 0))
     grid.add_column(width=names, overflow="fold")
     grid.add_column(width=max(min(values, width - taken), 1), overflow="fold")
     for entry in rows:
         name, value = page.text(_name(entry)), _value(entry, page)
-        place = Text(_place(entry, page), "" if entry.is_set else "dim", overflow="fold")
+        position = Text(_position(entry, page), "" if entry.is_set else "dim", overflow="fold")
         if is_narrow:
-            grid.add_row(name, value.append("\n").append_text(place))
+            grid.add_row(name, value.append("\n").append_text(position))
         else:
-            grid.add_row(name, value, place)
+            grid.add_row(name, value, position)
     return grid
 
 
@@ -128,12 +128,12 @@ def _name(entry: Entry) -> str:
     return dotted(entry.path[-1:])
 
 
-def _place(entry: Entry, page: Page) -> str:
+def _position(entry: Entry, page: Page) -> str:
     """Return file and line: the file without its folder, which stands above them all."""
     if entry.source is None:
         return "default"
-    place = str(replace(entry.source, file=PurePath(entry.source.file).name))
-    return page.shorten(page.spell(place), _PLACES)
+    position = str(replace(entry.source, file=PurePath(entry.source.file).name))
+    return page.shorten(page.spell(position), _PLACES)
 
 
 def _value(entry: Entry, page: Page) -> Text:

@@ -75,11 +75,11 @@ def drawn(cells: Cells, scale: Scale, signs: Signs, levels: Sequence[str] = ("cy
         signs: The characters to use.
         levels: A style for each level, or one for all.
     """
-    places = {sign: min(place, len(levels) - 1) for place, sign in enumerate(signs.levels)}
+    positions = {sign: min(position, len(levels) - 1) for position, sign in enumerate(signs.levels)}
     text = Text()
     for style, run in groupby(
         strip(cells, scale, signs),
-        lambda sign: _STYLES[sign] if sign in _STYLES else levels[places[sign]],
+        lambda sign: _STYLES[sign] if sign in _STYLES else levels[positions[sign]],
     ):
         text.append("".join(run), style)
     return text
@@ -262,9 +262,9 @@ def _header(run: LiveRun, planned: int | None, page: Page) -> Text:
     """Return `gradscope run train.py · 1,204 steps · 83.3 steps/s · 1 min 12 s`, and a rule."""
     words = _progress(run, planned, page) or ["waits for the first step of an optimizer"]
     title = Text().append_text(page.text(run.name, "bold"))
-    for place, word in enumerate(words):
+    for position, word in enumerate(words):
         room = page.width - title.cell_len - len(page.signs.separator)
-        if place and len(word) > room:
+        if position and len(word) > room:
             break
         title.append(page.signs.separator, "dim").append(word)
     program = Text().append("gradscope run ", "bold cyan")
@@ -305,8 +305,8 @@ def _findings(judged: Judged, page: Page, room: int) -> list[Text]:
 def _finding(finding: Finding, page: Page, most: int) -> list[Text]:
     """Return `error[GS301] train.py:10 missing-zero-grad: backward() adds to…` in a few lines."""
     level = f"{finding.severity}[{finding.rule}]"
-    place = page.spell(shown_site(finding.location, page.root))
-    head = " ".join(filter(None, (level, place, f"{finding.name}:")))
+    position = page.spell(shown_site(finding.location, page.root))
+    head = " ".join(filter(None, (level, position, f"{finding.name}:")))
     text = hanging(
         page.spell(f"{head} {' '.join(finding.message.split())}"), page, indent=2, further=2
     )

@@ -78,8 +78,8 @@ def finding_blocks(report: Report) -> list[str]:
         return []
     blocks = ["### Findings", verdict]
     for finding in report.findings:
-        place = _place(finding.location, report)
-        at = f" at {place}" if place else ""
+        position = _position(finding.location, report)
+        at = f" at {position}" if position else ""
         title = f"{finding.severity} {finding.rule} {finding.name}"
         blocks.append(f"**{title}**{at}: {prose(finding.message)}")
         shown = snippets(finding, report.recording)[:1]
@@ -89,9 +89,9 @@ def finding_blocks(report: Report) -> list[str]:
 
 
 def _details(finding: Finding, report: Report) -> Iterator[str]:
-    for place in finding.related:
-        where = code(f"{shown_path(place.file, report.target.root)}:{place.line}")
-        yield f"- {where}: {prose(place.message)}"
+    for position in finding.related:
+        where = code(f"{shown_path(position.file, report.target.root)}:{position.line}")
+        yield f"- {where}: {prose(position.message)}"
     for name, text in (
         ("parameters", parameter_text(finding, report)),
         ("measured", evidence_text(finding)),
@@ -102,7 +102,7 @@ def _details(finding: Finding, report: Report) -> Iterator[str]:
     yield f"- **help**: {prose(finding.remedy)}"
 
 
-def _place(site: Site | None, report: Report) -> str:
+def _position(site: Site | None, report: Report) -> str:
     return code(shown_site(site, report.target.root))
 
 
@@ -131,7 +131,7 @@ def _parameters(report: Report, view: ViewOptions) -> list[str]:
             code(shape_text(row)),
             number(row.grad.norm) if row.grad else escape(row.reason or "-"),
             number(row.grad_to_weight),
-            _place(row.site, report),
+            _position(row.site, report),
         )
         for group in groups
         for row in group.rows
@@ -161,7 +161,7 @@ def _tensor(title: str, row: TensorRow, report: Report) -> tuple[str, ...]:
         code(tensor_text(row)),
         code(shape_text(row)),
         number(row.grad.norm) if row.grad else escape(row.reason or "-"),
-        _place(row.site, report),
+        _position(row.site, report),
     )
 
 

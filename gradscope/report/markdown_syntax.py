@@ -37,7 +37,9 @@ def prose(text: str) -> str:
     parts = text.split("`")
     if len(parts) % 2 == 0:  # one of them has no partner
         return escape(text)
-    return "".join(code(part) if place % 2 else escape(part) for place, part in enumerate(parts))
+    return "".join(
+        code(part) if position % 2 else escape(part) for position, part in enumerate(parts)
+    )
 
 
 def table(header: Iterable[str], rows: Iterable[Iterable[str]]) -> str:

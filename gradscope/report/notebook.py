@@ -29,15 +29,15 @@ def brief_text(report: Report) -> str:
     """Return the loss, the global norm, the findings and the extreme parameters in a few lines."""
     lines = [f"Report of {printable(report.target.model)}: {_headline(report)}", _counts(report)]
     lines.extend(_warnings(report))
-    for title, message, place in _findings(report):
+    for title, message, position in _findings(report):
         words = [title, printable(message)] if message else [title]
-        lines.append(": ".join(words) + (f" ({printable(place)})" if place else ""))
+        lines.append(": ".join(words) + (f" ({printable(position)})" if position else ""))
     lines.extend(filter(None, [verdict_text(report)]))
     lines.extend(map(printable, _accumulation(report)))
     for title, rows in _extremes(report):
         shown = ", ".join(f"{printable(row.name)} {_norm(row)}" for row in rows)
         lines.append(f"{title}: {shown}")
-    return "\n".join(line if not place else f"  {line}" for place, line in enumerate(lines))
+    return "\n".join(line if not position else f"  {line}" for position, line in enumerate(lines))
 
 
 def brief_html(report: Report) -> str:

@@ -49,8 +49,8 @@ def short_count(count: int) -> str:
         # 999,950 is 1.00M, not 1000k.
         if count >= size * 0.9995:
             scaled = count / size
-            places = 2 if scaled < 9.995 else 1 if scaled < 99.95 else 0
-            return f"{scaled:.{places}f}{letter}"
+            positions = 2 if scaled < 9.995 else 1 if scaled < 99.95 else 0
+            return f"{scaled:.{positions}f}{letter}"
     return str(count)
 
 

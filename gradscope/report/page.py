@@ -112,7 +112,7 @@ class Page:
         margin = " " * indent
         return Text(margin + f"\n{margin}".join(lines), style=style, overflow="fold")
 
-    def place(self, site: Site | None, width: int) -> Text:
+    def position(self, site: Site | None, width: int) -> Text:
         """Return `file:line` in at most so many columns, shortened in the middle."""
         if site is None:
             return Text(self.signs.dash, style="dim")

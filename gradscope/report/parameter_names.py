@@ -51,24 +51,24 @@ def _columns(name: str) -> _Columns:
 
 def _without_numbers(names: list[_Columns]) -> Iterator[str]:
     """Yield the names, those that differ in one number joined, from the last number on."""
-    for place in reversed(range(max(map(len, names), default=0))):
+    for position in reversed(range(max(map(len, names), default=0))):
         alike: dict[Hashable, list[_Columns]] = {}
         for name in names:
-            has_number = len(name) > place and name[place][0].isdecimal()
-            around = (name[:place], name[place + 1 :]) if has_number else name
+            has_number = len(name) > position and name[position][0].isdecimal()
+            around = (name[:position], name[position + 1 :]) if has_number else name
             alike.setdefault(around, []).append(name)
-        names = [_joined(group, place) for group in alike.values()]
+        names = [_joined(group, position) for group in alike.values()]
     for name in names:
         yield ".".join(map(_part, name))
 
 
-def _joined(names: list[_Columns], place: int) -> _Columns:
+def _joined(names: list[_Columns], position: int) -> _Columns:
     """Return names that differ in one part as one."""
     first = names[0]
     if len(names) == 1:
         return first
-    numbers = tuple(number for name in names for number in name[place])
-    return (*first[:place], numbers, *first[place + 1 :])
+    numbers = tuple(number for name in names for number in name[position])
+    return (*first[:position], numbers, *first[position + 1 :])
 
 
 def _part(column: tuple[str, ...]) -> str:

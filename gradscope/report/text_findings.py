@@ -67,11 +67,11 @@ def snippets(finding: Finding, recording: Recording) -> tuple[Snippet, ...]:
     """
     first = None if finding.location is None else _cause(finding.location, recording)
     others = []
-    for place in finding.related:
-        if first is not None and _holds(first, place):
-            first = _marked(first, place)
+    for position in finding.related:
+        if first is not None and _holds(first, position):
+            first = _marked(first, position)
         else:
-            others.append(_related(place))
+            others.append(_related(position))
     return (*([] if first is None else [first]), *others)
 
 
@@ -113,32 +113,38 @@ def _around(site: Site, recording: Recording) -> dict[int, str]:
 def _trimmed(start: int, lines: tuple[str, ...]) -> dict[int, str]:
     """Return the lines by number, without empty ones at the ends."""
     texts = textwrap.dedent("\n".join(line.expandtabs(4) for line in lines)).split("\n")
-    full = [place for place, text in enumerate(texts) if text]
-    return {start + place: texts[place] for place in range(full[0], full[-1] + 1)} if full else {}
+    full = [position for position, text in enumerate(texts) if text]
+    return (
+        {start + position: texts[position] for position in range(full[0], full[-1] + 1)}
+        if full
+        else {}
+    )
 
 
-def _holds(snippet: Snippet, place: RelatedLocation) -> bool:
-    return snippet.file == place.file and place.line in {line.number for line in snippet.lines}
+def _holds(snippet: Snippet, position: RelatedLocation) -> bool:
+    return snippet.file == position.file and position.line in {
+        line.number for line in snippet.lines
+    }
 
 
-def _marked(snippet: Snippet, place: RelatedLocation) -> Snippet:
-    label = Label(message=place.message, is_cause=False)
+def _marked(snippet: Snippet, position: RelatedLocation) -> Snippet:
+    label = Label(message=position.message, is_cause=False)
     lines = (
-        replace(line, labels=(*line.labels, label)) if line.number == place.line else line
+        replace(line, labels=(*line.labels, label)) if line.number == position.line else line
         for line in snippet.lines
     )
     return replace(snippet, lines=tuple(lines))
 
 
-def _related(place: RelatedLocation) -> Snippet:
-    label = Label(message=place.message, is_cause=False)
-    line = CodeLine(number=place.line, text=place.source, labels=(label,))
+def _related(position: RelatedLocation) -> Snippet:
+    label = Label(message=position.message, is_cause=False)
+    line = CodeLine(number=position.line, text=position.source, labels=(label,))
     return Snippet(
-        file=place.file,
-        line=place.line,
+        file=position.file,
+        line=position.line,
         function="",
-        lines=(line,) if place.source else (),
-        message="" if place.source else place.message,
+        lines=(line,) if position.source else (),
+        message="" if position.source else position.message,
     )
 
 
@@ -201,10 +207,10 @@ def _finding(finding: Finding, report: Report, page: Page) -> Iterator[Renderabl
 def _note(finding: Finding, report: Report, page: Page) -> Iterator[RenderableType]:
     yield _title(finding, page)
     if finding.location is not None:
-        place = f"--> {shown_site(finding.location, page.root)}  "
-        room = page.width - _INDENT - cell_len(place)
+        position = f"--> {shown_site(finding.location, page.root)}  "
+        room = page.width - _INDENT - cell_len(position)
         source = _cut(page.spell(finding.location.source), room, page)
-        yield Text(" " * _INDENT).append(page.spell(place), "dim").append(source)
+        yield Text(" " * _INDENT).append(page.spell(position), "dim").append(source)
     if text := parameter_text(finding, report):
         yield detail("parameters", text, page)
     yield _help(finding, page)
@@ -263,12 +269,12 @@ class _Frame:
     def show(self, snippet: Snippet) -> Iterator[Text]:
         """Yield a snippet's lines, after its place in a line of its own."""
         file = self._page.spell(shown_path(snippet.file, self._page.root))
-        place = f"{file}:{snippet.line}"
+        position = f"{file}:{snippet.line}"
         inside = f" in {self._page.spell(snippet.function)}" if snippet.function else ""
         margin = " " * self._digits
         message = self._page.spell(f": {snippet.message}") if snippet.message else ""
         text = Text(f"{margin}--> ", "dim", overflow="fold")
-        yield text.append(place + inside + message, "not dim")
+        yield text.append(position + inside + message, "not dim")
         if snippet.lines:
             yield self._gutter("")
         for line in snippet.lines:

@@ -63,19 +63,19 @@ def _list(group: Group[ParameterRow], page: Page) -> Iterator[Text | Padding]:
     for reason, rows in reasons.items():
         if reason:
             yield Padding(page.text(reason), (0, 0, 0, 2))
-        yield Padding(_places(rows, page), (0, 0, 0, 4 if reason else 2))
+        yield Padding(_positions(rows, page), (0, 0, 0, 4 if reason else 2))
     if group.folded:
         yield _more(group, page)
 
 
-def _places(rows: list[ParameterRow], page: Page) -> Table:
+def _positions(rows: list[ParameterRow], page: Page) -> Table:
     table = Table.grid(padding=(0, 2, 0, 0))
     table.add_column(overflow="fold")
     table.add_column(no_wrap=True, style="dim")
     table.add_column(no_wrap=True)
     for row in rows:
         shape = Text(_shape(row)) if page.width >= _NARROW else Text()
-        table.add_row(page.text(row.name), shape, page.place(row.site, page.width // 3))
+        table.add_row(page.text(row.name), shape, page.position(row.site, page.width // 3))
     return table
 
 
@@ -88,7 +88,9 @@ def _table(groups: list[Group[ParameterRow]], report: Report, page: Page) -> Tab
     has_updates = any(row.update_norm is not None for row in report.parameters)
     rows = [row for group in groups for row in group.rows]
     kinds = [
-        group.kind if place == 0 else "" for group in groups for place in range(len(group.rows))
+        group.kind if position == 0 else ""
+        for group in groups
+        for position in range(len(group.rows))
     ]
     columns = {"": [Text(kind, style="dim") for kind in kinds]}
     numbers = _numbers(rows, page, has_updates=has_updates)
@@ -123,7 +125,7 @@ def _numbers(rows: list[ParameterRow], page: Page, *, has_updates: bool) -> dict
         title = "update / weight" if page.width >= _WIDE else "update"
         columns[title] = [Text(figure(row.update_to_weight, signs)) for row in rows]
     if page.width >= _WIDE and any(row.site for row in rows):
-        columns["line"] = [page.place(row.site, page.width // 3) for row in rows]
+        columns["line"] = [page.position(row.site, page.width // 3) for row in rows]
     return columns
 
 

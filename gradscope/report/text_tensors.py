@@ -71,8 +71,8 @@ def _entries(group: Group[TensorRow]) -> list[_Entry]:
         times[key, row.module, row.call] += 1
         alike.setdefault((key, turn), []).append(row)
     return [
-        _Entry(title=group.kind if place == 0 else "", rows=tuple(rows))
-        for place, rows in enumerate(alike.values())
+        _Entry(title=group.kind if position == 0 else "", rows=tuple(rows))
+        for position, rows in enumerate(alike.values())
     ]
 
 
@@ -97,12 +97,12 @@ def _table(entries: list[_Entry], page: Page) -> Table:
     if is_wide:
         table.add_column("line", overflow="fold")
     for entry, norm, what in zip(entries, norms, whats, strict=True):
-        place = _place(entry.rows[0], page, beside if is_wide else room)
+        position = _position(entry.rows[0], page, beside if is_wide else room)
         title = Text(entry.title, style="dim")
         if is_wide:
-            table.add_row(title, norm, what, place)
+            table.add_row(title, norm, what, position)
         else:
-            table.add_row(title, norm, what.append("\n").append_text(place))
+            table.add_row(title, norm, what.append("\n").append_text(position))
     return table
 
 
@@ -143,8 +143,8 @@ def _calls(rows: tuple[TensorRow, ...]) -> str:
     return f"call {call}" if (call := max(calls, default=0)) else ""
 
 
-def _place(row: TensorRow, page: Page, width: int) -> Text:
-    text = page.place(row.site, min(width, _LINE))
+def _position(row: TensorRow, page: Page, width: int) -> Text:
+    text = page.position(row.site, min(width, _LINE))
     if row.site is not None and row.site.source:
         room = max(width - len(text) - 2, 0)
         source = page.spell(row.site.source)

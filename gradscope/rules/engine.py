@@ -197,9 +197,9 @@ def _share_a_line(cause: Finding, finding: Finding) -> bool:
     return _is_at(cause.location, finding) or _is_at(finding.location, cause)
 
 
-def _is_at(place: Site, finding: Finding) -> bool:
-    places = (finding.location, *finding.related)
-    return any(one and (one.file, one.line) == (place.file, place.line) for one in places)
+def _is_at(position: Site, finding: Finding) -> bool:
+    positions = (finding.location, *finding.related)
+    return any(one and (one.file, one.line) == (position.file, position.line) for one in positions)
 
 
 def _is_ignored(finding: Finding, settings: Settings) -> bool:
@@ -209,9 +209,9 @@ def _is_ignored(finding: Finding, settings: Settings) -> bool:
         for pattern, selectors in settings.per_module_ignores.items()
         if any(finding.rule == rule.code for s in selectors for rule in rules_named(s))
     ]
-    places = finding.modules or finding.parameters
-    return bool(places) and all(
-        any(matches(place, pattern) for pattern in patterns) for place in places
+    positions = finding.modules or finding.parameters
+    return bool(positions) and all(
+        any(matches(position, pattern) for pattern in patterns) for position in positions
     )
 
 

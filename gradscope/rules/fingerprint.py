@@ -41,11 +41,11 @@ def fingerprint_of(
     """
     target = context.recording.target
     if cause is not None or location is None:
-        place = [target.model, cause or ""]
+        position = [target.model, cause or ""]
     else:
         file = portable_path(location.file, target.repository)
-        place = [file, _function(location.function), _code(context, location)]
-    return _digest([code, *place])
+        position = [file, _function(location.function), _code(context, location)]
+    return _digest([code, *position])
 
 
 def unique_fingerprints(findings: Sequence[Finding]) -> tuple[str, ...]:
@@ -55,17 +55,17 @@ def unique_fingerprints(findings: Sequence[Finding]) -> tuple[str, ...]:
     they are does not count, which may be another in the next run.
     """
     groups: dict[str, list[int]] = {}
-    for place, finding in enumerate(findings):
-        groups.setdefault(finding.fingerprint, []).append(place)
+    for position, finding in enumerate(findings):
+        groups.setdefault(finding.fingerprint, []).append(position)
     found = [finding.fingerprint for finding in findings]
     for group in groups.values():
         known: dict[tuple[str, ...], int] = {}
-        for place in sorted(group, key=lambda place: _order(findings[place])):
-            concerned = subjects_of(findings[place])
+        for position in sorted(group, key=lambda position: _order(findings[position])):
+            concerned = subjects_of(findings[position])
             known[concerned] = known.get(concerned, 0) + 1
             if len(known) > 1 or known[concerned] > 1:
-                parts = [found[place], *concerned, str(known[concerned])]
-                found[place] = _digest(parts)
+                parts = [found[position], *concerned, str(known[concerned])]
+                found[position] = _digest(parts)
     return tuple(found)
 
 

@@ -16,7 +16,7 @@ def by_cause(recordings: Sequence[Sequence[Finding]]) -> list[list[tuple[int, Fi
         Of each cause the findings, with the places of their recordings, in ascending order.
     """
     shown: dict[str, list[tuple[int, Finding]]] = {}
-    for place, findings in enumerate(recordings):
+    for position, findings in enumerate(recordings):
         for fingerprint, finding in zip(unique_fingerprints(findings), findings, strict=True):
-            shown.setdefault(fingerprint, []).append((place, finding))
+            shown.setdefault(fingerprint, []).append((position, finding))
     return list(shown.values())

@@ -59,7 +59,7 @@ class Optimizers:
         return "how far the steps moved the weights was not measured"
 
 
-def places(context: RuleContext, parameters: Iterable[int]) -> tuple[str, ...]:
+def positions(context: RuleContext, parameters: Iterable[int]) -> tuple[str, ...]:
     """Return the largest modules all of whose parameters are among these, else their names."""
     wanted = frozenset(parameters)
     records = context.recording.parameters

@@ -123,7 +123,7 @@ class Rule(ABC):
             severity=severity or self.level,
             message=message,
             location=location,
-            related=tuple(place for place in related if place is not None),
+            related=tuple(position for position in related if position is not None),
             parameters=explained,
             modules=owners,
             step=context.judged if step is None else step,

@@ -193,8 +193,8 @@ class _Watch:
     def _note(self, failed: StepFailedError, *, step: int) -> None:
         capture, assembler = failed.capture, self._assembler
         diagnosis = Diagnosis(failed, self._stepper.earlier)
-        place = assembler.place_of(capture) if capture.graph.nodes else None
-        assembler.note(diagnosis.record(place, assembler.site_of, step=step, named=self._named))
+        position = assembler.place_of(capture) if capture.graph.nodes else None
+        assembler.note(diagnosis.record(position, assembler.site_of, step=step, named=self._named))
         capture.close()
 
     def put_back_gradients(self) -> None:

@@ -78,10 +78,10 @@ def failed_look(
         # an earlier iteration's that has found its way into this one.
         capture.first_number = min(numbers, default=capture.first_number)
         capture.backwards.reach_back()
-    place = assembler.place_of(capture) if capture.graph.nodes else None
+    location = assembler.place_of(capture) if capture.graph.nodes else None
     reason = f"backward raised {type(error).__name__}"
     assembler.add_broken_step(capture, reason=reason)
-    record = Diagnosis(failed, earlier).record(place, assembler.site_of, step=0, named=named)
+    record = Diagnosis(failed, earlier).record(location, assembler.site_of, step=0, named=named)
     assembler.note(record)
     make_none(assembler, reason)
     return assembler.finish(target)

@@ -35,41 +35,43 @@ def suspects(trace: GraphTrace, broken: Collection[int], finite: Collection[int]
     """
     all_broken, all_finite = _mask(trace, broken), _mask(trace, finite)
     found = [
-        (_rank(trace, place, covers=reached & all_broken == all_broken), place)
-        for place, reached in _reached(trace)
-        if is_singular(trace.operations[place])
+        (_rank(trace, location, covers=reached & all_broken == all_broken), location)
+        for location, reached in _reached(trace)
+        if is_singular(trace.operations[location])
         and reached & all_broken
         and not reached & all_finite
     ]
     return [
-        Suspect(trace.operations[place], trace.lines[place], rank >= 2)
-        for rank, place in sorted(found, key=lambda one: (-one[0], -one[1]))
+        Suspect(trace.operations[location], trace.lines[location], rank >= 2)
+        for rank, location in sorted(found, key=lambda one: (-one[0], -one[1]))
     ]
 
 
 def _mask(trace: GraphTrace, parameters: Collection[int]) -> int:
     """Return the leaves among some parameters, one bit for each."""
-    leaves = ((place, leaf()) for place, leaf in enumerate(trace.leaves))
-    return sum(1 << place for place, leaf in leaves if leaf is not None and id(leaf) in parameters)
+    leaves = ((position, leaf()) for position, leaf in enumerate(trace.leaves))
+    return sum(
+        1 << location for location, leaf in leaves if leaf is not None and id(leaf) in parameters
+    )
 
 
 def _reached(trace: GraphTrace) -> Iterator[tuple[int, int]]:
     """Yield each operation with the leaves to which it hands gradients."""
     masks: list[int] = []
-    for place, inputs in enumerate(trace.inputs):
+    for position, inputs in enumerate(trace.inputs):
         mask = 0
         for one in inputs:
             mask |= 1 << (-1 - one) if one < 0 else masks[one]
         masks.append(mask)
-        yield place, mask
+        yield position, mask
 
 
-def _rank(trace: GraphTrace, place: int, *, covers: bool) -> int:
-    base = trace.operations[place].partition("Backward")[0]
+def _rank(trace: GraphTrace, location: int, *, covers: bool) -> int:
+    base = trace.operations[location].partition("Backward")[0]
     # Where the result of another one is not finite, the loss is not, unless where() chose it away.
-    return covers + 2 * (base in _FINITE_ITSELF or _is_chosen_from(trace, place))
+    return covers + 2 * (base in _FINITE_ITSELF or _is_chosen_from(trace, location))
 
 
-def _is_chosen_from(trace: GraphTrace, place: int) -> bool:
-    users = (user for user, inputs in enumerate(trace.inputs) if place in inputs)
+def _is_chosen_from(trace: GraphTrace, location: int) -> bool:
+    users = (user for user, inputs in enumerate(trace.inputs) if location in inputs)
     return any(trace.operations[user].startswith("WhereBackward") for user in users)

@@ -53,8 +53,8 @@ class GraphTrace:
 
 def numbered(graph: Graph) -> list[tuple[int, int]]:
     """Return the operations of a graph in the order of the forward, as (number, node)."""
-    numbers = ((created(node), place) for place, node in enumerate(graph.nodes))
-    return sorted((number, place) for number, place in numbers if number is not None)
+    numbers = ((created(node), position) for position, node in enumerate(graph.nodes))
+    return sorted((number, location) for number, location in numbers if number is not None)
 
 
 def trace_of(capture: StepCapture, step: int) -> GraphTrace:
@@ -65,11 +65,11 @@ def trace_of(capture: StepCapture, step: int) -> GraphTrace:
     own = (capture.sites.find(number) for number, _ in order)
     calls = capture.modules.calls
     leaves = list(capture.graph.leaves)
-    places = {node: -1 - place for place, node in enumerate(leaves)}
-    places |= {node: place for place, (_, node) in enumerate(order)}
+    locations = {node: -1 - position for position, node in enumerate(leaves)}
+    locations |= {node: position for position, (_, node) in enumerate(order)}
     return GraphTrace(
         step=step,
-        operations=tuple(capture.graph.operations[place] for _, place in order),
+        operations=tuple(capture.graph.operations[location] for _, location in order),
         lines=tuple(
             line or (None if call is None else calls[call].line)
             for line, call in zip(own, owners, strict=True)
@@ -77,8 +77,12 @@ def trace_of(capture: StepCapture, step: int) -> GraphTrace:
         owners=owners,
         calls=tuple(_Call(ref(one.module), one.parent, one.line) for one in calls),
         inputs=tuple(
-            tuple(places[node] for node, _ in capture.graph.successors[place] if node in places)
-            for _, place in order
+            tuple(
+                locations[node]
+                for node, _ in capture.graph.successors[location]
+                if node in locations
+            )
+            for _, location in order
         ),
         leaves=tuple(ref(capture.graph.leaves[node]) for node in leaves),
     )
@@ -87,7 +91,7 @@ def trace_of(capture: StepCapture, step: int) -> GraphTrace:
 def lend(trace: GraphTrace, capture: StepCapture) -> set[int]:
     """Give a graph the lines and modules of another; return the nodes that have got theirs."""
     order = numbered(capture.graph)
-    pairs = _aligned(trace, [capture.graph.operations[place] for _, place in order])
+    pairs = _aligned(trace, [capture.graph.operations[location] for _, location in order])
     sites, spans = capture.sites, dict[int, tuple[int, int]]()
     for own, known in pairs:
         number = order[own][0]
@@ -104,14 +108,14 @@ def lend(trace: GraphTrace, capture: StepCapture) -> set[int]:
 
 
 def _calls(trace: GraphTrace, spans: dict[int, tuple[int, int]]) -> list[ModuleCall]:
-    places: dict[int, int] = {}
+    locations: dict[int, int] = {}
     found: list[ModuleCall] = []
     for number, call in enumerate(trace.calls):
         module = call.module()
         if number in spans and module is not None:
-            places[number] = len(found)
+            locations[number] = len(found)
             first, last = spans[number]
-            parent = None if call.parent is None else places.get(call.parent)
+            parent = None if call.parent is None else locations.get(call.parent)
             found.append(ModuleCall(module, parent, call.line, first, [], last + 1))
     return found
 
@@ -137,7 +141,7 @@ def _aligned(trace: GraphTrace, own: list[str]) -> list[tuple[int, int]]:
     """Return which operations of a graph are which of the trace, in order."""
     known = trace.operations
     ahead, behind = _ends_alike(known, own)
-    pairs = [(place, place) for place in range(ahead)]
+    pairs = [(position, position) for position in range(ahead)]
     left, right = own[ahead : len(own) - behind], known[ahead : len(known) - behind]
     if len(left) * len(right) > 0 and len(left) + len(right) <= _MOST_COMPARED:
         blocks = SequenceMatcher(None, left, right, autojunk=False).get_matching_blocks()

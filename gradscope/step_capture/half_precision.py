@@ -72,7 +72,7 @@ class HalfPrecision:
     def __init__(self, lines: AutocastLines) -> None:
         self._lines = lines
         self._scaled: Scaled | None = None
-        self._places: list[int] = []
+        self._locations: list[int] = []
         self.obstacle: str | None = None
         """Why it was not done, None also where nothing goes through half precision."""
 
@@ -82,13 +82,13 @@ class HalfPrecision:
         if self._dtype is None:
             return
         nodes = capture.parameter_nodes()
-        parameters = {place: capture.graph.leaves[node] for place, node in nodes.items()}
+        parameters = {location: capture.graph.leaves[node] for location, node in nodes.items()}
         self.obstacle = self._why_not(capture, list(parameters.values()), is_scaled=is_scaled) or (
             None if is_first else "only the first looks run backward twice"
         )
         if self.obstacle is None:
-            self._places = sorted(parameters)
-            chosen = [parameters[place] for place in self._places]
+            self._locations = sorted(parameters)
+            chosen = [parameters[location] for location in self._locations]
             scaled = scaled_gradients(loss, chosen)  # type: ignore[arg-type]
             if isinstance(scaled, str):
                 self.obstacle = scaled
@@ -99,7 +99,7 @@ class HalfPrecision:
         """Note what was lost, now that the script's own backward is over."""
         scaled, self._scaled = self._scaled, None
         if scaled is not None and self._dtype is not None:
-            note_flushed(context, self._dtype, self._lines, scaled, self._places)
+            note_flushed(context, self._dtype, self._lines, scaled, self._locations)
 
     def _why_not(
         self, capture: StepCapture, parameters: list[Tensor], *, is_scaled: bool

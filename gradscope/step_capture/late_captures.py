@@ -216,10 +216,10 @@ class LateCaptures:
         values.close()
         lines = self._lines(capture, key, named, found, is_watched=watched is not None)
         for origin in found.origins:
-            place = found.nodes[origin.index][0] if origin.index in found.nodes else None
-            place = found.met.get(origin.index) if place is None else place
-            if place is not None:
-                origin.line = capture.line_of(capture.graph.nodes[place])
+            location = found.nodes[origin.index][0] if origin.index in found.nodes else None
+            location = found.met.get(origin.index) if location is None else location
+            if location is not None:
+                origin.line = capture.line_of(capture.graph.nodes[location])
         for index, slot in found.nodes.items():
             number = created(capture.graph.nodes[slot[0]])
             if number is not None:
@@ -240,7 +240,7 @@ class LateCaptures:
         nodes = len(order)
         unsure = found.others.get(found.of_loss, ()) if found.of_loss is not None else ()
         source: LineSource = "watched" if is_watched else "module"
-        step, lent = None, {place for _, place in order} if is_watched else set[int]()
+        step, lent = None, {location for _, location in order} if is_watched else set[int]()
         trace = None if is_watched else self._trace_like(capture, key)
         if trace is not None:
             lent = lend(trace, capture)
@@ -258,7 +258,7 @@ class LateCaptures:
 
     def _trace_like(self, capture: StepCapture, key: LineKey) -> GraphTrace | None:
         """Return the trace that is most like a graph, that of the same line before others."""
-        operations = [capture.graph.operations[place] for _, place in numbered(capture.graph)]
+        operations = [capture.graph.operations[location] for _, location in numbered(capture.graph)]
         known = self._traces.get(key)
         if known is not None and likeness(known, operations):
             return known
@@ -269,13 +269,13 @@ class LateCaptures:
 def _add_owners(capture: StepCapture, named: NamedModel, lent: set[int]) -> None:
     """Let operations without a line belong to the module whose parameter they take."""
     owners = {
-        node: named.modules[named.parameter_records[place].module]
-        for place, node in capture.parameter_nodes().items()
+        node: named.modules[named.parameter_records[location].module]
+        for location, node in capture.parameter_nodes().items()
     }
-    for number, place in numbered(capture.graph):
-        taken = (owners[node] for node, _ in capture.graph.successors[place] if node in owners)
-        module = None if place in lent else next(taken, None)
+    for number, location in numbered(capture.graph):
+        taken = (owners[node] for node, _ in capture.graph.successors[location] if node in owners)
+        module = None if location in lent else next(taken, None)
         if module is not None:
             capture.modules.calls.append(ModuleCall(module, None, None, number, [], number + 1))
-            if capture.graph.operations[place] in VIEW_OPERATIONS:
-                owners[place] = module
+            if capture.graph.operations[location] in VIEW_OPERATIONS:
+                owners[location] = module

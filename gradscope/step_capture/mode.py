@@ -141,15 +141,15 @@ class LookMode(TorchFunctionMode):
     def _put_below(self) -> None:
         modes = [_pop_mode() for _ in range(_len_torch_function_stack())][::-1]
         # torch looks for its default device at the very bottom.
-        place = int(bool(modes) and modes[0] is _default_device())
-        for mode in (*modes[:place], self, *modes[place:]):
+        location = int(bool(modes) and modes[0] is _default_device())
+        for mode in (*modes[:location], self, *modes[location:]):
             _push_mode(mode)
 
     def _is_in_stack(self) -> bool:
         if self._own.depth:
             return True
         get = torch._C._get_function_stack_at
-        return any(get(place) is self for place in range(_len_torch_function_stack()))
+        return any(get(position) is self for position in range(_len_torch_function_stack()))
 
     def _is_here(self) -> bool:
         return self._thread == threading.get_ident() and self._process == os.getpid()

@@ -82,11 +82,11 @@ class NonfiniteSearch:
         for slot, tensor in self._values.known.items():
             if any(True for _ in plain_floats(tensor)):
                 self._broken[slot] = broken_of(tensor)
-        for place in self._values.order:
-            for number in range(len(self._graph.nodes[place]._input_metadata) or 1):
-                broken = self._broken.get((place, number))
+        for location in self._values.order:
+            for number in range(len(self._graph.nodes[location]._input_metadata) or 1):
+                broken = self._broken.get((location, number))
                 if broken is not None:
-                    self._of[place, number] = self._origin((place, number), broken)
+                    self._of[location, number] = self._origin((location, number), broken)
         self._found.of_loss = self._of.get(self._graph.root)
         return self._found
 
@@ -103,19 +103,19 @@ class NonfiniteSearch:
         cause = self._of_given(slot[0], *given[0]) if given else None
         return self._of_operation(slot, broken, cause)
 
-    def _given(self, place: int) -> Iterator[tuple[Slot | Tensor, Broken]]:
+    def _given(self, location: int) -> Iterator[tuple[Slot | Tensor, Broken]]:
         """Yield the operands of a node that are not finite, through what is not known."""
-        for slot in self._known_before(place):
+        for slot in self._known_before(location):
             broken = self._broken[slot]
             if broken is not None:
                 yield slot, broken
-        for constant in self._values.constants(place):
+        for constant in self._values.constants(location):
             if any(True for _ in plain_floats(constant)) and (broken := broken_of(constant)):
                 yield constant, broken
 
-    def _known_before(self, place: int) -> list[Slot]:
+    def _known_before(self, location: int) -> list[Slot]:
         """Return the nearest tensors before a node that are known."""
-        found, (waiting, seen) = [], (list(self._values.inputs(place)), set[Slot]())
+        found, (waiting, seen) = [], (list(self._values.inputs(location)), set[Slot]())
         while waiting:
             slot = waiting.pop()
             if slot is None or slot in seen:
@@ -127,9 +127,9 @@ class NonfiniteSearch:
                 waiting += self._values.inputs(slot[0])
         return found
 
-    def _unknown_before(self, place: int) -> list[int]:
+    def _unknown_before(self, location: int) -> list[int]:
         """Return the operations before a node whose results are not known, up to known ones."""
-        found, waiting = dict[int, None](), list(self._values.inputs(place))
+        found, waiting = dict[int, None](), list(self._values.inputs(location))
         while waiting:
             slot = waiting.pop()
             if slot is not None and slot not in self._broken and slot[0] not in found:
@@ -137,21 +137,21 @@ class NonfiniteSearch:
                 waiting += self._values.inputs(slot[0])
         return [one for one in found if self._graph.nodes[one].next_functions]
 
-    def _of_given(self, place: int, given: Slot | Tensor, broken: Broken) -> int | None:
+    def _of_given(self, location: int, given: Slot | Tensor, broken: Broken) -> int | None:
         if not isinstance(given, Tensor) and given[0] in self._graph.leaves:
             given = self._graph.leaves[given[0]]
         if isinstance(given, Tensor):
-            return self._of_source(place, given, broken)
+            return self._of_source(location, given, broken)
         return self._of.get(given)
 
-    def _of_source(self, place: int, tensor: Tensor, broken: Broken) -> int | None:
+    def _of_source(self, location: int, tensor: Tensor, broken: Broken) -> int | None:
         """Note a tensor that was there before the forward, and the first node that takes it in."""
         storage = storage_of(tensor)
         if storage not in self._of_storage:
             source = self._source_of(storage)
             kind: NonfiniteSource = source.kind if source else "tensor"
             origin = self._of_storage[storage] = self._add(
-                self._name(place),
+                self._name(location),
                 broken,
                 kind,
                 tensor,
@@ -159,7 +159,7 @@ class NonfiniteSearch:
                 operands=(operand_of(tensor),),
             )
             if origin is not None:
-                self._found.met[origin] = place
+                self._found.met[origin] = location
         return self._of_storage[storage]
 
     def _of_operation(self, slot: Slot, broken: Broken, cause: int | None) -> int | None:
@@ -184,19 +184,19 @@ class NonfiniteSearch:
             self._found.others[origin] = tuple(unsure)
         return origin
 
-    def _rank(self, place: int) -> tuple[int, int]:
-        base, _, number = self._graph.operations[place].partition("Backward")
+    def _rank(self, location: int) -> tuple[int, int]:
+        base, _, number = self._graph.operations[location].partition("Backward")
         suspicion = _SUSPICION.get(base, 1) if number.isdigit() else _OF_CUSTOM
-        divisor = self._values.saved(place, "other") if base == "Div" else None
+        divisor = self._values.saved(location, "other") if base == "Div" else None
         if divisor is not None and not operand_of(divisor).zeros:
             suspicion = 1
-        return suspicion, self._values.order.index(place)
+        return suspicion, self._values.order.index(location)
 
-    def _is_of_unseen(self, chosen: int, place: int, broken: Broken) -> bool:
+    def _is_of_unseen(self, chosen: int, location: int, broken: Broken) -> bool:
         """Return whether finite numbers cannot have become NaN but by an operand unseen."""
         base = self._graph.operations[chosen].partition("Backward")[0]
         inputs = self._values.inputs(chosen)
-        return chosen == place and broken == "NaN" and base in _LINEAR and None in inputs
+        return chosen == location and broken == "NaN" and base in _LINEAR and None in inputs
 
     def _add(
         self,
@@ -223,18 +223,18 @@ class NonfiniteSearch:
         )
         return len(origins) - 1
 
-    def _operands(self, place: int) -> Iterator:  # type: ignore[type-arg]
-        given = [self._values.known.get(slot) for slot in self._values.inputs(place) if slot]
-        for tensor in (*given, *self._values.constants(place)):
+    def _operands(self, location: int) -> Iterator:  # type: ignore[type-arg]
+        given = [self._values.known.get(slot) for slot in self._values.inputs(location) if slot]
+        for tensor in (*given, *self._values.constants(location)):
             if tensor is not None and any(True for _ in plain_floats(tensor)):
                 yield operand_of(tensor)
 
-    def _number(self, place: int) -> float | None:
-        exponent = saved_value(self._graph.nodes[place], "exponent")
+    def _number(self, location: int) -> float | None:
+        exponent = saved_value(self._graph.nodes[location], "exponent")
         return float(exponent) if isinstance(exponent, int | float) else None
 
-    def _name(self, place: int) -> str:
-        return written(self._graph.operations[place])
+    def _name(self, location: int) -> str:
+        return written(self._graph.operations[location])
 
     def _blocked_rows(self, slot: Slot) -> int:
         """Return how many rows a softmax was given that hold -inf alone."""

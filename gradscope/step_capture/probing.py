@@ -73,15 +73,15 @@ def examine_look(
         note(ProbeRecord(name=name, obstacle=obstacle))
 
 
-def _places(context: ProbeContext) -> dict[int, int]:
+def _locations(context: ProbeContext) -> dict[int, int]:
     """Return by creation number where the records of the graph's nodes are."""
     numbers = ((created(node), index) for index, node in enumerate(context.capture.graph.nodes))
-    first = context.place.first_node
+    first = context.position.first_node
     return {number: first + index for number, index in numbers if number is not None}
 
 
 def _examine_forward(context: ProbeContext, values: ForwardWatch) -> str | None:
-    note_forward(context, values.values, values.activations, _places(context))
+    note_forward(context, values.values, values.activations, _locations(context))
     return None
 
 
@@ -92,5 +92,5 @@ def _examine_nonfinite(context: ProbeContext, values: ForwardWatch, loss: Tensor
         return "where it began was not seen" if broken or loss_is_broken else None
     with torch.no_grad():
         values.origins.ended(loss)
-    note_origins(context, values.origins, _places(context))
+    note_origins(context, values.origins, _locations(context))
     return None

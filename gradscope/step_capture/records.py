@@ -15,7 +15,7 @@ from gradscope.capture.training.state import TrainingState
 from gradscope.errors import GradscopeError
 from gradscope.probes.context import ProbeContext, is_made
 from gradscope.probes.nonfinite_origins import record_of
-from gradscope.probes.operations import Places, reference
+from gradscope.probes.operations import Positions, reference
 from gradscope.probes.registry import EXAMINATIONS
 from gradscope.recording.evidence.batches import ProbeRecord
 from gradscope.recording.evidence.failures import LateCapture, SuspectedBreak
@@ -34,21 +34,21 @@ from gradscope.target.target import Outcome, Target
 NOT_WATCHED = "the forward of this step was not watched"
 
 
-def note_late(assembler: Assembler, late: LateLook, places: Places, first_node: int) -> None:
+def note_late(assembler: Assembler, late: LateLook, locations: Positions, first_node: int) -> None:
     """Note where a forward and its backward broke, and how that is known.
 
     Args:
         assembler: Takes the records.
         late: What was seen.
-        places: By creation number: where the records of the graph's nodes are.
+        locations: By creation number: where the records of the graph's nodes are.
         first_node: Where the first of them is.
     """
     lines = late.lines
     assembler.note(replace(lines, unsure=tuple(first_node + node for node in lines.unsure)))
     for origin in late.found.origins:
-        assembler.note(record_of(assembler, origin, places, of_loss=late.found.of_loss))
+        assembler.note(record_of(assembler, origin, locations, of_loss=late.found.of_loss))
     for number, (numel, values) in late.values.items():
-        tensor = reference(places, number)
+        tensor = reference(locations, number)
         if tensor is not None:
             assembler.note(ForwardStat(tensor=tensor, numel=numel, **values._asdict()))
     _note_probes(assembler)
@@ -173,10 +173,10 @@ class LookRecords:
             measured: What it has delivered; None where it did not get through.
         """
         assembler = self.assembler(late.named)
-        place = assembler.place_of(late.capture)
+        location = assembler.place_of(late.capture)
         numbers = late.capture.nodes_by_number()
-        places = {number: place.first_node + node for number, node in numbers.items()}
-        note_late(assembler, late, places, place.first_node)
+        locations = {number: location.first_node + node for number, node in numbers.items()}
+        note_late(assembler, late, locations, location.first_node)
         if measured is None:
             assembler.add_broken_step(late.capture, reason="backward did not get through")
         else:

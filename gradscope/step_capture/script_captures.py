@@ -20,7 +20,7 @@ from gradscope.capture.step.forward_backward import StepCapture
 from gradscope.capture.step.teardown import no_garbage_collection
 from gradscope.capture.training.backwards import subject_of
 from gradscope.capture.training.guard import is_interruption
-from gradscope.capture.training.locations import NOWHERE, Place
+from gradscope.capture.training.locations import NOWHERE, Location
 from gradscope.capture.training.state import TrainingState
 from gradscope.capture.training.step_captures import MakeCaptures, Start
 from gradscope.errors import GradscopeError
@@ -162,10 +162,10 @@ class ScriptCaptures:
         self._mode.remove()
 
     @_alone
-    def step_ended(self, index: int, parameters: Iterable[Tensor], place: Place) -> None:
+    def step_ended(self, index: int, parameters: Iterable[Tensor], location: Location) -> None:
         """Take in that an optimizer has made a step."""
         if self._window is not None:
-            self._window.note_step(parameters, place.inner)
+            self._window.note_step(parameters, location.inner)
         is_full = self._window is not None and self._window.is_full
         self._thoroughness.stepped(index, in_full=is_full)
         self._schedule.stepped(index)
@@ -261,8 +261,8 @@ class ScriptCaptures:
         if capture is None:
             forward = windows[0].capture if self._window is not None else StepCapture([])
             capture = forward.for_backward(named.parameters, named.shards)
-        place = self._training.places.of(backward_call(error))
-        subject = subject_of(place.call())
+        location = self._training.locations.of(backward_call(error))
+        subject = subject_of(location.call())
         with DisableTorchFunction():
             recording = failed_look(
                 error,
@@ -321,7 +321,7 @@ class ScriptCaptures:
             self.give_up("compiled autograd is used, whose code cannot be looked at")
         if self._is_over:
             return
-        window, key = self._window, _key_of(start.place)
+        window, key = self._window, _key_of(start.location)
         self._last_start = LastStart(key, start.subject, is_broken=_is_broken(start))
         if window is not None and window.is_here and self._is_new(window, key, start):
             window.looked_at[key] += 1
@@ -330,15 +330,15 @@ class ScriptCaptures:
             self._begin_late(key, start, readable=readable)
 
     @_alone
-    def backward_repeated(self, place: Place, subject: str, order: int) -> None:
+    def backward_repeated(self, location: Location, subject: str, order: int) -> None:
         """Take in a backward of which nothing was recorded when it began."""
-        self._last_start = LastStart(_key_of(place), subject, is_broken=False, order=order)
+        self._last_start = LastStart(_key_of(location), subject, is_broken=False, order=order)
 
     @_alone
     @no_garbage_collection()
-    def before_several(self, roots: Iterable[Tensor], place: Place) -> None:
+    def before_several(self, roots: Iterable[Tensor], location: Location) -> None:
         """Remember the lines of several losses whose backward is one."""
-        window, key = self._window, _key_of(place)
+        window, key = self._window, _key_of(location)
         if window is None or self._is_over or not window.is_here or window.looked_at[key]:
             return
         window.looked_at[key] += 1
@@ -466,8 +466,8 @@ class ScriptCaptures:
         late.let_go()
 
 
-def _key_of(place: Place) -> LineKey:
-    line = place.inner
+def _key_of(location: Location) -> LineKey:
+    line = location.inner
     return None if line is None else (id(line.code), line.number)
 
 

@@ -102,8 +102,8 @@ def _is_harmless(node: Node) -> bool:
     return divisor is not None and divisor.is_cpu and not divisor.dim() and bool(divisor)
 
 
-def _is_wanted(graph: Graph, place: int) -> bool:
-    return _base(graph.operations[place]) is not None and not _is_harmless(graph.nodes[place])
+def _is_wanted(graph: Graph, location: int) -> bool:
+    return _base(graph.operations[location]) is not None and not _is_harmless(graph.nodes[location])
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,31 +191,31 @@ def _name(node: Node) -> str:
 
 def _hops(graph: Graph) -> list[_Hop]:
     """Return the ways from the root to the operations that may break gradients."""
-    wanted = {place for place in range(len(graph.nodes)) if _is_wanted(graph, place)}
+    wanted = {position for position in range(len(graph.nodes)) if _is_wanted(graph, position)}
     needed = set(wanted)
-    for place in sorted(wanted, reverse=True):
-        before = graph.first_user[place]
+    for location in sorted(wanted, reverse=True):
+        before = graph.first_user[location]
         while before > 0 and before not in needed:
             needed.add(before)
             before = graph.first_user[before]
-    places, hops = {0: 0}, list[_Hop]()
-    for place in sorted(needed - {0}):
-        before = graph.first_user[place]
+    locations, hops = {0: 0}, list[_Hop]()
+    for location in sorted(needed - {0}):
+        before = graph.first_user[location]
         edges = [node for node, _ in graph.nodes[before].next_functions]
-        edge = next(i for i, node in enumerate(edges) if node is graph.nodes[place])
-        places[place] = len(hops) + 1
-        operation = _name(graph.nodes[place])
-        hops.append(_Hop(places[before], edge, operation, place in wanted))
+        edge = next(i for i, node in enumerate(edges) if node is graph.nodes[location])
+        locations[location] = len(hops) + 1
+        operation = _name(graph.nodes[location])
+        hops.append(_Hop(locations[before], edge, operation, location in wanted))
     return hops
 
 
 def singular_values(graph: Graph, values: KnownValues) -> dict[NodeNumber, tuple[int, Values]]:
     """Return what is known of the operands and results of operations that may break gradients."""
     found: dict[NodeNumber, tuple[int, Values]] = {}
-    for place, operation in enumerate(graph.operations):
+    for position, operation in enumerate(graph.operations):
         if _base(operation) is None:
             continue
-        for slot in (*values.inputs(place), (place, 0)):
+        for slot in (*values.inputs(position), (position, 0)):
             tensor = None if slot is None else values.known.get(slot)
             number = None if slot is None else created(graph.nodes[slot[0]])
             if slot is None or tensor is None or number is None:

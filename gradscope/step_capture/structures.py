@@ -98,11 +98,13 @@ def _shapes(node: Node) -> list[object]:
 
 
 def _calls(named: NamedModel, capture: StepCapture) -> list[tuple[object, ...]]:
-    places: dict[object, int] = {module: place for place, module in enumerate(named.modules)}
+    locations: dict[object, int] = {
+        module: position for position, module in enumerate(named.modules)
+    }
     first = capture.first_number
     return [
         (
-            places.get(call.module, type(call.module)),
+            locations.get(call.module, type(call.module)),
             call.parent,
             call.line,
             call.start - first,
@@ -146,7 +148,7 @@ class Known:
             ),
             tensor_stats=tuple(self._tensor_stats(measured)),
             input_stats=tuple(
-                InputStat(step=0, call=call, place=order, norm=norm)
+                InputStat(step=0, call=call, position=order, norm=norm)
                 for call, order, norm in measured.shares()
             ),
             evidence=evidence,
@@ -154,7 +156,7 @@ class Known:
         return repeated(known, own), evidence
 
     def _tensor_stats(self, measured: Measurements) -> Iterator[TensorStat]:
-        order = {slot: place for place, slot in enumerate(measured.arrived)}
+        order = {slot: position for position, slot in enumerate(measured.arrived)}
         for stat in self.recording.tensor_stats:
             slot = (stat.node, stat.slot)
             gradient = measured.tensor(slot)

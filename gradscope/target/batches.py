@@ -115,7 +115,7 @@ def _read_npz(path: Path) -> object:
             cause=str(error),
             help="write it with numpy.savez, arrays of numbers only",
         ) from None
-    if all(name == f"arr_{place}" for place, name in enumerate(tensors)):
+    if all(name == f"arr_{position}" for position, name in enumerate(tensors)):
         return next(iter(tensors.values())) if len(tensors) == 1 else tuple(tensors.values())
     return tensors
 

@@ -69,9 +69,9 @@ def target_help(model: nn.Module, batch: object, output: torch.Tensor, *, has_cl
     """
     spec = ",".join(map(str, output.shape))
     if has_classes and output.dim() > 1:
-        place = _class_dimension(model, output)
-        sizes = [size for at, size in enumerate(output.shape) if at != place]
-        spec = f"int64[0,{output.shape[place]}]:{','.join(map(str, sizes))}"
+        position = _class_dimension(model, output)
+        sizes = [size for at, size in enumerate(output.shape) if at != position]
+        spec = f"int64[0,{output.shape[position]}]:{','.join(map(str, sizes))}"
     if isinstance(batch, Mapping):
         return f"give the target as another input: --input labels={spec}"
     given = " ".join(f"--input {spec_like(tensor)}" for tensor in _tensors(batch))

@@ -47,14 +47,16 @@ def parse_target(text: str) -> TargetSpec:
     """
     if exists(Path(text)):
         return TargetSpec(text=text, location=text, expression=None)
-    separators = [place for place, letter in enumerate(text) if letter == ":" and place > 1]
-    for place in reversed(separators):
-        expression = _parse_or_none(text[place + 1 :])
+    separators = [
+        position for position, letter in enumerate(text) if letter == ":" and position > 1
+    ]
+    for position in reversed(separators):
+        expression = _parse_or_none(text[position + 1 :])
         if expression is not None:
-            return TargetSpec(text=text, location=text[:place], expression=expression)
-    for place in reversed(separators):
-        if not set("/\\") & set(text[place + 1 :].partition("(")[0]):
-            parse_expression(text[place + 1 :])
+            return TargetSpec(text=text, location=text[:position], expression=expression)
+    for position in reversed(separators):
+        if not set("/\\") & set(text[position + 1 :].partition("(")[0]):
+            parse_expression(text[position + 1 :])
     return TargetSpec(text=text, location=text, expression=None)
 
 

@@ -102,8 +102,8 @@ def _items(value: object) -> Iterator[tuple[str, object]]:
                 yield f".{key}" if is_output_class else f"[{key!r}]", item
         case tuple() | list():
             names = getattr(value, "_fields", None)
-            for place, item in enumerate(value):
-                yield f".{names[place]}" if names else f"[{place}]", item
+            for position, item in enumerate(value):
+                yield f".{names[position]}" if names else f"[{position}]", item
         case _ if is_dataclass(value) and not isinstance(value, type):
             for field in fields(value):
                 yield f".{field.name}", getattr(value, field.name)

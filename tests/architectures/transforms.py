@@ -137,11 +137,11 @@ class MinimumMaximum(torch.autograd.Function):
     @staticmethod
     def forward(ctx, x: Tensor, scale: float) -> tuple[Tensor, Tensor, Tensor]:
         low, high = x.amin(dim=1), x.amax(dim=1)
-        place = x.argmax(dim=1)
-        ctx.mark_non_differentiable(place)
+        position = x.argmax(dim=1)
+        ctx.mark_non_differentiable(position)
         ctx.save_for_backward(x, low, high)
         ctx.scale = scale
-        return low * scale, high * scale, place
+        return low * scale, high * scale, position
 
     @staticmethod
     def backward(ctx, grad_low: Tensor, grad_high: Tensor, _) -> tuple[Tensor, None]:
@@ -156,8 +156,8 @@ class Extremes(nn.Module):
         self.layer = nn.Linear(8, 8)
 
     def forward(self, x: Tensor) -> Tensor:
-        low, high, place = MinimumMaximum.apply(self.layer(x), 2.0)
-        return torch.stack([low, high + 0 * place], dim=1)
+        low, high, position = MinimumMaximum.apply(self.layer(x), 2.0)
+        return torch.stack([low, high + 0 * position], dim=1)
 
 
 class PackedSavedTensors(nn.Module):

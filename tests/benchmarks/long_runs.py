@@ -89,9 +89,15 @@ def _write(path: Path, parameters: int) -> None:
         is_measured = number < 3 or number % 10 == 0
         norms = [
             norm_cells(
-                number, place, "gradient", draw.random(), 1024, 3.0, 0.01 if is_measured else None
+                number,
+                position,
+                "gradient",
+                draw.random(),
+                1024,
+                3.0,
+                0.01 if is_measured else None,
             )
-            for place in range(parameters)
+            for position in range(parameters)
         ]
         step = StepRecord(
             index=number, kind="run", graph=None, loss=draw.random(), optimizer="AdamW(lr=0.001)"
@@ -105,33 +111,33 @@ def _structure(parameters: int) -> RunStep:
     return RunStep(
         parameters=tuple(
             ParameterRecord(
-                index=place,
-                name=f"model.{place // 2}.{'bias' if place % 2 else 'weight'}",
+                index=position,
+                name=f"model.{position // 2}.{'bias' if position % 2 else 'weight'}",
                 aliases=(),
-                module=1 + place // 2,
+                module=1 + position // 2,
                 shape=Shape(dims=(32, 32), dtype="float32"),
                 device="cpu",
                 numel=1024,
                 requires_grad=True,
                 optimizer_group=None,
             )
-            for place in held
+            for position in held
         ),
         modules=tuple(
             ModuleRecord(
-                index=place,
-                path=f"model.{place - 1}" if place else "model",
+                index=position,
+                path=f"model.{position - 1}" if position else "model",
                 aliases=(),
-                class_name="Linear" if place else "Sequential",
-                parent=0 if place else None,
+                class_name="Linear" if position else "Sequential",
+                parent=0 if position else None,
                 in_model=True,
                 training=True,
             )
-            for place in range(1 + (parameters + 1) // 2)
+            for position in range(1 + (parameters + 1) // 2)
         ),
         sites=tuple(
-            Site(file="/project/train.py", line=10 + place, function="train", source="")
-            for place in range(len(KINDS))
+            Site(file="/project/train.py", line=10 + position, function="train", source="")
+            for position in range(len(KINDS))
         ),
         optimizers=(
             (

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 import gradscope
 from gradscope.recording.norm_table import NormTable
 from gradscope.session.report import Report
-from tests.report.html.pictures.loops import finding, report_of
+from tests.report.html.charts.loops import finding, report_of
 from tests.rules.accumulation.runs import Run
 
 

@@ -33,8 +33,8 @@ def clipped():
     run, weights, optimizer = trained(parameters=3)
     for size in (0.1, 2.0, 30.0, 0.0, math.nan, math.inf, 4.0, 1.0, 3.0, 5.0):
         run.zero(optimizer)
-        for place, weight in enumerate(weights):
-            run.backward([weight], size=size * (place + 1))
+        for position, weight in enumerate(weights):
+            run.backward([weight], size=size * (position + 1))
         run.clip(weights, 1.0)
         run.step(optimizer)
     recording = run.recording()
@@ -99,9 +99,9 @@ def runs():
 )
 def test_every_picture_is_drawn(show, text, dark):
     page = show(text(), dark=dark, width=700 if dark else 1280)
-    for place in range(max(page.get_by_role("tab").count(), 1)):
-        if place:
-            page.get_by_role("tab").nth(place).click()
+    for position in range(max(page.get_by_role("tab").count(), 1)):
+        if position:
+            page.get_by_role("tab").nth(position).click()
         look_at_all(page)
 
 

@@ -11,7 +11,7 @@ from gradscope.recording.records import CapturedStep
 from gradscope.report.html.render import render_html
 from tests.browser.recordings import HOSTILE
 from tests.report.conftest import build
-from tests.report.html.pictures.loops import finding, loop, report_of
+from tests.report.html.charts.loops import finding, loop, report_of
 
 STEPS = 12
 

@@ -47,7 +47,7 @@ def test_a_tensor_on_the_depth_selects_its_layer_everywhere(show, stack):
     table = picture(page, "tensors")
     modules = picture(page, "modules")
     depth = picture(page, "depth")
-    at = next(place for place, row in enumerate(stack.tensors) if row.module == "layers.3")
+    at = next(position for position, row in enumerate(stack.tensors) if row.module == "layers.3")
     point(depth, 0, at).click(force=True)
     expect(page.locator(".crumbs")).to_have_text(re.compile("^SigmoidStack .* layers .* 3$"))
     chosen = table.locator("tr.chosen")

@@ -69,10 +69,10 @@ class Watched:
 
     def site(self, operation: str) -> Site | None:
         """The line of the one node, or of all nodes, of an operation."""
-        places = {node.site for node in self.nodes(operation)}
-        assert len(places) == 1, places
-        (place,) = places
-        return None if place is None else self.recording.sites[place]
+        positions = {node.site for node in self.nodes(operation)}
+        assert len(positions) == 1, positions
+        (position,) = positions
+        return None if position is None else self.recording.sites[position]
 
     def module(self, operation: str) -> list[str | None]:
         """The module call that made each node of an operation, as `path#call`."""

@@ -87,7 +87,7 @@ CUTS = {
 def test_call_and_line_of_the_cut(explained, name, rest):
     reason, recording = explained(rest)
     lines, first = inspect.getsourcelines(rest)
-    (number,) = [first + place for place, line in enumerate(lines) if "# cut" in line]
+    (number,) = [first + position for position, line in enumerate(lines) if "# cut" in line]
     assert name.strip() in reason
     assert f"line {number} of test_cuts.py" in reason
     named = {name for cut in recording.cuts for name in cut.parameters}

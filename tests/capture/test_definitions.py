@@ -14,7 +14,7 @@ from gradscope.capture.source.definitions import Definitions, watch_definitions
 def line_of(function, text: str) -> int:
     """The number of the line of a function that holds a text."""
     lines, first = inspect.getsourcelines(function)
-    (found,) = [first + place for place, line in enumerate(lines) if text in line]
+    (found,) = [first + position for position, line in enumerate(lines) if text in line]
     return found
 
 

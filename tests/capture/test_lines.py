@@ -13,7 +13,7 @@ from torch import Tensor, nn
 def line_of(function, text: str, nth: int = 0) -> int:
     """The number of the line of a function that holds a text."""
     lines, first = inspect.getsourcelines(function)
-    return [first + place for place, line in enumerate(lines) if text in line][nth]
+    return [first + position for position, line in enumerate(lines) if text in line][nth]
 
 
 class Model(nn.Module):

@@ -80,8 +80,8 @@ def train(backward, optimizer_of) -> dict[str, object]:
         optimizer.step()
         for name, tensor in [*model.named_parameters(), *model.named_buffers()]:
             seen[f"{name} {step}"] = tensor.detach().clone()
-    for place, state in enumerate(optimizer.state.values()):
-        seen |= {f"{name} of {place}": value for name, value in state.items()}
+    for position, state in enumerate(optimizer.state.values()):
+        seen |= {f"{name} of {position}": value for name, value in state.items()}
     seen["torch"] = torch.get_rng_state()
     seen["random"] = random.getstate()
     seen["numpy"] = numpy.random.get_state(legacy=False)["state"]["key"].tolist()
@@ -372,7 +372,7 @@ def test_measurements_hold_no_tensor():
     capture.close()
     stats = [measured.numbers[key] for key in measured.numbers]
     pickle.loads(pickle.dumps(stats))
-    held = [bucket for bucket, _ in measured.numbers._places.values()]
+    held = [bucket for bucket, _ in measured.numbers._positions.values()]
     assert all(bucket.sample is None for bucket in held)
 
 

@@ -23,11 +23,11 @@ LARGEST = torch.finfo(torch.float64).max
 
 def measured(*tensors: Tensor) -> list[GradientStat]:
     measurer = Measurer()
-    for place, tensor in enumerate(tensors):
-        measurer.add((place, 0), tensor)
+    for position, tensor in enumerate(tensors):
+        measurer.add((position, 0), tensor)
     numbers = measurer.results()
     assert measurer.unmeasured == {}
-    return [numbers[place, 0] for place in range(len(tensors))]
+    return [numbers[position, 0] for position in range(len(tensors))]
 
 
 def wide(tensor: Tensor) -> list[float]:

@@ -72,8 +72,8 @@ def of(kind, marks):
 def test_pairs_are_one_to_one_and_share_rule_and_fingerprint(found, known):
     findings, entries = of(finding, found), of(entry, known)
     matched = list(paired(findings, entries))
-    assert len({place for place, _ in matched}) == len(matched)
-    assert len({place for _, place in matched}) == len(matched)
+    assert len({position for position, _ in matched}) == len(matched)
+    assert len({position for _, position in matched}) == len(matched)
     for one, other in matched:
         assert findings[one].rule == entries[other].rule
         assert findings[one].fingerprint == entries[other].fingerprint

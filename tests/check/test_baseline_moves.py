@@ -3,13 +3,13 @@
 from dataclasses import replace
 
 import pytest
-from tests.gate.test_baseline_edits import LINE, TEXT
 
 from gradscope.check.baseline import Baseline, applied, pruned, updated
 from gradscope.check.baseline_entry import Entry
 from gradscope.check.baseline_matching import Surroundings, moved, similar
 from gradscope.check.merging import target_result
 from gradscope.check.results import CheckResult, Run
+from tests.check.test_baseline_edits import LINE, TEXT
 from tests.rules.inspecting import report_of_file
 
 OLD = Entry(

@@ -213,7 +213,7 @@ def test_github_gets_annotations_a_summary_and_no_commands_of_user_code(
     ],
 )
 def test_what_follows_two_dashes_is_for_the_targets_file(line, targets, rest):
-    given = [one for place, one in enumerate(line) if place != _first(line)]
+    given = [one for position, one in enumerate(line) if position != _first(line)]
     assert split_arguments(given, ["gradscope", "check", *line]) == (targets, rest)
 
 

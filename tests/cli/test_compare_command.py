@@ -160,7 +160,7 @@ def test_ranks_are_known_by_their_files(compare):
 
 @pytest.mark.usefixtures("two")
 def test_top_is_how_many_are_listed(compare):
-    save("many.gradscope", of_step({f"{place}.weight": 1.0 for place in range(40)}))
-    save("grown.gradscope", of_step({f"{place}.weight": 9.0 for place in range(40)}))
+    save("many.gradscope", of_step({f"{position}.weight": 1.0 for position in range(40)}))
+    save("grown.gradscope", of_step({f"{position}.weight": 9.0 for position in range(40)}))
     _, out, _ = compare("many.gradscope", "grown.gradscope", "--top", "7")
     assert "… 33 more: --top 40" in out

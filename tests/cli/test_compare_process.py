@@ -55,10 +55,10 @@ for _ in range(12):
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    place = tmp_path_factory.mktemp("compare")
-    (place / "model.py").write_text(dedent(MODEL))
-    (place / "train.py").write_text(dedent(SCRIPT))
-    return place
+    position = tmp_path_factory.mktemp("compare")
+    (position / "model.py").write_text(dedent(MODEL))
+    (position / "train.py").write_text(dedent(SCRIPT))
+    return position
 
 
 @pytest.fixture(scope="module")

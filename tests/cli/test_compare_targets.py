@@ -37,8 +37,8 @@ def compare(tmp_path, monkeypatch, capsys):
     return run
 
 
-def changes(value, place=1):
-    return {one["name"]: one["pairs"][place]["change"] for one in value["parameters"]}
+def changes(value, position=1):
+    return {one["name"]: one["pairs"][position]["change"] for one in value["parameters"]}
 
 
 def test_a_target_twice_is_equal_and_a_change_that_cuts_a_gradient_a_regression(compare):

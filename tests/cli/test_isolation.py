@@ -36,11 +36,11 @@ criterion = nn.CrossEntropyLoss()
 @pytest.fixture
 def folder(tmp_path, monkeypatch):
     """The folder for temporary files."""
-    place = tmp_path / "tmp"
-    place.mkdir()
-    monkeypatch.setattr("tempfile.tempdir", str(place))
-    monkeypatch.setenv("TMPDIR", str(place))
-    return place
+    position = tmp_path / "tmp"
+    position.mkdir()
+    monkeypatch.setattr("tempfile.tempdir", str(position))
+    monkeypatch.setenv("TMPDIR", str(position))
+    return position
 
 
 @pytest.fixture

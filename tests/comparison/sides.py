@@ -62,8 +62,8 @@ def parameter(index, name, given=None, modules=None):
 def _structure(parameters):
     modules = {"": 0}
     records = tuple(
-        parameter(place, name, given, modules)
-        for place, (name, given) in enumerate(parameters.items())
+        parameter(position, name, given, modules)
+        for position, (name, given) in enumerate(parameters.items())
     )
     owners = tuple(
         ModuleRecord(
@@ -101,16 +101,16 @@ def of_step(parameters, *, loss=1.0, **changes):
     given = {
         name: one if isinstance(one, Given) else Given(norm=one) for name, one in parameters.items()
     }
-    stats = tuple(_stat(place, one) for place, one in enumerate(given.values()))
+    stats = tuple(_stat(position, one) for position, one in enumerate(given.values()))
     step = StepRecord(index=0, kind="step", graph=0, loss=loss, optimizer=None)
     return recording(given, steps=(step,), stats=stats, **changes)
 
 
-def _stat(place, given):
+def _stat(position, given):
     has_gradient = given.reach in ("gradient", "zero")
     return ParameterStat(
         step=0,
-        parameter=place,
+        parameter=position,
         reach=given.reach,
         gradient=_gradient(given) if has_gradient else None,
         reason=None if has_gradient else "nothing came",
@@ -148,9 +148,9 @@ def of_run(norms, losses, *, weights=10.0, backwards=1, first=0, **changes):
         steps.append(StepRecord(index=step, kind="run", graph=None, loss=loss / backwards,
                                 optimizer="SGD(lr=0.1)"))  # fmt: skip
         share = loss / backwards
-        events += [_event(step, place, "backward", loss=share) for place in range(backwards)]
+        events += [_event(step, position, "backward", loss=share) for position in range(backwards)]
         events.append(_event(step, backwards, "step", norm=_total(norms, turn)))
-        rows.append([_row(step, place, of[turn], weights) for place, of in
+        rows.append([_row(step, position, of[turn], weights) for position, of in
                      enumerate(norms.values())])  # fmt: skip
     given = {name: Given() for name in norms}
     table = NormTable.of_rows(rows, dict.fromkeys(range(len(norms)), NUMEL))
@@ -170,9 +170,9 @@ def _total(norms, turn):
     return math.sqrt(sum((of[turn] or 0.0) ** 2 for of in norms.values()))
 
 
-def _row(step, place, norm, weight):
+def _row(step, position, norm, weight):
     reach = "none" if norm is None else "zero" if norm == 0 else "gradient"
-    return (step, place, reach, NOT_MEASURED if norm is None else norm, weight, NOT_MEASURED)
+    return (step, position, reach, NOT_MEASURED if norm is None else norm, weight, NOT_MEASURED)
 
 
 def finding(rule="GS201", severity="error", **changes):
@@ -191,7 +191,7 @@ def reported(one, *findings):
 def compared(*recordings, tolerance=None, names=None, **options):
     """The comparison of recordings or reports."""
     reports = [one if isinstance(one, Report) else reported(one) for one in recordings]
-    names = names or [f"{place}.gradscope" for place in range(len(reports))]
+    names = names or [f"{position}.gradscope" for position in range(len(reports))]
     return compare(list(zip(names, reports, strict=True)), tolerance or Tolerance(), **options)
 
 

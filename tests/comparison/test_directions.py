@@ -21,10 +21,10 @@ def kept(values, parameter=0, step=0):
 
 def of_gradients(*gradients):
     """A recording of one step, and the gradients of its parameters."""
-    norms = {f"{place}.weight": float(torch.tensor(one).norm()) for place, one in
+    norms = {f"{position}.weight": float(torch.tensor(one).norm()) for position, one in
              enumerate(gradients)}  # fmt: skip
     return of_step(
-        norms, kept_gradients=tuple(kept(one, place) for place, one in enumerate(gradients))
+        norms, kept_gradients=tuple(kept(one, position) for position, one in enumerate(gradients))
     )
 
 

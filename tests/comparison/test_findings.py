@@ -13,7 +13,7 @@ def standings(*sides):
     """The rule of each cause, and what became of it in each other side."""
     found = compared(*(reported(MODEL, *findings) for findings in sides))
     return [
-        (one.first[1].rule, *(one.standing(place) for place in range(1, len(sides))))
+        (one.first[1].rule, *(one.standing(position) for position in range(1, len(sides))))
         for one in found.findings
     ]
 

@@ -21,15 +21,18 @@ prefixes = st.lists(st.sampled_from(["model", "net", "encoder", "x y"]), max_siz
 def records(names, dims=None, **given):
     dims = dims or {}
     return [
-        parameter(place, name, Given(dims=dims.get(name, (2, 2)), **given))
-        for place, name in enumerate(names)
+        parameter(position, name, Given(dims=dims.get(name, (2, 2)), **given))
+        for position, name in enumerate(names)
     ]
 
 
 def matched(base, other):
     """Names in the base and in the other model, of records or names."""
     ours, theirs = (
-        [one if hasattr(one, "name") else parameter(place, one) for place, one in enumerate(given)]
+        [
+            one if hasattr(one, "name") else parameter(position, one)
+            for position, one in enumerate(given)
+        ]
         for given in (base, other)
     )
     found = match_parameters(ours, theirs)
@@ -50,8 +53,8 @@ def test_another_beginning_of_all_names_is_found(names, before, after, order):
     """Shapes of their own keep other pairs from being equal."""
     ours, theirs = (
         [
-            parameter(place, ".".join([*prefix, name]), Given(dims=(place + 1,)))
-            for place, name in enumerate(names)
+            parameter(position, ".".join([*prefix, name]), Given(dims=(position + 1,)))
+            for position, name in enumerate(names)
         ]
         for prefix in (before, after)
     )
@@ -62,13 +65,13 @@ def test_another_beginning_of_all_names_is_found(names, before, after, order):
         assert all(ours[a].shape == theirs[b].shape for a, b in pairs)
 
 
-@given(names=names, places=st.lists(st.integers(0, 3), min_size=12, max_size=12),
+@given(names=names, positions=st.lists(st.integers(0, 3), min_size=12, max_size=12),
        wrapper=st.sampled_from(sorted(WRAPPERS)))  # fmt: skip
-def test_wrappers_anywhere_in_the_names_are_seen_through(names, places, wrapper):
+def test_wrappers_anywhere_in_the_names_are_seen_through(names, positions, wrapper):
     wrapped = []
-    for name, place in zip(names, places, strict=False):
+    for name, position in zip(names, positions, strict=False):
         *modules, last = name.split(".")
-        modules.insert(place, wrapper)
+        modules.insert(position, wrapper)
         wrapped.append(".".join([*modules, last]))
     found, renamings = matched(names, wrapped)
     assert found == dict(zip(names, wrapped, strict=True))
@@ -173,10 +176,13 @@ def test_layers_of_another_width_stay_in_their_places():
 
 
 def test_another_block_at_the_end_moves_none():
-    base = layers(**{f"_{place}": (64, 64) for place in range(4)})
-    longer = layers(**{f"_{place}": (64, 64) for place in range(6)})
+    base = layers(**{f"_{position}": (64, 64) for position in range(4)})
+    longer = layers(**{f"_{position}": (64, 64) for position in range(6)})
     found, renamings = matched(base, longer)
-    assert (modules(found), renamings) == ({str(place): str(place) for place in range(4)}, ())
+    assert (modules(found), renamings) == (
+        {str(position): str(position) for position in range(4)},
+        (),
+    )
 
 
 def test_another_name_of_the_same_tensor_counts():

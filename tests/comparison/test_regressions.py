@@ -48,8 +48,8 @@ def test_getting_better_and_growing_are_no_regressions():
 
 
 def test_worst_parameters_come_first():
-    many = {f"{place}.weight": 1.0 for place in range(30)}
-    grown = {name: 2.0 + place for place, name in enumerate(many)}
+    many = {f"{position}.weight": 1.0 for position in range(30)}
+    grown = {name: 2.0 + position for position, name in enumerate(many)}
     ((kind, subjects),) = regressions(of_step(many), of_step(grown))
     assert (kind, subjects) == ("norm", tuple(reversed(many)))
 

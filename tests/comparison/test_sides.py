@@ -15,14 +15,14 @@ RUN = of_run({"w": [1.0, 2.0, 4.0]}, [3.0, 2.0, 1.0])
 
 
 @given(st.sets(st.integers(0, 5000), min_size=2, max_size=50))
-def test_letters_are_as_those_of_a_spreadsheet(places):
-    letters = [letter_of(place) for place in sorted(places)]
+def test_letters_are_as_those_of_a_spreadsheet(positions):
+    letters = [letter_of(position) for position in sorted(positions)]
     assert len({*letters}) == len(letters)
     assert letters == sorted(letters, key=lambda one: (len(one), one))
 
 
 def test_first_letters():
-    assert [letter_of(place) for place in (0, 1, 25, 26, 27, 51, 52, 701, 702)] == (
+    assert [letter_of(position) for position in (0, 1, 25, 26, 27, 51, 52, 701, 702)] == (
         ["A", "B", "Z", "AA", "AB", "AZ", "BA", "ZZ", "AAA"]
     )
 

@@ -47,7 +47,7 @@ target = "m"
 gradscope = 3
 '''
     assert tomllib.loads(text)
-    places = {
+    positions = {
         ("select",): 16,
         ("ignore",): 20,
         ("rules", "dead-unit"): 21,
@@ -57,7 +57,7 @@ gradscope = 3
         ("targets", "small"): 26,
         ("targets", "small", "target"): 27,
     }
-    assert {path: line(text, *path) for path in places} == places
+    assert {path: line(text, *path) for path in positions} == positions
     assert line(text, "seeds") is None
 
 

@@ -185,14 +185,14 @@ def test_what_excludes_a_configured_value_takes_its_place(project):
 
 
 @pytest.mark.parametrize("place", ["small", "small.py", "small/__init__.py"])
-def test_plain_name_is_the_configured_target_whatever_files_there_are(place, project):
+def test_plain_name_is_the_configured_target_whatever_files_there_are(position, project):
     project(TARGETS)
-    Path(place).parent.mkdir(exist_ok=True)
-    Path(place).touch()
+    Path(position).parent.mkdir(exist_ok=True)
+    Path(position).touch()
     (found,) = planned(("small",))
     assert found.spec == "model.py:Net(hidden=8)"
-    (found,) = planned((f"./{place}",))
-    assert found.spec == f"./{place}"
+    (found,) = planned((f"./{position}",))
+    assert found.spec == f"./{position}"
 
 
 def test_misspelt_name_is_an_error_unless_it_is_something_else(project):
@@ -203,10 +203,10 @@ def test_misspelt_name_is_an_error_unless_it_is_something_else(project):
     assert caught.value.help == "did you mean `small`?"
     for text in ("smal.py", "./smal", "smal:Net", "other"):
         assert [item.spec for item in planned((text,))] == [text]
-    for place in ("smal", "smal.py"):
-        Path(place).touch()
+    for position in ("smal", "smal.py"):
+        Path(position).touch()
         assert [item.spec for item in planned(("smal",))] == ["smal"]
-        Path(place).unlink()
+        Path(position).unlink()
 
 
 def test_installed_module_is_no_misspelt_name(project):

@@ -158,8 +158,8 @@ def test_errors_in_targets_name_target_and_key(text, key, wrong, help_text, proj
     project(f"[tool.gradscope.targets]\n{text}\n")
     with pytest.raises(GradscopeError) as caught:
         read_configuration()
-    place = f"`tool.gradscope.targets.{key}` in pyproject.toml:2"
-    assert caught.value.what.startswith(f"{place} {wrong}")
+    position = f"`tool.gradscope.targets.{key}` in pyproject.toml:2"
+    assert caught.value.what.startswith(f"{position} {wrong}")
     assert help_text is None or caught.value.help.startswith(help_text)
 
 

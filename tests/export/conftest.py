@@ -79,14 +79,15 @@ def odd() -> Report:
             replace(
                 one,
                 parameters=tuple(
-                    replace(parameter, index=place, name=name) for place, name in enumerate(HOSTILE)
+                    replace(parameter, index=position, name=name)
+                    for position, name in enumerate(HOSTILE)
                 ),
                 parameter_stats=(
                     stat(0, 0, gradient(nan), nan),
                     stat(0, 1, gradient(inf), inf),
                     stat(0, 2, gradient(0.0), 0.0),
                     stat(0, 3, None),
-                    *(stat(0, place, gradient(1e-300), 5e-324) for place in range(4, 8)),
+                    *(stat(0, position, gradient(1e-300), 5e-324) for position in range(4, 8)),
                 ),
                 sites=(site,),
                 events=(

@@ -108,7 +108,9 @@ def test_numbers_beyond_32_bits_are_infinite_and_no_error(curves):
 
 def test_steps_with_many_values_and_many_steps_are_all_there(curves):
     steps = [
-        Scalars(step, step / 2, tuple((f"tag/{place}", place + step) for place in range(300)))
+        Scalars(
+            step, step / 2, tuple((f"tag/{position}", position + step) for position in range(300))
+        )
         for step in range(0, 2_000, 2)
     ]
     found = curves(steps)

@@ -118,7 +118,7 @@ def test_tensors_are_those_of_the_inspection_and_of_close_looks(inspected, run_r
     rows = json_rows("tensors", run_report)
     assert len(rows) == sum(len(look.recording.tensor_stats) for look in captured_steps) > 0
     assert {(row["look"], row["step"]) for row in rows} == {
-        (place, look.step) for place, look in enumerate(captured_steps)
+        (position, look.step) for position, look in enumerate(captured_steps)
     }
     assert {row["module"] for row in rows} >= {"body.2.0", "head"}
 
@@ -193,7 +193,7 @@ def test_any_cell_comes_back(rows):
 @pytest.mark.parametrize("write", [write_csv, write_jsonl])
 def test_rows_are_written_as_they_come(write):
     """However many there are: nothing is gathered."""
-    rows = ((place, 0.5, "name", True, None) for place in range(20_000))
+    rows = ((position, 0.5, "name", True, None) for position in range(20_000))
     with Path(os.devnull).open("w") as nowhere:
         tracemalloc.start()
         write(MIXED, rows, nowhere)

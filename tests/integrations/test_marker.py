@@ -89,8 +89,8 @@ def test_wrong_argument_is_an_error_of_usage_that_names_the_test(run_tests, argu
             def test_wrong(self, gradscope): pass
     """)
     assert result.ret == pytest.ExitCode.USAGE_ERROR
-    place = "ERROR: test_it.py::TestClass::test_wrong: pytest.mark.gradscope "
-    result.stderr.fnmatch_lines([place + message.replace("[", "[[]")])
+    position = "ERROR: test_it.py::TestClass::test_wrong: pytest.mark.gradscope "
+    result.stderr.fnmatch_lines([position + message.replace("[", "[[]")])
 
 
 def test_wrong_value_fails_the_test_with_a_line(run_tests):

@@ -16,10 +16,10 @@ CHECK = Check(
     warnings=0,
     notes=0,
     worst="",
-    place="",
+    position="",
 )
 BROKEN = dataclasses.replace(
-    CHECK, passed=False, errors=1, warnings=2, worst="GS101 exploding-gradient", place="net.py:3"
+    CHECK, passed=False, errors=1, warnings=2, worst="GS101 exploding-gradient", position="net.py:3"
 )
 
 

@@ -29,7 +29,7 @@ def test_few_numbers_have_a_column_each():
 
 
 def test_many_numbers_share_columns():
-    values = [float(place) for place in range(1_000)]
+    values = [float(position) for position in range(1_000)]
     assert series("largest", values).course(10).cells[-1] == 999.0
     cells = series("mean", values).course(10).cells
     assert len(cells) == 10

@@ -119,14 +119,14 @@ def main() -> None:
     keep("terminal.svg", terminal(f"gradscope inspect {SAMPLE} --tensors none").encode())
     keep("graph.svg", gradscope(ROOT, "graph", CUT, "--output-format", "svg").encode())
     with TemporaryDirectory(prefix="pictures-") as folder, sync_playwright() as playwright:
-        place = Path(folder)
-        gradscope(ROOT, "inspect", SAMPLE, "-o", str(place / "inspection.html"))
-        shutil.copy(Path(__file__).with_name("train.py"), place)
-        shutil.copy(ROOT / "sample_models" / "healthy_gpt.py", place)
-        gradscope(place, "run", "-o", "run.html", "train.py")
+        position = Path(folder)
+        gradscope(ROOT, "inspect", SAMPLE, "-o", str(position / "inspection.html"))
+        shutil.copy(Path(__file__).with_name("train.py"), position)
+        shutil.copy(ROOT / "sample_models" / "healthy_gpt.py", position)
+        gradscope(position, "run", "-o", "run.html", "train.py")
         pages = Pages(launch(playwright, executable))
-        shoot(pages, place / "inspection.html", INSPECTION)
-        shoot(pages, place / "run.html", RUN)
+        shoot(pages, position / "inspection.html", INSPECTION)
+        shoot(pages, position / "run.html", RUN)
         pages.close()
 
 

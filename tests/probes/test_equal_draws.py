@@ -20,9 +20,9 @@ def halves(function, x=X, dimension=0):
     with draws.kept():
         whole = function(x)
     parts = []
-    for place, part in enumerate(x.chunk(2, dimension)):
-        torch.manual_seed(2 + place)
-        with draws.given(Part(3 * place, 3, 6)):
+    for position, part in enumerate(x.chunk(2, dimension)):
+        torch.manual_seed(2 + position)
+        with draws.given(Part(3 * position, 3, 6)):
             parts.append(function(part))
     return draws, whole, torch.cat(parts, dimension)
 

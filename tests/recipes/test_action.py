@@ -76,8 +76,8 @@ def test_broken_gradients_fail_the_step_with_annotations_and_one_run_for_all_rep
     assert "## gradscope: failed" in (workspace / "summary.md").read_text()
     sarif = json.loads((workspace / "my models" / "out [1].sarif").read_text())
     (found,) = [one for run in sarif["runs"] for one in run["results"]]
-    place = found["locations"][0]["physicalLocation"]["artifactLocation"]["uri"]
-    assert (found["ruleId"], place) == ("GS201", "my%20models/bad.py")
+    position = found["locations"][0]["physicalLocation"]["artifactLocation"]["uri"]
+    assert (found["ruleId"], position) == ("GS201", "my%20models/bad.py")
 
 
 def test_healthy_gradients_pass_and_inputs_choose_rules_and_level(workspace):

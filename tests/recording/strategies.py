@@ -98,7 +98,9 @@ def recordings(captured_steps):
 
 def numbered(records):
     """Return records whose index is their place."""
-    return tuple(dataclasses.replace(record, index=place) for place, record in enumerate(records))
+    return tuple(
+        dataclasses.replace(record, index=position) for position, record in enumerate(records)
+    )
 
 
 def no_run(recording):

@@ -24,7 +24,7 @@ def through_table(kind, records):
     table = evidence_tables()[kind]
     with closing(sqlite3.connect(":memory:")) as base:
         base.execute(table.definition)
-        rows = [(place, *table.write(record)) for place, record in enumerate(records)]
+        rows = [(position, *table.write(record)) for position, record in enumerate(records)]
         base.executemany(table.insertion, rows)
         return table.records(base)
 

@@ -80,8 +80,8 @@ def test_reading_after_every_step_gives_everything_once(recording, tmp_path):
 def test_last_norm_of_each_parameter_is_read(recording, tmp_path):
     path = tmp_path / "run.gradscope"
     norms = {}
-    for place, stat in enumerate(recording.parameter_stats):
-        norms[stat.step, stat.parameter] = float(place)
+    for position, stat in enumerate(recording.parameter_stats):
+        norms[stat.step, stat.parameter] = float(position)
     stats = tuple(
         replace(stat, gradient=_gradient(norms[stat.step, stat.parameter]))
         for stat in recording.parameter_stats

@@ -18,7 +18,7 @@ WAYS = pytest.mark.parametrize("way", [in_python, inner_products])
 @settings(deadline=None)
 @given(pairs=PAIRS, kind=st.sampled_from("fd"))
 def test_sums_are_those_of_whole_numbers(way, pairs, kind):
-    found = way(*(array(kind, [pair[place] for pair in pairs]) for place in (0, 1)))
+    found = way(*(array(kind, [pair[position] for pair in pairs]) for position in (0, 1)))
     exact = [(Fraction(one), Fraction(other)) for one, other in pairs]
     scale = float(sum(abs(a) * abs(b) + a * a + b * b for a, b in exact))
     for value, terms in (

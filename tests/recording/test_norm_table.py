@@ -141,7 +141,7 @@ def test_runs_with_the_same_norms_are_equal(tmp_path):
 
 def test_a_million_norms_fit_in_little_memory(tmp_path):
     # The rows of 20,000 are measured: what they take grows by the row.
-    rows = [(0, "gradient", 0.5 + place, 2.0, 0.1) for place in range(100)]
+    rows = [(0, "gradient", 0.5 + position, 2.0, 0.1) for position in range(100)]
     path = tmp_path / "run.gradscope"
     run_file(path, [rows] * 200)
     before = load_recording(path)  # what is imported and remembered once

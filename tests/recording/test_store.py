@@ -217,16 +217,16 @@ def test_numbers_of_many_events_stay_with_their_event(tmp_path):
     # More than are read at once, some without numbers and some that are not finite.
     events = tuple(
         EventRecord(
-            step=place,
+            step=position,
             order=0,
             kind="backward",
             seconds=0.0,
             site=None,
-            numbers=(("loss", math.nan if place % 7 == 0 else float(place)), ("rows", 4.0))[
-                : place % 3
+            numbers=(("loss", math.nan if position % 7 == 0 else float(position)), ("rows", 4.0))[
+                : position % 3
             ],
         )
-        for place in range(BATCH + 10)
+        for position in range(BATCH + 10)
     )
     recording = dataclasses.replace(small(), events=events)
     assert same(round_trip(recording, tmp_path / "a.gradscope").events, events)

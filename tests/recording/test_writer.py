@@ -195,5 +195,5 @@ def test_a_million_parameter_steps_fit_in_200_megabytes(tmp_path):
         for number in range(100_000, 100_200):
             with writer.transaction():
                 writer.add(STEPS, [step(number)])
-                writer.add(PARAMETER_STATS, (stat(number, place) for place in range(100)))
+                writer.add(PARAMETER_STATS, (stat(number, position) for position in range(100)))
     assert path.stat().st_size * 50 < 200e6

@@ -88,8 +88,8 @@ def call(index, owner, number=0, inputs=(), outputs=(), **changes):
         index=index,
         module=owner,
         call=number,
-        inputs=tuple(TensorRef(node=place, slot=0) for place in inputs),
-        outputs=tuple(TensorRef(node=place, slot=0) for place in outputs),
+        inputs=tuple(TensorRef(node=position, slot=0) for position in inputs),
+        outputs=tuple(TensorRef(node=position, slot=0) for position in outputs),
         **(values | changes),
     )
 
@@ -101,8 +101,10 @@ def stat(index, grad, *, step=0, reach="gradient", **changes):
     )
 
 
-def tensor(place, order, norm):
-    return TensorStat(step=0, node=place, slot=0, order=order, gradient=gradient(norm), reason=None)
+def tensor(position, order, norm):
+    return TensorStat(
+        step=0, node=position, slot=0, order=order, gradient=gradient(norm), reason=None
+    )
 
 
 def build():
@@ -229,19 +231,21 @@ HOSTILE_NAMES = (
 def build_hostile():
     """The same with names that try to break out of a format, and every number that is none."""
     recording = build()
-    owners = tuple(module(6 + place, f"m{name}", name) for place, name in enumerate(HOSTILE_NAMES))
+    owners = tuple(
+        module(6 + position, f"m{name}", name) for position, name in enumerate(HOSTILE_NAMES)
+    )
     parameters = tuple(
-        parameter(5 + place, f"m{name}.weight", 6 + place, aliases=(name,))
-        for place, name in enumerate(HOSTILE_NAMES)
+        parameter(5 + position, f"m{name}.weight", 6 + position, aliases=(name,))
+        for position, name in enumerate(HOSTILE_NAMES)
     )
     norms = [float("nan"), float("inf"), 1e300, 5e-324]
     stats = tuple(
         stat(
             row.index,
-            gradient(norms[place % 4], nonfinite=int(place % 4 < 2)),
-            weight_norm=norms[place % 3],
+            gradient(norms[position % 4], nonfinite=int(position % 4 < 2)),
+            weight_norm=norms[position % 3],
         )
-        for place, row in enumerate(parameters)
+        for position, row in enumerate(parameters)
     )
     site = Site(file="/tmp/<b>|`x`\n.py", line=1, function="<script>", source="|`<b>`\x1b[0m")
     return replace(

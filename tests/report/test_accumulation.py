@@ -60,9 +60,9 @@ def with_micro_batches(recording, *, parts=((4, 4.0, 0.5), (4, 4.0, 0.5)), left=
             ),
             *(
                 AccumulatedGradient(
-                    parameter=place, norm=1.0, scale=2.0, deviation=1.0, remaining=one
+                    parameter=position, norm=1.0, scale=2.0, deviation=1.0, remaining=one
                 )
-                for place, one in enumerate(left)
+                for position, one in enumerate(left)
             ),
         ),
     )

@@ -71,8 +71,8 @@ def test_the_line_alone_where_the_code_around_it_is_unknown_or_has_changed(code,
 
 
 def test_without_a_place_only_related_lines_are_shown(recording):
-    place = RelatedLocation(file=FILE, line=3, message="here", source="a = 1")
-    found = replace(finding(related=(place,)), location=None)
+    position = RelatedLocation(file=FILE, line=3, message="here", source="a = 1")
+    found = replace(finding(related=(position,)), location=None)
     assert [snippet.line for snippet in snippets(found, recording)] == [3]
 
 

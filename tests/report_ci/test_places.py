@@ -105,36 +105,36 @@ def in_package(**changes):
 
 def test_line_in_the_repository_is_shown_as_it_is():
     shown = placement(finding(related=(related(line=4),)), recording_of_sample())
-    assert (shown.place.text, shown.remark, shown.is_stand_in) == ("src/model.py:12", "", False)
-    assert [one.place.text for one in shown.related] == ["src/model.py:4"]
+    assert (shown.location.text, shown.remark, shown.is_stand_in) == ("src/model.py:12", "", False)
+    assert [one.location.text for one in shown.related] == ["src/model.py:4"]
 
 
 def test_related_line_of_the_repository_comes_before_that_of_a_package():
     one = in_package(related=(related("/env/site-packages/x.py"), related(line=4), related(line=5)))
     shown = placement(one, recording_of_sample())
-    assert shown.place.text == "src/model.py:4"
+    assert shown.location.text == "src/model.py:4"
     assert shown.cause is not None and shown.cause.text == "lib/net.py:9"
     assert not shown.is_stand_in
     assert shown.remark == (
         "the cause is lib/net.py:9, outside of the repository; here: encoder is made here"
     )
-    assert [one.place.text for one in shown.related] == ["x.py:40", "src/model.py:5"]
+    assert [one.location.text for one in shown.related] == ["x.py:40", "src/model.py:5"]
 
 
 def test_line_that_made_the_module_comes_next():
     recording = recording_of_sample()
     module = next(one for one in recording.modules if one.path == "encoder.0")
     shown = placement(in_package(modules=("encoder.0",)), recording)
-    assert shown.place.path == "sample_models/gradient_cut.py"
+    assert shown.location.path == "sample_models/gradient_cut.py"
     assert module.site is not None
-    assert shown.place.line == recording.sites[module.site].line
+    assert shown.location.line == recording.sites[module.site].line
     assert shown.remark.endswith("here: encoder.0 is made")
 
 
 def test_target_stands_in_where_nothing_else_is_in_the_repository():
     shown = placement(in_package(), recording_of_sample())
     assert shown.is_stand_in
-    assert shown.place.text == "sample_models/gradient_cut.py:1"
+    assert shown.location.text == "sample_models/gradient_cut.py:1"
 
 
 def test_real_line_is_kept_where_even_the_target_is_outside():
@@ -142,10 +142,10 @@ def test_real_line_is_kept_where_even_the_target_is_outside():
     target = replace(recording.target, repository="/elsewhere", root="/elsewhere")
     recording = replace(recording, target=replace(target, name=f"{ROOT}/sample_models/x.py"))
     shown = placement(finding(), recording)
-    assert shown.place.text == "model.py:12"
-    assert shown.is_stand_in and not shown.place.in_repository
+    assert shown.location.text == "model.py:12"
+    assert shown.is_stand_in and not shown.location.in_repository
     nothing = placement(finding(location=None), recording)
-    assert nothing.place.text == "x.py:1"
+    assert nothing.location.text == "x.py:1"
 
 
 def test_target_without_a_file_has_its_first_line_in_the_repository():
@@ -155,4 +155,4 @@ def test_target_without_a_file_has_its_first_line_in_the_repository():
 
 
 def test_lines_begin_at_one():
-    assert placement(finding(location=site(0)), recording_of_sample()).place.line == 1
+    assert placement(finding(location=site(0)), recording_of_sample()).location.line == 1

@@ -24,7 +24,7 @@ def test_advice_is_the_median_and_three_deviations():
 @pytest.mark.parametrize("size", [30.0, 1e6])
 def test_outliers_do_not_move_the_advice(size):
     norms = noise(200)
-    spoilt = [size if place % 20 == 0 else norm for place, norm in enumerate(norms)]
+    spoilt = [size if position % 20 == 0 else norm for position, norm in enumerate(norms)]
     plain, found = advise(norms, in_order=True), advise(spoilt, in_order=True)
     assert found.limit == pytest.approx(plain.limit, rel=0.2)
     assert found.share >= 0.05  # all of the outliers are cut
@@ -92,5 +92,5 @@ def test_limit_that_is_given_and_advised_is_one_row():
 
 @pytest.mark.parametrize("spread", [1.001, 1.5, 30.0, 1e4, 1e12])
 def test_sweep_stays_short(spread):
-    norms = [spread ** (place / 99) for place in range(100)]
+    norms = [spread ** (position / 99) for position in range(100)]
     assert 3 <= len(sweep(norms, given=0.3, advised=7.7)) <= 12

@@ -30,7 +30,7 @@ def graphs(draw):
 @given(graphs())
 def test_links_lead_from_layer_to_layer(given_graph):
     graph = layered(*given_graph)
-    layer = {item: place for place, items in enumerate(graph.layers) for item in items}
+    layer = {item: position for position, items in enumerate(graph.layers) for item in items}
     assert sorted(layer) == list(range(len(layer)))
     for one in graph.segments:
         assert layer[one.lower] == layer[one.upper] + 1
@@ -68,8 +68,8 @@ def test_crossings_are_counted_and_never_made_more(given_graph):
     below = below_of(graph)
     counted = 0
     for upper, lower in pairwise(graph.layers):
-        places = {item: place for place, item in enumerate((*upper, *lower))}
-        pairs = [(places[item], places[end]) for item in upper for end in below.get(item, ())]
+        positions = {item: position for position, item in enumerate((*upper, *lower))}
+        pairs = [(positions[item], positions[end]) for item in upper for end in below.get(item, ())]
         counted += sum((a - c) * (b - d) < 0 for (a, b), (c, d) in combinations(pairs, 2))
     assert crossings(graph.layers, below) == counted
     better = ordered(graph)
@@ -106,5 +106,5 @@ def test_parameters_and_what_is_made_of_them_alone_stand_near_their_use():
     arcs = [Arc(source=n, target=n + 1) for n in range(3)]
     arcs += [Arc(source=4, target=6), Arc(source=5, target=6), Arc(source=6, target=3)]
     graph = layered([BOX] * 7, arcs)
-    layer = {item: place for place, items in enumerate(graph.layers) for item in items}
+    layer = {item: position for position, items in enumerate(graph.layers) for item in items}
     assert [layer[n] for n in (3, 4, 5, 6)] == [3, 1, 1, 2]

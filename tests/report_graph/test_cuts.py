@@ -70,17 +70,17 @@ def test_parameters_behind_it_are_marked_and_no_others(part):
 
 
 def test_every_drawing_shows_it(report, part):
-    place = cut_vertex(part).detail
+    position = cut_vertex(part).detail
     dot, mermaid = render_dot(part), render_mermaid(part)
-    assert f'label="✂ detach(), {place}", shape=octagon' in dot
+    assert f'label="✂ detach(), {position}", shape=octagon' in dot
     assert "ltail=cluster_" in dot
     assert dot.count("style=dashed, color=") == 2
-    assert f"#9986; detach(), {place}" in mermaid
+    assert f"#9986; detach(), {position}" in mermaid
     assert mermaid.count("-.->") == 2
     assert "classDef cut" in mermaid
     svg = render_graph(report, "svg", GraphOptions(folds_repeats=True), Console(file=StringIO()))
     words = [text.text for text in etree.fromstring(svg.text.encode()).iter("{*}text")]
-    assert {"✂ detach()", place, "cut off"} <= set(words)
+    assert {"✂ detach()", position, "cut off"} <= set(words)
 
 
 def test_json_lists_it_apart(report):

@@ -40,12 +40,12 @@ def rendered(report, graph_format, width=100, **options):
 
 
 def tokens(dot):
-    place, found = 0, []
-    while place < len(dot):
-        match = TOKEN.match(dot, place)
-        assert match, dot[place : place + 40]
+    position, found = 0, []
+    while position < len(dot):
+        match = TOKEN.match(dot, position)
+        assert match, dot[position : position + 40]
         found.append(match[0])
-        place = match.end()
+        position = match.end()
     return found
 
 

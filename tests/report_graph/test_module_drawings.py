@@ -103,21 +103,21 @@ def test_of_too_many_vertices_the_middle_is_one():
 
 
 def test_columns_have_every_number_and_place(report, drawings):
-    tensors = {row.node: place for place, row in enumerate(report.tensors)}
+    tensors = {row.node: position for position, row in enumerate(report.tensors)}
     tables = plain(drawing_columns(drawings, tensors))
     rows, links, layouts = tables["drawings"], tables["links"], tables["layouts"]
     assert rows["module"][:-1] == [None if one < 0 else one for one in drawings]
-    for place, drawing in enumerate(drawings.values()):
-        layout = rows["layout"][place]
-        first, frame = rows["vertex"][place], layouts["frame"][layout]
-        assert rows["vertex"][place + 1] - first == len(drawing.vertices)
+    for position, drawing in enumerate(drawings.values()):
+        layout = rows["layout"][position]
+        first, frame = rows["vertex"][position], layouts["frame"][layout]
+        assert rows["vertex"][position + 1] - first == len(drawing.vertices)
         for at, placed in enumerate(drawing.vertices):
             assert tables["vertices"]["label"][first + at] == placed.vertex.label
             assert same(tables["vertices"]["norm"][first + at], placed.vertex.grad_norm)
             for side in ("x", "y", "width", "height"):
                 found = tables["frames"][side][frame + at]
                 assert found == pytest.approx(getattr(placed.frame, side), abs=0.06)
-        for at, placed in enumerate(drawing.links, rows["link"][place]):
+        for at, placed in enumerate(drawing.links, rows["link"][position]):
             assert same(links["norm"][at], placed.link.grad_norm)
             assert links["source"][at] == placed.link.source
 
@@ -127,7 +127,7 @@ def same(one, other):
 
 
 def test_a_click_on_an_operation_selects_its_tensor(report, drawings):
-    tensors = {row.node: place for place, row in enumerate(report.tensors)}
+    tensors = {row.node: position for position, row in enumerate(report.tensors)}
     tables = plain(drawing_columns(drawings, tensors))["vertices"]
     for label, kind, tensor in zip(tables["label"], tables["kind"], tables["tensor"], strict=True):
         if kind == "operation":

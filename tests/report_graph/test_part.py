@@ -46,12 +46,12 @@ def test_every_parameter_has_a_way_to_the_loss(report):
 def test_norms_on_edges_are_those_of_the_gradients(report):
     part = graph_part(report, GraphOptions())
     norms = {row.name: row.grad.norm for row in report.parameters if row.grad}
-    places = {vertex.index: vertex for vertex in part.vertices}
+    positions = {vertex.index: vertex for vertex in part.vertices}
     for link in part.links:
-        source = places[link.source]
+        source = positions[link.source]
         if source.kind == "parameter":
             assert link.grad_norm == pytest.approx(norms[source.label])
-    (last,) = [link for link in part.links if places[link.target].label == "SumBackward0"]
+    (last,) = [link for link in part.links if positions[link.target].label == "SumBackward0"]
     # The gradient of a sum over two outputs is all ones.
     assert last.grad_norm == pytest.approx(float(torch.ones(2).norm()))
 

@@ -73,20 +73,20 @@ def plain(steps=3, line=6):
 def network(steps, norm, blocks=3):
     """A model of equal blocks; `norm(step, block)` is the gradient norm of each block's weight."""
     recording = plain(steps)
-    paths = ["net", "net.blocks", *(f"net.blocks.{place}" for place in range(blocks))]
+    paths = ["net", "net.blocks", *(f"net.blocks.{position}" for position in range(blocks))]
     classes = ["Net", "ModuleList", *("Block" for _ in range(blocks))]
     parents = [None, 0, *(1 for _ in range(blocks))]
     modules = tuple(
         ModuleRecord(
-            index=place,
+            index=position,
             path=path,
             aliases=(),
-            class_name=classes[place],
-            parent=parents[place],
+            class_name=classes[position],
+            parent=parents[position],
             in_model=True,
             training=True,
         )
-        for place, path in enumerate(paths)
+        for position, path in enumerate(paths)
     )
     parameters = tuple(
         ParameterRecord(

@@ -12,15 +12,15 @@ from tests.report_run.conftest import adversarial, plain
 NUMBERS = st.floats(-1e6, 1e6)
 
 
-def places(columns):
-    return [columns.place(step) for step in columns.steps]
+def positions(columns):
+    return [columns.position(step) for step in columns.steps]
 
 
 @given(st.integers(1, 300), st.integers(1, 100))
 def test_columns_hold_neighbours_and_equally_many(steps, width):
     columns = Columns(range(steps), width)
-    found = places(columns)
-    counts = [found.count(place) for place in range(columns.count)]
+    found = positions(columns)
+    counts = [found.count(position) for position in range(columns.count)]
     assert columns.count == min(steps, width)
     assert found == sorted(found)
     assert min(counts) >= 1
@@ -29,7 +29,7 @@ def test_columns_hold_neighbours_and_equally_many(steps, width):
 
 
 def test_each_step_has_a_column_where_there_is_room():
-    assert places(Columns([3, 5, 9], 40)) == [0, 1, 2]
+    assert positions(Columns([3, 5, 9], 40)) == [0, 1, 2]
 
 
 def test_first_steps_of_columns():
@@ -51,9 +51,9 @@ def test_no_steps_no_columns(run_of):
 @given(st.lists(NUMBERS, min_size=1, max_size=50), st.integers(1, 10))
 def test_largest_and_mean_of_each_column(values, width):
     columns = Columns(range(len(values)), width)
-    found = places(columns)
+    found = positions(columns)
     split = [
-        [value for value, place in zip(values, found, strict=True) if place == column]
+        [value for value, position in zip(values, found, strict=True) if position == column]
         for column in range(columns.count)
     ]
     measured = list(enumerate(values))

@@ -152,8 +152,8 @@ def test_the_losses_of_two_optimizers_are_told_apart():
     run = Run()
     made = [run.optimizer(run.model(name, 2), name=f"of_{name}") for name in ("critic", "actor")]
     for step in range(3):
-        for place, optimizer in enumerate(made):
-            run.backward((2 * place, 2 * place + 1), line=5, loss=1.0 + step + 10 * place)
+        for position, optimizer in enumerate(made):
+            run.backward((2 * position, 2 * position + 1), line=5, loss=1.0 + step + 10 * position)
             run.step(optimizer, line=6)
     last = shown(run.recording()).splitlines()[-1]
     assert "of_critic loss 1.00 → 3.00, of_actor loss 11.0 → 13.0" in last

@@ -27,8 +27,8 @@ def site(line, function="Network.forward", file=FILE):
 
 
 def related(line, message, file=FILE):
-    place = site(line)
-    return RelatedLocation(file=file, line=line, message=message, source=place.source)
+    position = site(line)
+    return RelatedLocation(file=file, line=line, message=message, source=position.source)
 
 
 FINDINGS = (

@@ -34,5 +34,5 @@ def check(inspect_file, code: str, text: str, **chosen: object):
     assert {one.rule for one in report.findings} == {code}
     wanted = marked(whole, "# <-")
     assert [finding.location.source] == wanted if wanted else finding.location is None
-    assert {place.source for place in finding.related} == set(marked(whole, "# also"))
+    assert {position.source for position in finding.related} == set(marked(whole, "# also"))
     return finding

@@ -7,7 +7,7 @@ from gradscope.recording.evidence.optimizers import RoundedUpdate
 from tests.rules.clipping.clipped_run import BACKWARD as LINE
 from tests.rules.clipping.clipped_run import ClippedRun, trained
 
-SICK = [place % 4 > 0 for place in range(20)]
+SICK = [position % 4 > 0 for position in range(20)]
 """Three quarters of the steps of a run, the last among them."""
 SHARE = 0.75
 
@@ -85,8 +85,8 @@ def used_again():
 
 def never_stepping(passes, zeros):
     run, weights, optimizer = trained()
-    for place in range(passes):
-        if passes - place <= zeros:
+    for position in range(passes):
+        if passes - position <= zeros:
             run.zero(optimizer)
         run.backward(weights)
     return run
@@ -110,9 +110,9 @@ def repeated():
 
 def growing(passes):
     run, weights, optimizer = trained()
-    for place in range(passes):
+    for position in range(passes):
         run.zero(optimizer)
-        run.backward(weights, nodes=10 + place, older=int(place > 0))
+        run.backward(weights, nodes=10 + position, older=int(position > 0))
         run.step(optimizer)
     return run
 
@@ -255,8 +255,8 @@ def spiking(sizes, *, loss_after=5.0, again=()):
 
 def spike(norm, *, before=(), steps=60):
     sizes = [1.0] * steps
-    for place, size in before:
-        sizes[place] = size
+    for position, size in before:
+        sizes[position] = size
     sizes[SPIKE] = norm
     return sizes
 

@@ -419,11 +419,13 @@ def test_a_finding_says_what_its_rule_is_and_where_its_parameters_are(recording)
 
 
 def test_a_fingerprint_depends_on_the_place_and_not_on_numbers_or_lines(recording):
-    place = Site(file="/model.py", line=3, function="forward", source="x = f(x)")
-    below = dataclasses.replace(place, line=place.line + 7)
-    other = dataclasses.replace(place, source="x = g(x)")
+    position = Site(file="/model.py", line=3, function="forward", source="x = f(x)")
+    below = dataclasses.replace(position, line=position.line + 7)
+    other = dataclasses.replace(position, source="x = g(x)")
     plan(
-        GS501=[{"site": site, "evidence": {"n": n}} for n, site in enumerate((place, below, other))]
+        GS501=[
+            {"site": site, "evidence": {"n": n}} for n, site in enumerate((position, below, other))
+        ]
     )
     first, second, third = (finding.fingerprint for finding in judge(recording).findings)
     assert first == second != third

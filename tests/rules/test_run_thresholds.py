@@ -211,7 +211,7 @@ def level(name, training, thresholds):
 
 
 def ids(cases):
-    return [f"{case[0]}-{case[1]}-{place}" for place, case in enumerate(cases)]
+    return [f"{case[0]}-{case[1]}-{position}" for position, case in enumerate(cases)]
 
 
 @pytest.mark.parametrize(

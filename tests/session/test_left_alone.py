@@ -215,9 +215,9 @@ def test_storage_is_the_same_after_a_forward_that_assigns_data():
             return self.a(x)
 
     model = Swapping()
-    place, values = model.a.weight.data_ptr(), model.a.weight.detach().clone()
+    position, values = model.a.weight.data_ptr(), model.a.weight.detach().clone()
     gradscope.inspect(model, torch.randn(2, 4), squares)
-    assert model.a.weight.data_ptr() == place
+    assert model.a.weight.data_ptr() == position
     assert torch.equal(model.a.weight, values)
 
 

@@ -41,9 +41,9 @@ class WeightedLoss(nn.Module):
 
 def tensors_of(optimizer):
     return {
-        (group, place, name): value
+        (group, position, name): value
         for group, one in enumerate(optimizer.param_groups)
-        for place, parameter in enumerate(one["params"])
+        for position, parameter in enumerate(one["params"])
         for name, value in optimizer.state.get(parameter, {}).items()
     }
 

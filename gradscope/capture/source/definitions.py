@@ -136,8 +136,8 @@ class _Watch:
         if replaced is not None and replaced is not module:
             self.found.replacements[module] = line
             for inner, parameter in replaced.named_parameters():
-                place = Replacement(ref(parent), f"{name}.{inner}", line)
-                self.found.replaced[parameter] = place
+                position = Replacement(ref(parent), f"{name}.{inner}", line)
+                self.found.replaced[parameter] = position
 
     @untraced
     def note_parameter(self, module: nn.Module, name: str, parameter: Tensor | None) -> None:

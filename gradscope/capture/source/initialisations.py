@@ -49,20 +49,20 @@ class Initialisations:
     @unfollowed
     def note(self, tensor: Tensor, initialisation: Initialisation) -> None:
         """Keep what filled a tensor."""
-        place = _place(tensor)
-        if place is not None:
-            self._storages.pop(place, None)
+        position = _position(tensor)
+        if position is not None:
+            self._storages.pop(position, None)
         if isinstance(tensor, nn.Parameter):
             self._parameters[tensor] = initialisation
-        elif place is not None:
-            self._storages[place] = initialisation
+        elif position is not None:
+            self._storages[position] = initialisation
 
     def _stored(self, tensor: Tensor) -> Initialisation | None:
-        place = _place(tensor)
-        return None if place is None else self._storages.get(place)
+        position = _position(tensor)
+        return None if position is None else self._storages.get(position)
 
 
-def _place(tensor: Tensor) -> _Place | None:
+def _position(tensor: Tensor) -> _Place | None:
     try:
         storage = StorageWeakRef(tensor.untyped_storage())
     except (NotImplementedError, RuntimeError):  # of tensors without memory of their own

@@ -114,8 +114,10 @@ class Caller:
 
     def first_call_without_grad(self) -> int | None:
         """Return the place among the open calls of the outermost that runs without gradients."""
-        places = (place for place, call in enumerate(self.open_calls) if not call.with_grad)
-        return next(places, None)
+        positions = (
+            position for position, call in enumerate(self.open_calls) if not call.with_grad
+        )
+        return next(positions, None)
 
     def line_of_module_call(self, frame: FrameType | None) -> Line | None:
         """Return the line that called the module that is just being called."""

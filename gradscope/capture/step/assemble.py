@@ -92,11 +92,11 @@ class Assembler:
     def keep_gradients(self, mode: KeepMode) -> None:
         """Keep the gradients that are in the parameters now, as those of the next step."""
         parameters = enumerate(self._named.parameters)
-        gradients = {place: p.grad for place, p in parameters if p.grad is not None}
+        gradients = {position: p.grad for position, p in parameters if p.grad is not None}
         kept = keep(list(gradients.values()), mode)
         self._kept += [
-            one.of(len(self._steps), place)
-            for place, one in zip(gradients, kept, strict=True)
+            one.of(len(self._steps), position)
+            for position, one in zip(gradients, kept, strict=True)
             if one is not None
         ]
         if unreadable := sum(one is None for one in kept):
@@ -105,11 +105,11 @@ class Assembler:
     def place_of(self, capture: StepCapture) -> GraphPlace:
         """Return where the records of a capture's graph are, made now if it is new."""
         known = len(self._graphs)
-        place = self._graphs.add(capture)
-        if place.graph == known:
+        position = self._graphs.add(capture)
+        if position.graph == known:
             for note in self._graphs.hidden(capture):
                 self.skip(note.what, note.reason)
-        return place
+        return position
 
     @no_garbage_collection()
     def add_step(
@@ -133,11 +133,11 @@ class Assembler:
             update_norms: The norms of the changes it made, by parameter.
         """
         step = len(self._steps)
-        place = self.place_of(capture)
+        position = self.place_of(capture)
         self._steps.append(
-            StepRecord(index=step, kind=kind, graph=place.graph, loss=loss, optimizer=optimizer)
+            StepRecord(index=step, kind=kind, graph=position.graph, loss=loss, optimizer=optimizer)
         )
-        reasons = self._explain_unreached(capture, measured, place)
+        reasons = self._explain_unreached(capture, measured, position)
         for record in self._named.parameter_records:
             norm = None if update_norms is None else update_norms[record.index]
             reason = reasons.get(record.index)
@@ -145,9 +145,9 @@ class Assembler:
             self._parameter_stats.append(
                 parameter_stat(step, record, measured, gradient, reason, norm)
             )
-        self._tensor_stats += _tensor_stats(step, capture, measured, place.first_node)
+        self._tensor_stats += _tensor_stats(step, capture, measured, position.first_node)
         self._input_stats += [
-            InputStat(step=step, call=place.first_call + call, place=order, norm=norm)
+            InputStat(step=step, call=position.first_call + call, position=order, norm=norm)
             for call, order, norm in measured.shares()
         ]
         self._note_unmeasured(measured)
@@ -187,12 +187,12 @@ class Assembler:
 
         Nothing is known of gradients then, so that none is called missing.
         """
-        place = self.place_of(capture) if capture.graph.nodes else None
+        position = self.place_of(capture) if capture.graph.nodes else None
         self._steps.append(
             StepRecord(
                 index=len(self._steps),
                 kind="step",
-                graph=None if place is None else place.graph,
+                graph=None if position is None else position.graph,
                 loss=None,
                 optimizer=None,
             )
@@ -201,7 +201,7 @@ class Assembler:
         self.skip("gradients", reason)
 
     def _explain_unreached(
-        self, capture: StepCapture, measured: Measurements, place: GraphPlace
+        self, capture: StepCapture, measured: Measurements, position: GraphPlace
     ) -> dict[int, str]:
         """Return why parameters have no gradient, and keep the cuts that explain it."""
         named = self._named
@@ -211,8 +211,8 @@ class Assembler:
             if record.requires_grad and measured.parameter(record.index) is None
         ]
         finder = CutFinder(capture, {id(named.parameters[index]): index for index in unreached})
-        if all(cut.graph != place.graph for cut in self._cuts):
-            self._cuts += finder.records(place, self._graphs.site_of)
+        if all(cut.graph != position.graph for cut in self._cuts):
+            self._cuts += finder.records(position, self._graphs.site_of)
         called = {call.module for call in capture.modules.calls} if unreached else set()
         return {
             index: finder.reason(index)
@@ -294,21 +294,21 @@ def parameter_stat(
         reason: Why it has none.
         update_norm: Of the change that an optimizer made of it.
     """
-    place = record.index
+    position = record.index
     reach: Reach
     if gradient is not None:
         is_zero = gradient.norm == 0 and not gradient.is_broken
         reach = "zero" if is_zero else "gradient"
-    elif (why := measured.why_unmeasured(place)) is not None:
+    elif (why := measured.why_unmeasured(position)) is not None:
         reach, reason = "gradient", why
     elif not record.requires_grad:
         reach, reason = "frozen", "it does not require grad"
     else:
         reach = "none"
-    weight_norm = measured.weights[place]
+    weight_norm = measured.weights[position]
     return ParameterStat(
         step=step,
-        parameter=place,
+        parameter=position,
         reach=reach,
         gradient=gradient,
         reason=reason,
@@ -338,7 +338,7 @@ def _tensor_stats(
     """
     graph = capture.graph
     apart = set(graph.shared_gradients()) | set(capture.parameter_nodes().values())
-    order = {slot: place for place, slot in enumerate(measured.arrived)}
+    order = {slot: position for position, slot in enumerate(measured.arrived)}
     slots = {edge for edges in graph.successors for edge in edges} | {graph.root} | set(order)
     for slot in sorted(slots):
         if slot[0] in apart:

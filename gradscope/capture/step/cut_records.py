@@ -36,51 +36,51 @@ class CutFinder:
         for edge in cut.sources.values() if self._unreached else ():
             line = None if edge.node is None else self._capture.line_of(edge.node)
             for leaf in leaves_behind(edge):
-                place = self._unreached.get(id(leaf))
-                if place is not None:
-                    found.setdefault(place, line)
+                position = self._unreached.get(id(leaf))
+                if position is not None:
+                    found.setdefault(position, line)
         return found
 
-    def reason(self, place: int) -> str | None:
+    def reason(self, position: int) -> str | None:
         """Return which cut keeps the gradient from a parameter, None where none is known to.
 
         Of several: one from which the forward is known to have gone on to the loss, before one that
         was perhaps made for a look; the first of those.
         """
-        cuts = [cut for cut, parameters in self._explained if place in parameters]
+        cuts = [cut for cut, parameters in self._explained if position in parameters]
         if not cuts:
             return None
         cut = max(cuts, key=lambda cut: (bool(_joined(cut, self._nodes)), cut.kind != "read"))
-        return f"{_call(cut)}{_place(cut.line)} cuts it off from the loss"
+        return f"{_call(cut)}{_position(cut.line)} cuts it off from the loss"
 
-    def unsettled(self, place: int) -> tuple[int, ...]:
+    def unsettled(self, position: int) -> tuple[int, ...]:
         """Return the cuts behind which a parameter lies, if none is known to lead to the loss."""
-        behind = [n for n, (_, parameters) in enumerate(self._explained) if place in parameters]
+        behind = [n for n, (_, parameters) in enumerate(self._explained) if position in parameters]
         cuts = self._capture.cuts.cuts
         return () if any(_joined(cuts[n], self._nodes) for n in behind) else tuple(behind)
 
     def records(
-        self, place: GraphPlace, site_of: Callable[[Line | None], int | None]
+        self, position: GraphPlace, site_of: Callable[[Line | None], int | None]
     ) -> Iterator[CutRecord]:
         """Yield the cuts that explain something.
 
         Args:
-            place: Where the records of the graph are.
+            position: Where the records of the graph are.
             site_of: Returns the index of a line's record.
         """
         for cut, parameters in self._explained:
             if parameters:
                 last = next((line for line in parameters.values() if line is not None), None)
                 yield CutRecord(
-                    graph=place.graph,
+                    graph=position.graph,
                     operation=cut.operation,
                     kind=cut.kind,
                     site=site_of(cut.line),
                     last=site_of(last),
                     parameters=tuple(sorted(parameters)),
-                    joins=tuple(place.first_node + node for node in _joined(cut, self._nodes)),
+                    joins=tuple(position.first_node + node for node in _joined(cut, self._nodes)),
                     count=cut.count,
-                    call=None if cut.call is None else place.first_call + cut.call,
+                    call=None if cut.call is None else position.first_call + cut.call,
                     whole_call=cut.whole_call,
                     taken_out=cut.taken_out or cut.kind == "read",
                     straight_through=self._is_straight_through(cut),
@@ -120,7 +120,7 @@ def _call(cut: Cut) -> str:
     return f"{cut.operation}() under no_grad" if cut.kind == "no-grad" else f"{cut.operation}()"
 
 
-def _place(line: Line | None) -> str:
+def _position(line: Line | None) -> str:
     if line is None:
         return ""
     return f" in line {line.number} of {Path(line.code.co_filename).name}"

@@ -100,7 +100,7 @@ class CutTracker:
         """In the order in which they were first met."""
         self.checkpoint: Line | None = None
         """The line of a reentrant checkpoint that is running and whose inputs need no gradient."""
-        self._places: dict[tuple[str, int, int], int] = {}
+        self._positions: dict[tuple[str, int, int], int] = {}
         self._behind: dict[int, tuple[weakref.ref[Tensor], frozenset[int]]] = {}
 
     def see(
@@ -192,15 +192,15 @@ class CutTracker:
         if kind == "no-grad" and self.checkpoint is not None:
             name, line = "checkpoint", self.checkpoint
         key = (name, id(line.code), line.number) if line else (name, 0, 0)
-        place = self._places.setdefault(key, len(self.cuts))
-        if place == len(self.cuts):
+        position = self._positions.setdefault(key, len(self.cuts))
+        if position == len(self.cuts):
             call = calls[-1].number if calls else None
             self.cuts.append(Cut(name, kind, line, call, whole is not None))
-        cut = self.cuts[place]
+        cut = self.cuts[position]
         cut.count += 1
         for edge in sources:
             cut.add(edge, self._caller.forward)
-        return place
+        return position
 
     def _origins(self, given: object) -> frozenset[int]:
         if not self._behind:

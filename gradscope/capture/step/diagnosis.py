@@ -49,7 +49,7 @@ class Diagnosis:
 
     def record(
         self,
-        place: GraphPlace | None,
+        position: GraphPlace | None,
         site_of: Callable[[Line | None], int | None],
         *,
         step: int,
@@ -58,7 +58,7 @@ class Diagnosis:
         """Return what is known.
 
         Args:
-            place: Where the records of the graph are; None where there is no graph.
+            position: Where the records of the graph are; None where there is no graph.
             site_of: Returns the index of a line's record.
             step: How many optimizer steps had been made before it.
             named: The model's parameters and modules.
@@ -71,14 +71,14 @@ class Diagnosis:
             exception="" if is_ours else type(self._raised).__name__,
             message=str(self._raised).strip(),
             subject=self._failed.subject,
-            node=None if node is None or place is None else place.first_node + node,
+            node=None if node is None or position is None else position.first_node + node,
             function=None if function is None else function.__name__,
             frozen=len(named.parameters) if isinstance(self._raised, FrozenModelError) else None,
             reset=_reset_method(named.modules),
             carried=self._carried(named) if self._is_older(node) else (),
             places=tuple(
                 ErrorPlace(role=role, site=site_of(line), operation=operation)
-                for role, line, operation in self._places()
+                for role, line, operation in self._positions()
                 if line is not None or role in ("cut", "unrecorded")
             ),
         )
@@ -89,7 +89,7 @@ class Diagnosis:
         carried = carried_over(named, self._graph.index, first, ran)
         return () if carried is None else (carried,)
 
-    def _places(self) -> Iterator[tuple[PlaceRole, Line | None, str]]:
+    def _positions(self) -> Iterator[tuple[PlaceRole, Line | None, str]]:
         if kind_of(self._raised) != "in-place" or self._node is not None:
             yield "call", self._call, "backward"
         yield "inside", self._inside or self._return_of_function(), ""
@@ -126,9 +126,9 @@ class Diagnosis:
             yield "cut", cut.line, ".data" if is_attribute else f"{cut.operation}()"
             return
         # Of those the first is where it began.
-        place = next(other for other in known if tracker.cuts[other].kind == "no-grad")
-        yield "switch", self._capture.switches.before(place), ""
-        yield "unrecorded", tracker.cuts[place].line, tracker.cuts[place].operation
+        position = next(other for other in known if tracker.cuts[other].kind == "no-grad")
+        yield "switch", self._capture.switches.before(position), ""
+        yield "unrecorded", tracker.cuts[position].line, tracker.cuts[position].operation
 
     def _reuse(self, node: int) -> Iterator[tuple[PlaceRole, Line | None, str]]:
         """Yield who went through a node before, or who took it from an earlier graph."""
@@ -167,7 +167,7 @@ class Diagnosis:
         if is_cause is None:
             return None
         nodes = enumerate(self._graph.nodes)
-        return next((place for place, node in nodes if is_cause(node)), None)
+        return next((position for position, node in nodes if is_cause(node)), None)
 
     def _hooked_node(self) -> int | None:
         """Return the node at whose output a hook raised, None if it may have been any of several.

@@ -187,12 +187,12 @@ class StepCapture:
 
         Several parameters have one where they are parts of one flat tensor.
         """
-        places = {id(parameter): place for place, parameter in enumerate(self._parameters)}
+        positions = {id(parameter): position for position, parameter in enumerate(self._parameters)}
         return {
-            places[id(one)]: node
+            positions[id(one)]: node
             for node, leaf in self.graph.leaves.items()
             for one in trained_by(leaf, self.shards)
-            if id(one) in places
+            if id(one) in positions
         }
 
     def let_go_of_graph(self) -> None:

@@ -62,8 +62,10 @@ class Graph:
             node = self.index.get(edge.node)
         elif edge.number is not None:
             if not self._numbers:
-                numbers = ((created(node), place) for place, node in enumerate(self.nodes))
-                self._numbers = {number: place for number, place in numbers if number is not None}
+                numbers = ((created(node), position) for position, node in enumerate(self.nodes))
+                self._numbers = {
+                    number: position for number, position in numbers if number is not None
+                }
             node = self._numbers.get(edge.number)
         else:
             if len(self._leaf_nodes) < len(self.leaves):
@@ -96,7 +98,7 @@ def walk(root: Tensor) -> Graph:
     index[first] = 0
     nodes.append(first)
     graph.first_user.append(-1)
-    for place, node in enumerate(nodes):  # which grows while it is walked
+    for position, node in enumerate(nodes):  # which grows while it is walked
         successors = []
         for following, slot in node.next_functions:
             if following is None:
@@ -105,7 +107,7 @@ def walk(root: Tensor) -> Graph:
             if number is None:
                 number = index[following] = len(nodes)
                 nodes.append(following)
-                graph.first_user.append(place)
+                graph.first_user.append(position)
             else:
                 graph.met_again.add(number)
             successors.append((number, slot))

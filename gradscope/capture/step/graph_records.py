@@ -56,7 +56,7 @@ class _Known(NamedTuple):
     successors: list[tuple[tuple[int, int], ...]]
     modules: list[nn.Module]
     """As they were called."""
-    place: GraphPlace
+    position: GraphPlace
 
 
 class GraphRecords:
@@ -70,7 +70,7 @@ class GraphRecords:
     def __init__(self, named: NamedModel, definitions: Definitions) -> None:
         self._known: list[_Known] = []
         self._sites: dict[Site, int] = {}
-        self._module_places = {module: place for place, module in enumerate(named.modules)}
+        self._module_places = {module: position for position, module in enumerate(named.modules)}
         self.modules: list[ModuleRecord] = [
             replace(record, site=self.site_of(definitions.modules.get(module)))
             for module, record in zip(named.modules, named.module_records, strict=True)
@@ -97,18 +97,18 @@ class GraphRecords:
         graph, modules = capture.graph, [call.module for call in capture.modules.calls]
         for known in self._known:
             if known[:3] == (graph.operations, graph.successors, modules):
-                return known.place
-        place = GraphPlace(len(self._known), len(self.nodes), len(self.calls))
-        self._known.append(_Known(graph.operations, graph.successors, modules, place))
-        self._add_calls(capture, place)
-        self._add_nodes(capture, place)
-        first = place.first_node
+                return known.position
+        position = GraphPlace(len(self._known), len(self.nodes), len(self.calls))
+        self._known.append(_Known(graph.operations, graph.successors, modules, position))
+        self._add_calls(capture, position)
+        self._add_nodes(capture, position)
+        first = position.first_node
         self.edges += [
             EdgeRecord(source=first + source, target=first + target, slot=slot)
             for source, successors in enumerate(graph.successors)
             for target, slot in successors
         ]
-        return place
+        return position
 
     def hidden(self, capture: StepCapture) -> Iterator[Skipped]:
         """Yield what the graph of a capture does not show."""
@@ -116,13 +116,13 @@ class GraphRecords:
         for name, count in counts.items():
             yield Skipped(what=f"the inside of {count} x {name}", reason=_HIDING[name])
 
-    def _add_nodes(self, capture: StepCapture, place: GraphPlace) -> None:
-        graph, first = capture.graph, place.first_node
+    def _add_nodes(self, capture: StepCapture, position: GraphPlace) -> None:
+        graph, first = capture.graph, position.first_node
         depths = _longest_paths(graph)
         shared = graph.shared_gradients()
         nodes = capture.parameter_nodes()
         counts = Counter(nodes.values())
-        owners = {node: place for place, node in nodes.items() if counts[node] == 1}
+        owners = {node: position for position, node in nodes.items() if counts[node] == 1}
         innermost = capture.modules.innermost()
         numbers = [created(node) for node in graph.nodes]
         # Each thread counts by itself: a number met twice tells nothing.
@@ -137,12 +137,12 @@ class GraphRecords:
             self.nodes.append(
                 NodeRecord(
                     index=first + index,
-                    graph=place.graph,
+                    graph=position.graph,
                     operation=graph.operations[index],
                     kind=_kind(graph, index, owners),
                     depth=depths[index],
                     sequence=sequence,
-                    module_call=None if call is None else place.first_call + call,
+                    module_call=None if call is None else position.first_call + call,
                     site=self.site_of(line),
                     outputs=_output_shapes(node),
                     parameter=owners.get(index),
@@ -150,34 +150,34 @@ class GraphRecords:
                 )
             )
 
-    def _add_calls(self, capture: StepCapture, place: GraphPlace) -> None:
+    def _add_calls(self, capture: StepCapture, position: GraphPlace) -> None:
         counts: Counter[int] = Counter()
         for call in capture.modules.calls:
             module = self._module(call.module)
             self.calls.append(
                 ModuleCallRecord(
                     index=len(self.calls),
-                    graph=place.graph,
+                    graph=position.graph,
                     module=module,
                     call=counts[module],
-                    parent=None if call.parent is None else place.first_call + call.parent,
+                    parent=None if call.parent is None else position.first_call + call.parent,
                     site=self.site_of(call.line),
-                    inputs=_references(call.inputs, capture.graph, place),
-                    outputs=_references(call.outputs, capture.graph, place),
+                    inputs=_references(call.inputs, capture.graph, position),
+                    outputs=_references(call.outputs, capture.graph, position),
                 )
             )
             counts[module] += 1
 
     def _module(self, module: nn.Module) -> int:
         """Return the index of a module's record, made now if it lies outside the model."""
-        place = self._module_places.get(module)
-        if place is None:
-            place = self._module_places[module] = len(self.modules)
+        position = self._module_places.get(module)
+        if position is None:
+            position = self._module_places[module] = len(self.modules)
             name = type(module).__name__
             taken = sum(m.class_name == name and not m.in_model for m in self.modules)
             self.modules.append(
                 ModuleRecord(
-                    index=place,
+                    index=position,
                     path=f"{name}#{taken + 1}" if taken else name,
                     aliases=(),
                     class_name=name,
@@ -186,7 +186,7 @@ class GraphRecords:
                     training=module.training,
                 )
             )
-        return place
+        return position
 
     def _site_of_registration(self, registration: Registration | None) -> int | None:
         return None if registration is None else self.site_of(registration.line)
@@ -221,13 +221,13 @@ def _output_shapes(node: Node) -> tuple[Shape | None, ...]:
     )
 
 
-def _references(edges: list[Edge], graph: Graph, place: GraphPlace) -> tuple[TensorRef, ...]:
+def _references(edges: list[Edge], graph: Graph, position: GraphPlace) -> tuple[TensorRef, ...]:
     """Return the tensors that are part of the graph."""
     found = []
     for edge in edges:
         slot = graph.slot_of(edge)
         if slot is not None:
-            found.append(TensorRef(node=place.first_node + slot[0], slot=slot[1]))
+            found.append(TensorRef(node=position.first_node + slot[0], slot=slot[1]))
     return tuple(found)
 
 

@@ -43,10 +43,10 @@ class _Operands:
     def count(self) -> int:
         return len(self.inputs)
 
-    def tensor(self, place: int, name: str = "") -> Tensor:
+    def tensor(self, position: int, name: str = "") -> Tensor:
         if name in self.own:
             return self.own[name].detach()
-        slot = self.inputs[place] if place < len(self.inputs) else None
+        slot = self.inputs[position] if position < len(self.inputs) else None
         if slot is None or slot not in self.known:
             raise Unknown
         return self.known[slot].detach()
@@ -75,47 +75,49 @@ class KnownValues:
         self.known: dict[Slot, Tensor] = {}
         """By node and slot: the tensor."""
         self._own: dict[int, dict[str, Tensor]] = {}
-        self.order = sorted(range(len(graph.nodes)), key=lambda place: _number(graph.nodes[place]))
+        self.order = sorted(
+            range(len(graph.nodes)), key=lambda position: _number(graph.nodes[position])
+        )
         """The nodes in the order in which they were made, leaves first."""
         self._bytes = 0
-        for place, leaf in graph.leaves.items():
+        for position, leaf in graph.leaves.items():
             if has_storage(leaf):
-                self.known[place, 0] = leaf
+                self.known[position, 0] = leaf
         if has_storage(root) and not is_old(root):
             self.known[graph.root] = root
-        for place, node in enumerate(graph.nodes):
-            self._read(place, node, readable=readable)
-        for place in self.order:
-            self._compute(place)
+        for position, node in enumerate(graph.nodes):
+            self._read(position, node, readable=readable)
+        for position in self.order:
+            self._compute(position)
 
     def close(self) -> None:
         """Let go of every tensor."""
         self.known.clear()
         self._own.clear()
 
-    def inputs(self, place: int) -> tuple[Slot | None, ...]:
+    def inputs(self, position: int) -> tuple[Slot | None, ...]:
         """Return where each input of a node was made; None for what needs no gradient."""
         index = self._graph.index
         return tuple(
             None if node is None or node not in index else (index[node], slot)
-            for node, slot in self._graph.nodes[place].next_functions
+            for node, slot in self._graph.nodes[position].next_functions
         )
 
-    def constants(self, place: int) -> Iterator[Tensor]:
+    def constants(self, position: int) -> Iterator[Tensor]:
         """Yield the tensors among a node's operands that need no gradient, where it has them."""
         return (
             one
-            for name, one in self._own.get(place, {}).items()
+            for name, one in self._own.get(position, {}).items()
             if not name.startswith(("result", "output", "mask", "condition"))
             and not one.requires_grad
         )
 
-    def saved(self, place: int, name: str) -> Tensor | None:
+    def saved(self, position: int, name: str) -> Tensor | None:
         """Return what a node has saved under a name, None where that cannot be read."""
-        return self._own.get(place, {}).get(name)
+        return self._own.get(position, {}).get(name)
 
-    def _read(self, place: int, node: Node, *, readable: bool) -> None:
-        own = self._own.setdefault(place, {})
+    def _read(self, position: int, node: Node, *, readable: bool) -> None:
+        own = self._own.setdefault(position, {})
         for name, tensor in saved_tensors(node, readable=readable):
             own.setdefault(name, tensor)
             if not tensor.requires_grad or is_old(tensor) or tensor.grad_fn is None:
@@ -124,12 +126,12 @@ class KnownValues:
             if maker is not None:
                 self.known.setdefault((maker, tensor.output_nr), tensor)
 
-    def _compute(self, place: int) -> None:
-        node = self._graph.nodes[place]
-        compute = recomputation(self._graph.operations[place])
-        if (place, 0) in self.known or compute is None or not self._has_room(node):
+    def _compute(self, position: int) -> None:
+        node = self._graph.nodes[position]
+        compute = recomputation(self._graph.operations[position])
+        if (position, 0) in self.known or compute is None or not self._has_room(node):
             return
-        operands = _Operands(node, self.inputs(place), self._own.get(place, {}), self.known)
+        operands = _Operands(node, self.inputs(position), self._own.get(position, {}), self.known)
         try:
             result = compute(operands)
         except (Unknown, RuntimeError, TypeError, IndexError):
@@ -137,7 +139,7 @@ class KnownValues:
         if result.untyped_storage().data_ptr() not in self._shared(operands):
             self._bytes += result.nbytes
         if tuple(result.shape) == operands.shape:
-            self.known[place, 0] = result
+            self.known[position, 0] = result
 
     def _has_room(self, node: Node) -> bool:
         metadata = node._input_metadata

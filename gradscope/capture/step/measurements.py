@@ -41,28 +41,28 @@ class Measurements:
         """Return the numbers of the gradient with respect to output `slot[1]` of node `slot[0]`."""
         return self.numbers.get(slot)
 
-    def parameter(self, place: int) -> GradientStat | None:
+    def parameter(self, position: int) -> GradientStat | None:
         """Return the numbers of the gradient left in a parameter, None where there is none."""
-        left = self.numbers.get((_PARAMETER, place))
-        slot = self.incoming.get(place)
+        left = self.numbers.get((_PARAMETER, position))
+        slot = self.incoming.get(position)
         return self.numbers.get(slot) if left is None and slot is not None else left
 
-    def has_gradient(self, place: int) -> bool:
+    def has_gradient(self, position: int) -> bool:
         """Return whether the gradient left in a parameter was measured."""
-        return (_PARAMETER, place) in self.numbers or place in self.incoming
+        return (_PARAMETER, position) in self.numbers or position in self.incoming
 
     def brief_parameters(self) -> tuple[GradientStat | None, ...]:
         """Return the same for every parameter, without the histograms."""
         brief = self.numbers.without_histogram
         return tuple(
-            brief((_PARAMETER, place))
-            or (brief(self.incoming[place]) if place in self.incoming else None)
-            for place in range(len(self.weights))
+            brief((_PARAMETER, position))
+            or (brief(self.incoming[position]) if position in self.incoming else None)
+            for position in range(len(self.weights))
         )
 
-    def why_unmeasured(self, place: int) -> str | None:
+    def why_unmeasured(self, position: int) -> str | None:
         """Return why the gradient left in a parameter has no numbers, None where it is not so."""
-        return self.unmeasured.get((_PARAMETER, place))
+        return self.unmeasured.get((_PARAMETER, position))
 
     def shares(self) -> Iterator[tuple[int, int, float | None]]:
         """Yield the norms of parts of inputs' gradients that came through one module call.
@@ -70,11 +70,11 @@ class Measurements:
         They come with the call and the input's place among its inputs, for inputs that are used
         elsewhere too; None where the call made no use of the input.
         """
-        for kind, place in self.numbers:
+        for kind, position in self.numbers:
             if kind <= _SHARE:
-                yield _SHARE - kind, place, self.numbers[kind, place].norm
-        for kind, place in self.absent:
-            yield _SHARE - kind, place, None
+                yield _SHARE - kind, position, self.numbers[kind, position].norm
+        for kind, position in self.absent:
+            yield _SHARE - kind, position, None
 
 
 class BackwardWatch:
@@ -93,7 +93,7 @@ class BackwardWatch:
         self._before = self._gradient_versions()
         # A parameter's gradient is read from `.grad` when backward is over, unless hooks of the
         # user's may have taken it away by then, or it holds more than what is to be measured.
-        self._added = {place for place in self._nodes if alone and place in self._before}
+        self._added = {position for position in self._nodes if alone and position in self._before}
         hooked = {p for p in self._nodes if self._parameters[p]._post_accumulate_grad_hooks}
         skip = set(graph.shared_gradients())
         skip.update(n for p, n in self._nodes.items() if p not in hooked | self._added)
@@ -118,8 +118,8 @@ class BackwardWatch:
     def _gradient_versions(self) -> dict[int, tuple[int, int]]:
         """Return what tells by place of the parameter whether a gradient was added to."""
         return {
-            place: (id(parameter.grad), parameter.grad._version)
-            for place, parameter in enumerate(self._parameters)
+            position: (id(parameter.grad), parameter.grad._version)
+            for position, parameter in enumerate(self._parameters)
             if parameter.grad is not None
         }
 
@@ -135,31 +135,37 @@ class BackwardWatch:
         # Under a reentrant checkpoint parameters get gradients without being part of the graph.
         after, before = self._gradient_versions(), self._before
         reached = set(self._nodes)
-        reached |= {place for place, version in after.items() if before.get(place) != version}
+        reached |= {
+            position for position, version in after.items() if before.get(position) != version
+        }
         measurer, here = self._measurer, []
-        for place, parameter in enumerate(self._parameters):
-            is_added = place in self._added
-            if place in reached and parameter.grad is not None and not is_added:
-                measurer.add((_PARAMETER, place), parameter.grad)
-            elif place in reached and not parameter.numel():
-                measurer.unmeasured[_PARAMETER, place] = "none of its elements are in this process"
+        for position, parameter in enumerate(self._parameters):
+            is_added = position in self._added
+            if position in reached and parameter.grad is not None and not is_added:
+                measurer.add((_PARAMETER, position), parameter.grad)
+            elif position in reached and not parameter.numel():
+                measurer.unmeasured[_PARAMETER, position] = (
+                    "none of its elements are in this process"
+                )
             if parameter.is_cpu:
-                here.append(place)
+                here.append(position)
             else:
-                measurer.add((_WEIGHT, place), parameter)
+                measurer.add((_WEIGHT, position), parameter)
         numbers = measurer.results()
-        weights = dict(zip(here, norms([self._parameters[place] for place in here]), strict=True))
-        for place in range(len(self._parameters)):
-            if place not in weights:
-                weight = numbers.get((_WEIGHT, place))
-                weights[place] = None if weight is None else weight.norm
+        weights = dict(
+            zip(here, norms([self._parameters[position] for position in here]), strict=True)
+        )
+        for position in range(len(self._parameters)):
+            if position not in weights:
+                weight = numbers.get((_WEIGHT, position))
+                weights[position] = None if weight is None else weight.norm
         slots, counts = set(self.arrived), Counter(self._nodes.values())
         alone = {p: node for p, node in self._nodes.items() if counts[node] == 1}
         return Measurements(
             numbers=numbers,
             arrived=self.arrived,
             incoming={p: (node, 0) for p, node in alone.items() if (node, 0) in slots},
-            weights=[weights[place] for place in range(len(self._parameters))],
+            weights=[weights[position] for position in range(len(self._parameters))],
             reached=reached,
             absent=self._shares.absent,
             unmeasured={k: why for k, why in measurer.unmeasured.items() if k[0] != _WEIGHT},

@@ -113,11 +113,11 @@ class ModuleTracker:
         held = self._held.setdefault(id(model), [])
         held.append(len(self.calls))
         if len(held) > _MOST_HELD:
-            place = held.pop(0)
-            self._without_nodes(self.calls[place])
-            while place + 1 < len(self.calls) and self.calls[place + 1].parent is not None:
-                place += 1
-                self._without_nodes(self.calls[place])
+            position = held.pop(0)
+            self._without_nodes(self.calls[position])
+            while position + 1 < len(self.calls) and self.calls[position + 1].parent is not None:
+                position += 1
+                self._without_nodes(self.calls[position])
         self._caller.forward = Forward(id(model), held[-1], held[0])
 
     @staticmethod
@@ -209,5 +209,5 @@ class InnermostCall:
 
     def find(self, sequence: int) -> int | None:
         """Return the innermost call around the node with this number."""
-        place = bisect_right(self._starts, sequence) - 1
-        return self._owners[place] if place >= 0 else None
+        position = bisect_right(self._starts, sequence) - 1
+        return self._owners[position] if position >= 0 else None

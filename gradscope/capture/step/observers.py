@@ -34,21 +34,21 @@ class Witnesses:
 
     def __init__(self, witnesses: tuple[Witness, ...]) -> None:
         self._witnesses = witnesses
-        self._places = _places_by_name(tuple(witness.names for witness in witnesses))
-        self.names = self._places.keys()
+        self._positions = _places_by_name(tuple(witness.names for witness in witnesses))
+        self.names = self._positions.keys()
         """Of all functions that somebody wants to know of."""
 
     def of(
         self, name: str, args: tuple[object, ...], kwargs: Mapping[str, object] | None
     ) -> list[Witness]:
         """Return who wants to know of a call of one of these names."""
-        witnesses = [self._witnesses[place] for place in self._places[name]]
+        witnesses = [self._witnesses[position] for position in self._positions[name]]
         return [witness for witness in witnesses if witness.wants(name, args, kwargs)]
 
 
 @cache
 def _places_by_name(names: tuple[frozenset[str], ...]) -> dict[str, tuple[int, ...]]:
     return {
-        name: tuple(place for place, wanted in enumerate(names) if name in wanted)
+        name: tuple(position for position, wanted in enumerate(names) if name in wanted)
         for name in frozenset[str]().union(*names)
     }

@@ -32,7 +32,7 @@ class Operands(Protocol):
     def count(self) -> int:
         """How many inputs it has."""
 
-    def tensor(self, place: int, name: str = "") -> Tensor:
+    def tensor(self, position: int, name: str = "") -> Tensor:
         """Return an input, by its place, or by the name under which it was saved.
 
         Raises:
@@ -63,11 +63,11 @@ def _reshaped(of: Operands) -> Tensor:
     return of.tensor(0).reshape(tuple(of.shape))
 
 
-def _number_or_tensor(of: Operands, place: int, name: str) -> Tensor | float:
+def _number_or_tensor(of: Operands, position: int, name: str) -> Tensor | float:
     value = of.value(name)
     if isinstance(value, int | float):
         return value
-    return of.tensor(place, name)
+    return of.tensor(position, name)
 
 
 def _scaled_second(of: Operands) -> Tensor:
@@ -161,7 +161,9 @@ def _gather(of: Operands) -> Tensor:
 
 
 def _joined(function: Callable[..., Tensor]) -> Compute:
-    return lambda of: function([of.tensor(place) for place in range(of.count)], of.value("dim"))
+    return lambda of: function(
+        [of.tensor(position) for position in range(of.count)], of.value("dim")
+    )
 
 
 def _layer_norm(of: Operands) -> Tensor:

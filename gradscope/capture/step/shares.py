@@ -56,10 +56,10 @@ class ShareCollector:
         """Register the hooks: on the nodes that use a shared input within a call."""
         users = self._users_of_shared_tensors()
         for number, call in enumerate(self._calls):
-            for place, edge in enumerate(call.inputs):
+            for position, edge in enumerate(call.inputs):
                 slot = self._graph.slot_of(edge)
                 if slot is not None and not self._is_used_here_alone(slot[0], call):
-                    self._watch((self._kind - number, place), slot, call, users.get(slot, []))
+                    self._watch((self._kind - number, position), slot, call, users.get(slot, []))
 
     def remove(self) -> None:
         """Remove the hooks."""
@@ -86,10 +86,10 @@ class ShareCollector:
             if any(target in graph.met_again for target, _ in successors):
                 node = graph.nodes[user]
                 number = created(node) or 0
-                for place, (following, slot) in enumerate(node.next_functions):
+                for position, (following, slot) in enumerate(node.next_functions):
                     if following is not None:
                         key = (graph.index[following], slot)
-                        users.setdefault(key, []).append((number, user, place))
+                        users.setdefault(key, []).append((number, user, position))
         for known in users.values():
             known.sort()
         return users
@@ -102,19 +102,19 @@ class ShareCollector:
         if not inside or len(inside) == len(users):
             return
         self._waiting[key] = len(inside)
-        for _, user, place in inside:
-            hook = partial(self._arrive, key, place)
+        for _, user, position in inside:
+            hook = partial(self._arrive, key, position)
             self._handles.append(self._graph.nodes[user].register_hook(hook))
 
     def _arrive(
         self,
         key: Key,
-        place: int,
+        position: int,
         input_gradients: tuple[Tensor | None, ...],
         _: tuple[Tensor | None, ...],
     ) -> None:
         try:
-            self._add(key, input_gradients[place])
+            self._add(key, input_gradients[position])
         except Exception as error:
             self._faults.append(error)
             if is_interruption(error):

@@ -115,10 +115,10 @@ class SiteMode(TorchFunctionMode):
 
     def find(self, sequence: int) -> Line | None:
         """Return the line that made the node with this number."""
-        place = bisect_right(self.starts, sequence) - 1
-        if place < 0:
+        position = bisect_right(self.starts, sequence) - 1
+        if position < 0:
             return None if self.earlier is None else self.earlier.find(sequence)
-        return self.lines[place] if sequence < self.ends[place] else None
+        return self.lines[position] if sequence < self.ends[position] else None
 
 
 follow_original(SiteMode.__torch_function__, BaseTorchFunctionMode.__torch_function__)

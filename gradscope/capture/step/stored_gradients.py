@@ -145,8 +145,8 @@ def _parts(one: _Held, scale: float) -> Iterator[KeptPart]:
         return
     at_once = max(1, PART_ELEMENTS // max(1, one.values.shape[1]))
     rows = one.rows.cpu().split(at_once) if len(one.rows) else ()
-    for places, values in zip(rows, one.values.split(at_once), strict=False):
-        yield KeptPart(_bytes(values, kind, scale), _memory(places))
+    for positions, values in zip(rows, one.values.split(at_once), strict=False):
+        yield KeptPart(_bytes(values, kind, scale), _memory(positions))
 
 
 def _bytes(values: Tensor, kind: torch.dtype, scale: float) -> bytes:

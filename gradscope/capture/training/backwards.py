@@ -21,7 +21,7 @@ from gradscope.capture.training.budget import REPEATED_EVENT
 from gradscope.capture.training.event_log import Number, known
 from gradscope.capture.training.graph_facts import contains, extent, scaling
 from gradscope.capture.training.history import History
-from gradscope.capture.training.locations import Place
+from gradscope.capture.training.locations import Location
 from gradscope.capture.training.optimizers import learning_rate
 from gradscope.capture.training.patches import Function
 from gradscope.capture.training.state import TrainingState
@@ -40,7 +40,7 @@ class Backwards:
         self._training = training
         self._roots: set[int] = set()
         """Where the backwards of this window began that kept their graph."""
-        self._history = History(training.event_log, training.places)
+        self._history = History(training.event_log, training.locations)
         self._last_step: int | None = None
         """autograd's number at the step before."""
         self._passes: dict[Line | None, int] = {}
@@ -176,15 +176,15 @@ class Backwards:
     def _failed_unseen(self, options: "_Options", frame: FrameType, error: BaseException) -> None:
         self._training.pace.patterns.forget_last()
         self._training.record_in_full()
-        place = self._training.places.of(frame)
+        location = self._training.locations.of(frame)
         kind = "backward" if options.accumulates else "grad"
-        self._failed(_Note(kind, place, {}, subject_of(place.call())), error)
+        self._failed(_Note(kind, location, {}, subject_of(location.call())), error)
 
     def catch_up(self) -> None:
         """Take in the backward passes of steps that were compared alone."""
         patterns = self._training.pace.patterns
         for event, number in patterns.numbers():
-            line = event.place.user or event.place.inner
+            line = event.location.user or event.location.inner
             self._passes[line] = max(number, self._passes.get(line, 0))
         self._last_step = patterns.last_number
         self._roots.clear()
@@ -218,21 +218,21 @@ class Backwards:
         self._training.guard.enter_change()
         free_the_dead()
         training = self._training
-        place = training.places.of(frame)
+        location = training.locations.of(frame)
         if not options.accumulates:
             numbers: dict[str, Number] = {
                 "inputs": float(options.inputs),
                 "create": float(options.create),
             }
-            return _Note("grad", place, numbers, "")
+            return _Note("grad", location, numbers, "")
         training.sync_before_backward(frame)
         training.steps.backward_begins(frame)
         with DisableTorchFunction(), torch.no_grad():
             facts = self._facts(outputs, keeps=options.retain or options.create)
-            facts |= self._extent(outputs, place, frame)
+            facts |= self._extent(outputs, location, frame)
         facts |= known(rows=training.take_forwards().rows)
         facts |= {"retain": float(options.retain), "create": float(options.create)}
-        note = _Note("backward", place, facts, subject_of(place.call()))
+        note = _Note("backward", location, facts, subject_of(location.call()))
         if training.captures is not None and not options.create:
             self._look(training.captures, outputs, note)
         return note
@@ -246,14 +246,14 @@ class Backwards:
             broken = next(filter(_is_broken, outputs), None)
             if broken is None:
                 roots = [one for one in outputs if isinstance(one, Tensor) and one.grad_fn]
-                captures.before_several(roots, note.place)
+                captures.before_several(roots, note.location)
                 return
             root, numbers = broken, known(loss=broken)
         if isinstance(root, Tensor) and root.grad_fn is not None:
             self._is_own = True
             try:
                 scale = self._scale() if note.numbers.get("scaled") else None
-                start = Start(root, note.place, note.subject, scale, numbers.get("loss"))
+                start = Start(root, note.location, note.subject, scale, numbers.get("loss"))
                 captures.before_backward(start, readable=self._was_readable)
             finally:
                 self._is_own = False
@@ -271,7 +271,7 @@ class Backwards:
             if training.by_hand is not None:
                 training.by_hand.measure()
         order = len(training.event_log.events)
-        training.event_log.note(note.kind, note.place, note.numbers, subject=note.subject)
+        training.event_log.note(note.kind, note.location, note.numbers, subject=note.subject)
         if training.captures is not None:
             training.captures.after_backward(order)
         self._end_steps()
@@ -289,7 +289,7 @@ class Backwards:
         note.numbers["freed"] = float("second time" in message)
         note.numbers["in_place"] = float("modified by an inplace operation" in message)
         self._training.event_log.note(
-            f"{note.kind}-error", note.place, note.numbers, subject=note.subject
+            f"{note.kind}-error", note.location, note.numbers, subject=note.subject
         )
 
     def _facts(self, outputs: Sequence[Tensor | GradientEdge], *, keeps: bool) -> dict[str, Number]:
@@ -327,14 +327,14 @@ class Backwards:
         return next(reversed(self.scaled.values()), 1.0)
 
     def _extent(
-        self, outputs: Sequence[Tensor | GradientEdge], place: Place, frame: FrameType
+        self, outputs: Sequence[Tensor | GradientEdge], location: Location, frame: FrameType
     ) -> dict[str, Number]:
         """Return how far a graph reaches, which is measured now and then."""
         first = outputs[0] if len(outputs) else None
         node = first.grad_fn if isinstance(first, Tensor) else None
         if node is not None and self._training.by_hand is not None:
             self._training.by_hand.look_for_loose(node, frame)
-        line = place.user or place.inner
+        line = location.user or location.inner
         before, self._passes[line] = self._passes.get(line), sequence_number()
         is_due = self.windows < _WALKED_FIRST or self.windows % _WALKED_EVERY == 0
         if node is None or not (is_due or self._history.is_waiting):
@@ -355,7 +355,7 @@ class _Note:
     """What is known of a backward before it runs."""
 
     kind: str
-    place: Place
+    location: Location
     numbers: dict[str, Number]
     subject: str
 

@@ -16,7 +16,7 @@ from gradscope.capture.training.event_log import Number, known
 from gradscope.capture.training.gradient_state import UNSPENT, Entry
 from gradscope.capture.training.graph_facts import leaves
 from gradscope.capture.training.history_references import name_of
-from gradscope.capture.training.locations import NOWHERE, Place
+from gradscope.capture.training.locations import NOWHERE, Location
 from gradscope.capture.training.optimizers import Known, describe, learning_rate
 from gradscope.capture.training.state import TrainingState
 from gradscope.capture.training.step_writer import Finished, Measured, StepWriter
@@ -60,7 +60,7 @@ class ByHand:
         self._measured: list[Measured] = []
         self._graphs = 0
         self._has_written = False
-        self._place: Place | None = None
+        self._location: Location | None = None
         """Of the statement that changes the weights."""
 
     @property
@@ -79,7 +79,7 @@ class ByHand:
         is_due = self._graphs <= _LOOSE_LOOKED_FOR or self._graphs % _LOOSE_LOOKED_FOR_EVERY == 0
         if not is_due or not self.is_on or training.models.modules:
             return
-        frames = training.places.users(frame)
+        frames = training.locations.users(frame)
         for leaf in leaves(root):
             is_new = training.gradient_state.entry(leaf) is None
             if is_new and len(training.gradient_state.entries) < _MOST_LOOSE:
@@ -194,8 +194,8 @@ class ByHand:
         self._has_written = True
         if self._is_to_keep:
             self._writer.skip(f"the elements of gradients of {name}", "no optimizer is given them")
-        place = 0 if one is None else one.index
-        self._writer.write(Finished(name, measured if is_due else [], place))
+        location = 0 if one is None else one.index
+        self._writer.write(Finished(name, measured if is_due else [], location))
         self._ended()
 
     def _compiled_optimizer(self, moved: set[int]) -> Known | None:
@@ -220,9 +220,9 @@ class ByHand:
         return COMPILED if optimizer is None else describe(optimizer)
 
     def _note_by_hand(self, numbers: dict[str, Number], frame: FrameType | None) -> str:
-        if self._place is None:
-            self._place = _place_of_update(self._training.places.users(frame))
-        self._training.event_log.note("step", self._place, numbers)
+        if self._location is None:
+            self._location = _place_of_update(self._training.locations.users(frame))
+        self._training.event_log.note("step", self._location, numbers)
         return COMPILED if self._is_compiled else OPTIMIZER
 
 
@@ -230,14 +230,14 @@ def _differ(norm: float, other: float) -> bool:
     return norm != other and not (math.isnan(norm) and math.isnan(other))
 
 
-def _place_of_update(frames: list[FrameType]) -> Place:
+def _place_of_update(frames: list[FrameType]) -> Location:
     """Return the statement that makes the steps, nowhere if several may be it."""
     for file in dict.fromkeys(frame.f_code.co_filename for frame in frames):
         found = [Line(code, n) for n in _updates(file) if (code := code_at(file, n)) is not None]
         if len({line.code.co_firstlineno for line in found}) > 1:
             return NOWHERE
         if found:
-            return Place(found[0], found[0], None, 0)
+            return Location(found[0], found[0], None, 0)
     return NOWHERE
 
 

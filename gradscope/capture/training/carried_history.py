@@ -109,10 +109,10 @@ class _OldNodes:
     def _leads_back(self, node: Node) -> bool:
         waiting, seen = [node], {node}
         while waiting:
-            place = waiting.pop()
-            if self._is_old(place):
+            location = waiting.pop()
+            if self._is_old(location):
                 return True
-            following = {n for n, _ in place.next_functions if n is not None} - seen
+            following = {n for n, _ in location.next_functions if n is not None} - seen
             seen |= following
             waiting += following
         return False

@@ -14,7 +14,7 @@ from gradscope.capture.compiler import is_traced
 from gradscope.capture.reading import is_plain_float
 from gradscope.capture.training.event_log import known
 from gradscope.capture.training.gradient_state import EMPTY, SPENT, UNSPENT, Entry
-from gradscope.capture.training.locations import Place
+from gradscope.capture.training.locations import Location
 from gradscope.capture.training.pace import is_broken
 from gradscope.capture.training.patches import Function, Patches
 from gradscope.capture.training.state import TrainingState
@@ -59,7 +59,7 @@ class _Clip:
 
     kind: str
     function: str
-    place: Place
+    location: Location
     entries: list[Entry]
     parameters: int
     numbers: dict[str, object]
@@ -185,12 +185,12 @@ class Clips:
         frame: FrameType,
     ) -> _Clip:
         training = self._training
-        place = training.places.of(frame)
+        location = training.locations.of(frame)
         training.sync(frame)  # what the script has done to gradients itself is no clip's doing
         given = [parameters] if isinstance(parameters, Tensor) else list(parameters)
         found = map(training.gradient_state.add, dict.fromkeys(given))
         entries = [entry for entry in found if entry is not None]
-        return _Clip(kind, function, place, entries, len(given), numbers)
+        return _Clip(kind, function, location, entries, len(given), numbers)
 
     def _after(self, clip: _Clip) -> None:
         training = self._training
@@ -208,9 +208,9 @@ class Clips:
             empty=states.count(EMPTY),
             scaled=float(any(entry.is_scaled for entry in clip.entries)),
             exhausted=float(not clip.parameters),
-            scope=training.scopes.place(clip.entries),
+            scope=training.scopes.location(clip.entries),
         )
-        training.event_log.note(clip.kind, clip.place, numbers, subject=clip.function)
+        training.event_log.note(clip.kind, clip.location, numbers, subject=clip.function)
 
 
 def _name(frame: FrameType | None) -> str:

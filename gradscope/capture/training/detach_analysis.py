@@ -129,15 +129,17 @@ def _within(outer: _Mention) -> Iterator[_Mention]:
     """Yield every node of a tree, with what it lies in."""
     waiting = [outer]
     while waiting:
-        place = waiting.pop()
-        yield place
-        node = place.node
+        location = waiting.pop()
+        yield location
+        node = location.node
         inside = replace(
-            place,
+            location,
             parent=node,
-            statement=node if isinstance(node, ast.stmt) else place.statement,
-            function=node if isinstance(node, _Function) else place.function,
-            kinds=(*place.kinds, node.name) if isinstance(node, ast.ClassDef) else place.kinds,
+            statement=node if isinstance(node, ast.stmt) else location.statement,
+            function=node if isinstance(node, _Function) else location.function,
+            kinds=(*location.kinds, node.name)
+            if isinstance(node, ast.ClassDef)
+            else location.kinds,
         )
         waiting += [replace(inside, node=child) for child in ast.iter_child_nodes(node)]
 

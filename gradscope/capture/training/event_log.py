@@ -12,7 +12,7 @@ from torch import Tensor
 from gradscope.capture.arithmetic import widest
 from gradscope.capture.reading import whole
 from gradscope.capture.source.lines import Line
-from gradscope.capture.training.locations import NOWHERE, Place
+from gradscope.capture.training.locations import NOWHERE, Location
 from gradscope.recording.records import EventRecord, Site
 
 Number = float | Tensor
@@ -25,7 +25,7 @@ class Event:
 
     kind: str
     seconds: float
-    place: Place
+    location: Location
     numbers: dict[str, Number]
     optimizer: int | None
     subject: str
@@ -76,7 +76,7 @@ class EventLog:
     def note(
         self,
         kind: str,
-        place: Place,
+        location: Location,
         numbers: dict[str, Number],
         *,
         optimizer: int | None = None,
@@ -84,7 +84,7 @@ class EventLog:
     ) -> Event:
         """Note that something happens now."""
         seconds = time.perf_counter() - self._began
-        event = Event(kind, seconds, place, numbers, optimizer, subject)
+        event = Event(kind, seconds, location, numbers, optimizer, subject)
         self.events.append(event)
         if self.observer is not None:
             self.observer(event)
@@ -149,12 +149,12 @@ def _lines(events: list[Event]) -> list[Line | None]:
     users = {
         user and (id(user.code), user.number)
         for event in events
-        if event.place is not NOWHERE and event.kind != "carried"
-        for user in (event.place.user,)
+        if event.location is not NOWHERE and event.kind != "carried"
+        for user in (event.location.user,)
     }
     if len(users) == 1 and {"backward", "step"} <= {event.kind for event in events}:
-        return [event.place.inner for event in events]
-    return [event.place.user or event.place.inner for event in events]
+        return [event.location.inner for event in events]
+    return [event.location.user or event.location.inner for event in events]
 
 
 def _site(line: Line) -> Site:

@@ -12,7 +12,7 @@ from torch import nn
 from torch.optim import Optimizer
 
 from gradscope.capture.source.lines import Line
-from gradscope.capture.training.locations import NOWHERE, Place, Places, stem
+from gradscope.capture.training.locations import NOWHERE, Location, Locations, stem
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,7 +23,7 @@ class Given:
     model_name: str | None = None
     optimizer: Optimizer | None = None
     optimizer_name: str | None = None
-    made_at: Place = NOWHERE
+    made_at: Location = NOWHERE
     """The line that made the optimizer."""
 
 
@@ -37,15 +37,15 @@ def given_by(
         optimizer: Its second argument, or that of this name.
         frame: Of the caller, while it makes the call.
     """
-    place = Places().of(frame)
-    call = place.call()
+    location = Locations().of(frame)
+    call = location.call()
     name = _argument(call, 1, "optimizer") or _global_name(optimizer, frame)
     return Given(
         model=model,
         model_name=_argument(call, 0, "model") or _global_name(model, frame),
         optimizer=optimizer,
         optimizer_name=name,
-        made_at=_making(optimizer, name, place.code),
+        made_at=_making(optimizer, name, location.code),
     )
 
 
@@ -83,7 +83,7 @@ def _global_name(value: object, frame: FrameType | None) -> str | None:
     return next((name for name in names if not name.startswith("_")), None)
 
 
-def _making(optimizer: Optimizer | None, name: str | None, code: CodeType | None) -> Place:
+def _making(optimizer: Optimizer | None, name: str | None, code: CodeType | None) -> Location:
     """Return the one line of a file that makes such an optimizer and gives it the name."""
     if optimizer is None or name is None or code is None:
         return NOWHERE
@@ -91,7 +91,7 @@ def _making(optimizer: Optimizer | None, name: str | None, code: CodeType | None
     if len(lines) != 1:
         return NOWHERE
     line = Line(code, lines[0])
-    return Place(line, line, None, 0)
+    return Location(line, line, None, 0)
 
 
 def _lines_of(class_name: str, name: str, file: str) -> Iterator[int]:

@@ -95,7 +95,7 @@ class GradientState:
     def __init__(self) -> None:
         self.entries: list[Entry] = []
         self._references: list[ref[Tensor]] = []
-        self._places: dict[int, int] = {}
+        self._locations: dict[int, int] = {}
         """By `id` of the parameter."""
         self._ids: list[int] = []
         self._versions: list[int] = []
@@ -110,10 +110,10 @@ class GradientState:
 
     def entry(self, parameter: Tensor) -> Entry | None:
         """Return a parameter's entry, None where it is not known."""
-        place = self._places.get(id(parameter))
-        if place is None:
+        location = self._locations.get(id(parameter))
+        if location is None:
             return None
-        entry = self.entries[place]
+        entry = self.entries[location]
         return entry if entry.parameter() is parameter else None
 
     def add(self, parameter: Tensor) -> Entry | None:
@@ -126,7 +126,7 @@ class GradientState:
         gradient = parameter.grad
         if gradient is not None:
             entry.state, entry.passes = UNSPENT, 1
-        self._places[id(parameter)] = len(self.entries)
+        self._locations[id(parameter)] = len(self.entries)
         self.entries.append(entry)
         self._references.append(reference)
         self._ids.append(id(gradient))
@@ -140,13 +140,17 @@ class GradientState:
     def _bury(self) -> None:
         """Forget the parameters that are gone."""
         self._dead = False
-        kept = [place for place, entry in enumerate(self.entries) if entry.parameter() is not None]
-        self.entries = [self.entries[place] for place in kept]
-        self._references = [self._references[place] for place in kept]
-        self._ids = [self._ids[place] for place in kept]
-        self._versions = [self._versions[place] for place in kept]
-        self._weights = [self._weights[place] for place in kept]
-        self._places = {id(entry.parameter()): place for place, entry in enumerate(self.entries)}
+        kept = [
+            position for position, entry in enumerate(self.entries) if entry.parameter() is not None
+        ]
+        self.entries = [self.entries[location] for location in kept]
+        self._references = [self._references[location] for location in kept]
+        self._ids = [self._ids[location] for location in kept]
+        self._versions = [self._versions[location] for location in kept]
+        self._weights = [self._weights[location] for location in kept]
+        self._locations = {
+            id(entry.parameter()): position for position, entry in enumerate(self.entries)
+        }
 
     def _look(self) -> list[int]:
         """Look at all gradients; return the places of those that are not as they were."""
@@ -162,7 +166,7 @@ class GradientState:
         if ids == self._ids and versions == self._versions:
             return []
         pairs = zip(ids, self._ids, versions, self._versions, strict=True)
-        changed = [place for place, (a, b, c, d) in enumerate(pairs) if a != b or c != d]
+        changed = [position for position, (a, b, c, d) in enumerate(pairs) if a != b or c != d]
         self._ids, self._versions = ids, versions
         return changed
 
@@ -186,14 +190,14 @@ class GradientState:
         # Before gradients are looked at: they may have been zeroed after the weights were changed.
         outside = Outside(by_hand=self.note_touched(changed))
         before, written = self._ids, []
-        for place in self._look():
-            entry = self.entries[place]
-            if self._ids[place] == _NONE:
+        for location in self._look():
+            entry = self.entries[location]
+            if self._ids[location] == _NONE:
                 if entry.state != EMPTY:
                     outside.removed += 1
                     self._empty(entry, outside)
             else:
-                written.append((entry, self._ids[place] != before[place]))
+                written.append((entry, self._ids[location] != before[location]))
         self._take_in_written(written, outside)
         for entry in outside.by_hand:
             if entry.state == UNSPENT:
@@ -257,11 +261,11 @@ class GradientState:
     def arrived(self) -> Arrival:
         """Take in what a backward has left."""
         arrival, self._early = self._early, Arrival()
-        for place in self._look():
-            if self._ids[place] == _NONE:
-                _clear(self.entries[place])
+        for location in self._look():
+            if self._ids[location] == _NONE:
+                _clear(self.entries[location])
             else:
-                arrival.add(self.entries[place])
+                arrival.add(self.entries[location])
         self._weights = self._look_at_weights()
         return arrival
 
@@ -276,19 +280,19 @@ class GradientState:
         is_changed = False
         for entry in entries:
             parameter = entry.parameter()
-            place = None if parameter is None else self._places.get(id(parameter))
-            if parameter is None or place is None or self._dead:
+            location = None if parameter is None else self._locations.get(id(parameter))
+            if parameter is None or location is None or self._dead:
                 continue
             now = id(parameter.grad), _version(parameter.grad)
-            is_changed |= now != (self._ids[place], self._versions[place])
-            self._ids[place], self._versions[place] = now
+            is_changed |= now != (self._ids[location], self._versions[location])
+            self._ids[location], self._versions[location] = now
         return is_changed
 
     def zeroed(self, only: Iterable[Entry] | None = None) -> None:
         """Take in what a call that zeroes gradients has left, of all or of some."""
         if only is None:
-            for place in self._look():
-                _clear(self.entries[place])
+            for location in self._look():
+                _clear(self.entries[location])
             return
         for entry in only:
             if self.settle([entry]):
@@ -328,9 +332,9 @@ class GradientState:
 
     def accept(self) -> None:
         """Take in that gradients were written to by a call that is watched."""
-        for place in self._look():
-            if self._ids[place] == _NONE:
-                _clear(self.entries[place])
+        for location in self._look():
+            if self._ids[location] == _NONE:
+                _clear(self.entries[location])
 
 
 def _version(gradient: Tensor | None) -> int:

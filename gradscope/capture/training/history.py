@@ -14,7 +14,7 @@ from gradscope.capture.training.history_assignments import (
     store_of_variable,
 )
 from gradscope.capture.training.history_references import Holder, holders
-from gradscope.capture.training.locations import NOWHERE, Place, Places
+from gradscope.capture.training.locations import NOWHERE, Location, Locations
 
 _MOST_LOOKS = 6
 """At a line whose graph reaches back, without finding anything."""
@@ -34,8 +34,8 @@ class History:
     Once what it looks for is found at a line, it looks there no more.
     """
 
-    def __init__(self, event_log: EventLog, places: Places) -> None:
-        self._event_log, self._places = event_log, places
+    def __init__(self, event_log: EventLog, locations: Locations) -> None:
+        self._event_log, self._locations = event_log, locations
         self._before: dict[Line | None, dict[_Key, frozenset[int]]] = {}
         """By line: what was held when its backward before began."""
         self._looks: Counter[Line | None] = Counter()
@@ -67,7 +67,7 @@ class History:
             self._looks_ahead[line] += 1
             if self._looks_ahead[line] > _LOOKS_AHEAD:
                 return
-        frames = self._places.users(frame)
+        frames = self._locations.users(frame)
         try:
             now = list(holders(frames, modules))
         except Exception:  # noqa: BLE001 - objects of a script's may do anything
@@ -100,7 +100,7 @@ class History:
             return
         self._event_log.note(
             "carried",
-            Place(store.line, store.line, None, 0),
+            Location(store.line, store.line, None, 0),
             {
                 "repeated": float(store.is_repeated),
                 "sum": float(store.is_sum),

@@ -152,20 +152,20 @@ def _targets(statement: ast.stmt, name: str, *, is_attribute: bool) -> Iterator[
     """Yield what a statement stores something with a history into, if it is called so."""
     match statement:
         case ast.Assign(targets=targets, value=value) if _may_carry(value):
-            places = [one for target in targets for one in _parts(target)]
+            locations = [one for target in targets for one in _parts(target)]
         case ast.AnnAssign(target=target, value=ast.expr() as value) if _may_carry(value):
-            places = [target]
+            locations = [target]
         case ast.AugAssign(target=target, value=value) if _may_carry(value):
-            places = [target]
+            locations = [target]
         case ast.Expr(value=ast.Call(func=ast.Attribute(value=owner, attr=method), args=[*given])):
             puts = method in _COLLECTS or (method.endswith("_") and not _drops(method))
-            places = [owner] if puts and all(map(_may_carry, given)) else []
+            locations = [owner] if puts and all(map(_may_carry, given)) else []
         case _:
             return
-    for place in map(_whole, places):
-        is_it = place.attr == name if isinstance(place, ast.Attribute) else False
-        if is_it if is_attribute else isinstance(place, ast.Name) and place.id == name:
-            yield place
+    for location in map(_whole, locations):
+        is_it = location.attr == name if isinstance(location, ast.Attribute) else False
+        if is_it if is_attribute else isinstance(location, ast.Name) and location.id == name:
+            yield location
 
 
 def _parts(target: ast.expr) -> Iterator[ast.expr]:
@@ -195,8 +195,8 @@ def _drops(name: str) -> bool:
     return any(word in name for word in _DROPS)
 
 
-def _is_self(place: ast.expr) -> bool:
-    return isinstance(place, ast.Attribute) and getattr(place.value, "id", "") == "self"
+def _is_self(location: ast.expr) -> bool:
+    return isinstance(location, ast.Attribute) and getattr(location.value, "id", "") == "self"
 
 
 def _own(scope: _Scope) -> Iterator[ast.stmt]:

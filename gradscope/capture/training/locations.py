@@ -18,7 +18,7 @@ _INSTALLED = ("site-packages", "dist-packages")
 _PASSED_OVER, _LIBRARYS, _USERS = range(3)
 
 
-class Place(NamedTuple):
+class Location(NamedTuple):
     """Where something happened, seen from within torch."""
 
     user: Line | None
@@ -54,16 +54,16 @@ class Place(NamedTuple):
         return None if line is None else _statement_at(line.code.co_filename, line.number)
 
 
-NOWHERE = Place(None, None, None, 0)
+NOWHERE = Location(None, None, None, 0)
 
 
-class Places:
+class Locations:
     """Finds the lines of a script from within torch."""
 
     def __init__(self) -> None:
         self._kinds: dict[str, int] = {}
 
-    def of(self, frame: FrameType | None) -> Place:
+    def of(self, frame: FrameType | None) -> Location:
         """Return where a frame was called from."""
         inner: FrameType | None = None
         while frame is not None:
@@ -71,9 +71,9 @@ class Places:
             if kind != _PASSED_OVER:
                 inner = inner or frame
                 if kind == _USERS:
-                    return _place(frame, inner)
+                    return _location(frame, inner)
             frame = frame.f_back
-        return NOWHERE if inner is None else _place(None, inner)
+        return NOWHERE if inner is None else _location(None, inner)
 
     def users(self, frame: FrameType | None) -> list[FrameType]:
         """Return the frames of code that is not installed, innermost first."""
@@ -95,12 +95,12 @@ class Places:
         return kind
 
 
-def _place(user: FrameType | None, inner: FrameType) -> Place:
+def _location(user: FrameType | None, inner: FrameType) -> Location:
     line = Line(inner.f_code, inner.f_lineno)
     if user is None:
-        return Place(None, line, inner.f_code, inner.f_lasti)
+        return Location(None, line, inner.f_code, inner.f_lasti)
     users = line if user is inner else Line(user.f_code, user.f_lineno)
-    return Place(users, line, inner.f_code, inner.f_lasti, user.f_lasti)
+    return Location(users, line, inner.f_code, inner.f_lasti, user.f_lasti)
 
 
 def is_installed(file: str) -> bool:

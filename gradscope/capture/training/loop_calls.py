@@ -43,13 +43,13 @@ class Loaders:
         return __iter__
 
     def _note(self, loader: DataLoader[Any], frame: FrameType) -> None:
-        place = self._training.places.of(frame)
-        expression = place.expression()
+        location = self._training.locations.of(frame)
+        expression = location.expression()
         if isinstance(expression, ast.Call) and expression.args:
             expression = expression.args[0]  # as in `enumerate(loader)`
         name = None if expression is None else stem(expression)
         self._training.event_log.note(
-            "epoch", place, known(batches=_length(loader)), subject=name or ""
+            "epoch", location, known(batches=_length(loader)), subject=name or ""
         )
 
 
@@ -107,7 +107,7 @@ class Schedulers:
         optimizer = _optimizer(scheduler)
         training.event_log.note(
             "scheduler",
-            training.places.of(frame),
+            training.locations.of(frame),
             known(lr_before=before, lr_after=_rate(scheduler)),
             optimizer=None if optimizer is None else training.optimizers.of(optimizer).index,
             subject=type(scheduler).__name__,

@@ -22,7 +22,7 @@ from gradscope.capture.training.event_log import Sites
 from gradscope.capture.training.gradient_state import GradientState
 from gradscope.capture.training.guard import Guard
 from gradscope.capture.training.history_references import name_of
-from gradscope.capture.training.locations import Places, receiver, stem
+from gradscope.capture.training.locations import Locations, receiver, stem
 from gradscope.capture.training.model_records import ModelRecords, models_of
 from gradscope.capture.training.modes import EvalModes, Mode, depends_on_mode
 
@@ -73,11 +73,11 @@ class Models:
     """The models that the script has called, their names, and how they were called."""
 
     def __init__(
-        self, guard: Guard, gradient_state: GradientState, places: Places, sites: Sites
+        self, guard: Guard, gradient_state: GradientState, locations: Locations, sites: Sites
     ) -> None:
-        self._guard, self._gradient_state, self._places = guard, gradient_state, places
+        self._guard, self._gradient_state, self._locations = guard, gradient_state, locations
         self.records = ModelRecords(gradient_state, sites)
-        self.eval_modes = EvalModes(guard, places)
+        self.eval_modes = EvalModes(guard, locations)
         self._known: dict[int, ref[nn.Module]] = {}
         """By `id`: every module that is a model or part of one."""
         self._roots: dict[int, Root] = {}
@@ -129,7 +129,7 @@ class Models:
         """Take in a model that is compiled."""
         module = getattr(compiled, "__self__", compiled)
         if isinstance(module, nn.Module) and id(module) not in self._known:
-            call = self._places.of(frame).call()
+            call = self._locations.of(frame).call()
             name = stem(call.args[0]) if call and call.args else receiver(call)
             self._add_root(module, self._unique(name or type(module).__name__))
 
@@ -190,7 +190,7 @@ class Models:
         if _is_bare(outer):
             return _outer_module(frame, self._bare)
         del self._bare[id(outer)]  # it has made its layers since
-        callers = self._places.users(frame)[::-1]  # to itself it is but `self`
+        callers = self._locations.users(frame)[::-1]  # to itself it is but `self`
         name = name_of(outer, callers)
         self._add_root(outer, self._unique(name or type(outer).__name__))
         return outer
@@ -224,13 +224,13 @@ class Models:
             self._gradient_state.add(parameter)
 
     def _name(self, module: nn.Module, frame: FrameType) -> str:
-        place = self._places.of(frame)
-        call = place.call()
+        location = self._locations.of(frame)
+        call = location.call()
         calling = _calling(frame)
-        if call is not None and calling is not None and calling.f_code is place.code:
+        if call is not None and calling is not None and calling.f_code is location.code:
             name = stem(call.func)
         else:  # it is handed to a function of torch, as in `functional_call(net, weights, x)`
-            name = name_of(module, self._places.users(frame))
+            name = name_of(module, self._locations.users(frame))
         return self._unique(name or type(_plain(module)).__name__)
 
     def _unique(self, name: str) -> str:
@@ -274,8 +274,8 @@ class Models:
         dropout = sum(not isinstance(one, _BatchNorm) for one in in_eval)
         module = root.module()
         line = None if module is None else self.eval_modes.line_of(module)
-        place = self._places.of(frame) if line is None else line
-        return Mode(root.name, place, dropout, len(in_eval) - dropout)
+        location = self._locations.of(frame) if line is None else line
+        return Mode(root.name, location, dropout, len(in_eval) - dropout)
 
     def roots(self) -> list[tuple[str, nn.Module]]:
         """Return the models that are alive, with their names."""

@@ -11,7 +11,7 @@ from torch.nn.modules.dropout import _DropoutNd
 
 from gradscope.capture.compiler import is_traced
 from gradscope.capture.training.guard import Guard
-from gradscope.capture.training.locations import Place, Places
+from gradscope.capture.training.locations import Location, Locations
 from gradscope.capture.training.patches import Function, Patches
 
 
@@ -20,7 +20,7 @@ class Mode:
     """A model was called in eval mode while gradients were on."""
 
     name: str
-    place: Place
+    location: Location
     """The line that put it into eval mode; of the call where that was not seen."""
     dropout: int
     batchnorm: int
@@ -29,17 +29,17 @@ class Mode:
 class EvalModes:
     """Watches `eval()` of modules, which calls `train(False)` of each module below."""
 
-    def __init__(self, guard: Guard, places: Places) -> None:
-        self._guard, self._places = guard, places
-        self._lines: dict[int, tuple[ref[nn.Module], Place]] = {}
+    def __init__(self, guard: Guard, locations: Locations) -> None:
+        self._guard, self._locations = guard, locations
+        self._lines: dict[int, tuple[ref[nn.Module], Location]] = {}
         """By `id` of the module."""
-        self._outermost: Place | None = None
+        self._outermost: Location | None = None
 
     def install(self, patches: Patches) -> None:
         """Watch from now on."""
         patches.wrap(nn.Module, "train", self._wrap)
 
-    def line_of(self, module: nn.Module) -> Place | None:
+    def line_of(self, module: nn.Module) -> Location | None:
         """Return the line that last put a module into eval mode, None where that was not seen."""
         known = self._lines.get(id(module))
         return known[1] if known is not None and known[0]() is module else None
@@ -51,7 +51,7 @@ class EvalModes:
             frame = sys._getframe(1)
             is_outermost = self._outermost is None
             if is_outermost:
-                self._outermost = self._guard.run(self._places.of, frame)
+                self._outermost = self._guard.run(self._locations.of, frame)
             try:
                 self._guard.run(self._note, module)
                 return original(module, mode)

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from gradscope.capture.training.event_log import Number
 from gradscope.capture.training.gradient_state import Entry
-from gradscope.capture.training.locations import Place
+from gradscope.capture.training.locations import Location
 from gradscope.capture.training.optimizers import Known
 from gradscope.capture.training.rounding import Rounded, Sample
 from gradscope.capture.training.step_writer import Measured
@@ -30,7 +30,7 @@ class OpenStep:
     """A step that runs."""
 
     known: Known
-    place: Place
+    location: Location
     has_closure: bool
     numbers: dict[str, Number]
     measured: list[Measured] | None

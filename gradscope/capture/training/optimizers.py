@@ -12,7 +12,7 @@ from torch.optim import Optimizer
 
 from gradscope.capture.training.event_log import number
 from gradscope.capture.training.gradient_state import Entry, GradientState
-from gradscope.capture.training.locations import NOWHERE, Place, Places, receiver, stem
+from gradscope.capture.training.locations import NOWHERE, Location, Locations, receiver, stem
 from gradscope.recording.evidence.optimizers import OptimizerFamily, TrainedOptimizer
 
 _ADAPTIVE = (
@@ -36,7 +36,7 @@ class Known:
     index: int
     class_name: str
     family: OptimizerFamily
-    place: Place
+    location: Location
     name: str
     entries: list[Entry] = field(default_factory=list)
     ids: list[int] = field(default_factory=list)
@@ -73,8 +73,8 @@ class Known:
 class Optimizers:
     """Every optimizer that was made or stepped, in the order in which they were first seen."""
 
-    def __init__(self, gradient_state: GradientState, places: Places) -> None:
-        self._gradient_state, self._places = gradient_state, places
+    def __init__(self, gradient_state: GradientState, locations: Locations) -> None:
+        self._gradient_state, self._locations = gradient_state, locations
         self.known: list[Known] = []
         self._indices: dict[int, int] = {}
         """By `id`."""
@@ -85,8 +85,8 @@ class Optimizers:
         # Where a class of the user's calls this, the line that made the optimizer is further out.
         while step is not None and step.f_code.co_name == "__init__" and _is_self(step, optimizer):
             step = step.f_back
-        place = self._places.of(step)
-        self.add(optimizer, place, _assigned_name(place))
+        location = self._locations.of(step)
+        self.add(optimizer, location, _assigned_name(location))
 
     def of(self, optimizer: Optimizer) -> Known:
         """Return what is known of an optimizer, with its parameters as they are now."""
@@ -138,7 +138,7 @@ class Optimizers:
         """Return `model` for a parameter of an optimizer made of `model.parameters()`."""
         key = id(parameter)
         known = next((one for one in self.known if key in one.ids), None)
-        call = None if known is None else known.place.call()
+        call = None if known is None else known.location.call()
         for given in call.args[:1] if call else ():
             for inner in ast.walk(given):
                 match inner:
@@ -146,13 +146,13 @@ class Optimizers:
                         return receiver(inner)
         return None
 
-    def name_by_step(self, known: Known, place: Place) -> None:
+    def name_by_step(self, known: Known, location: Location) -> None:
         """Take an optimizer's name from a call of its step, where its making did not tell it."""
-        call = place.users_call() if known.name == known.class_name else None
+        call = location.users_call() if known.name == known.class_name else None
         if call is None:
             return
         owner = call.func.value if isinstance(call.func, ast.Attribute) else None
-        if place.user != place.inner and "step" not in ast.unparse(call.func):
+        if location.user != location.inner and "step" not in ast.unparse(call.func):
             return  # as `trainer.fit(model)`, which makes all the steps
         names = [stem(one) for one in ([owner] if owner else []) + call.args[:1]]
         # As in `scaler.step(optimizer)` the last one is it.
@@ -160,7 +160,7 @@ class Optimizers:
         if name is not None:
             known.name, known.is_changed = name, True
 
-    def add(self, optimizer: Optimizer, place: Place, name: str | None) -> Known:
+    def add(self, optimizer: Optimizer, location: Location, name: str | None) -> Known:
         """Note an optimizer that was made at a place, and is called by a name."""
         class_name = type(optimizer).__name__
         known = Known(
@@ -168,7 +168,7 @@ class Optimizers:
             len(self.known),
             class_name,
             _family(optimizer),
-            place,
+            location,
             name or class_name,
         )
         self._update(known, optimizer)
@@ -222,9 +222,9 @@ def _is_self(frame: FrameType, optimizer: Optimizer) -> bool:
     return any(frame.f_locals.get(name) is optimizer for name in names)
 
 
-def _assigned_name(place: Place) -> str | None:
+def _assigned_name(location: Location) -> str | None:
     """Return the variable that a statement on the place's line assigns to."""
-    statement = place.statement()
+    statement = location.statement()
     match statement:
         case ast.Assign(targets=[target]) | ast.AnnAssign(target=target):
             return stem(target)

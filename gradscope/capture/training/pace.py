@@ -18,7 +18,7 @@ from gradscope.capture.reading import few_numbers, is_plain
 from gradscope.capture.training.budget import FIRST, Budget, WindowKind
 from gradscope.capture.training.event_log import Event, EventLog, Number
 from gradscope.capture.training.gradient_state import GradientState
-from gradscope.capture.training.locations import Places
+from gradscope.capture.training.locations import Locations
 from gradscope.capture.training.step_patterns import Position, StepPatterns
 from gradscope.capture.training.step_writer import Measured
 from gradscope.recording.evidence.optimizers import WatchCost
@@ -57,7 +57,7 @@ class Pace:
         self,
         gradient_state: GradientState,
         event_log: EventLog,
-        places: Places,
+        locations: Locations,
         budget: Budget,
         *,
         every: int | None,
@@ -65,7 +65,7 @@ class Pace:
     ) -> None:
         self._event_log, self._every, self._write = event_log, every, write
         self.budget = budget
-        self.patterns = StepPatterns(gradient_state, event_log, places)
+        self.patterns = StepPatterns(gradient_state, event_log, locations)
         self.steps = 0
         """Number of steps by now, of every kind."""
         self.counts: dict[WindowKind, int] = {}

@@ -49,9 +49,9 @@ class Scalers:
         scale = number(scaler._scale)
         for tensor in tensors(scaled):
             node = tensor.grad_fn
-            place = None if node is None else created(node)
-            if place is not None and scale is not None:
-                self._backwards.scaled[place] = scale
+            location = None if node is None else created(node)
+            if location is not None and scale is not None:
+                self._backwards.scaled[location] = scale
 
     def _wrap_unscale(self, original: Function) -> Function:
         def unscale_(scaler: GradScaler, optimizer: Optimizer) -> Any:  # noqa: ANN401
@@ -80,10 +80,10 @@ class Scalers:
             entry.is_scaled = False
         training.gradient_state.accept()
         if not self._stepping:
-            place = training.places.of(frame)
+            location = training.locations.of(frame)
             numbers = known(scale=scaler._scale)
             training.event_log.note(
-                "unscale", place, numbers, optimizer=one.index, subject=one.name
+                "unscale", location, numbers, optimizer=one.index, subject=one.name
             )
 
     def _wrap_step(self, original: Function) -> Function:
@@ -117,9 +117,9 @@ class Scalers:
         training.gradient_state.accept()
         training.gradient_state.spend(one.entries)
         numbers = known(skipped=skipped, found_inf=infinite)
-        place = training.places.of(frame)
+        location = training.locations.of(frame)
         training.event_log.note(
-            "scaler-step", place, numbers, optimizer=one.index, subject=one.name
+            "scaler-step", location, numbers, optimizer=one.index, subject=one.name
         )
         if training.captures is not None and id(optimizer) not in self._steps.stepped:
             training.captures.step_skipped()
@@ -139,7 +139,7 @@ class Scalers:
 
     def _note_update(self, scaler: GradScaler, before: object, frame: FrameType) -> None:
         numbers = known(scale_before=before, scale_after=scaler._scale)
-        self._training.event_log.note("scaler-update", self._training.places.of(frame), numbers)
+        self._training.event_log.note("scaler-update", self._training.locations.of(frame), numbers)
 
 
 def _found_infinite(scaler: GradScaler, optimizer: Optimizer) -> Number | None:

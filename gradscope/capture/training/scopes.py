@@ -13,21 +13,21 @@ class Scopes:
     """Every set of parameters that was clipped, each once."""
 
     def __init__(self) -> None:
-        self._places: dict[tuple[int, ...], int] = {}
+        self._locations: dict[tuple[int, ...], int] = {}
         """By `id` of the entries, which the sets keep alive."""
         self._sets: list[tuple[Entry, ...]] = []
         self._taken = self._members = 0
 
-    def place(self, entries: Iterable[Entry]) -> int | None:
+    def location(self, entries: Iterable[Entry]) -> int | None:
         """Return a set's place among the recording's; None for an empty one or one too many."""
         held = tuple(entries)
         key = tuple(map(id, held))
-        if key in self._places or not key or self._members + len(key) > _MOST:
-            return self._places.get(key)
+        if key in self._locations or not key or self._members + len(key) > _MOST:
+            return self._locations.get(key)
         self._members += len(key)
-        self._places[key] = len(self._sets)
+        self._locations[key] = len(self._sets)
         self._sets.append(held)
-        return self._places[key]
+        return self._locations[key]
 
     def take(self) -> tuple[ClipScope, ...]:
         """Return the sets that are new since the last call; their parameters are recorded."""

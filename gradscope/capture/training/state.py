@@ -10,7 +10,7 @@ from torch.optim import Optimizer
 from gradscope.capture.training.event_log import EventLog, Number
 from gradscope.capture.training.gradient_state import SPENT, UNSPENT, Entry, GradientState, Outside
 from gradscope.capture.training.guard import Guard
-from gradscope.capture.training.locations import NOWHERE, Places
+from gradscope.capture.training.locations import NOWHERE, Locations
 from gradscope.capture.training.models import Forwards, Models
 from gradscope.capture.training.optimizers import Optimizers
 from gradscope.capture.training.scopes import Scopes
@@ -38,11 +38,11 @@ class TrainingState:
 
     def __init__(self, guard: Guard) -> None:
         self.guard = guard
-        self.places = Places()
+        self.locations = Locations()
         self.gradient_state = GradientState()
         self.event_log = EventLog()
-        self.models = Models(guard, self.gradient_state, self.places, self.event_log.sites)
-        self.optimizers = Optimizers(self.gradient_state, self.places)
+        self.models = Models(guard, self.gradient_state, self.locations, self.event_log.sites)
+        self.optimizers = Optimizers(self.gradient_state, self.locations)
         self.scopes = Scopes()
         self._own = _OfThread()
         self.batch = ""
@@ -104,7 +104,7 @@ class TrainingState:
         if self.captures is not None:
             for order, event in enumerate(self.event_log.events):
                 if event.kind == "backward":
-                    self.captures.backward_repeated(event.place, event.subject, order)
+                    self.captures.backward_repeated(event.location, event.subject, order)
 
     def take_in(self) -> None:
         """Give models and parameters that are new their names and places in the recording."""
@@ -158,7 +158,7 @@ class TrainingState:
                     "dropout": float(mode.dropout),
                     "batchnorm": float(mode.batchnorm),
                 }
-                self.event_log.note("mode", mode.place, numbers, subject=mode.name)
+                self.event_log.note("mode", mode.location, numbers, subject=mode.name)
         return forwards
 
     def came_while_stepping(self, entries: list[Entry]) -> None:

@@ -7,7 +7,7 @@ from typing import Protocol
 from torch import Tensor
 
 from gradscope.capture.training.event_log import Number
-from gradscope.capture.training.locations import Place
+from gradscope.capture.training.locations import Location
 from gradscope.capture.training.state import TrainingState
 from gradscope.recording.meta import Header
 from gradscope.recording.records import CapturedStep
@@ -18,7 +18,7 @@ class Start:
     """How a backward starts."""
 
     root: Tensor
-    place: Place
+    location: Location
     """Where it is called."""
     subject: str
     """What it starts from, as it is written there."""
@@ -57,14 +57,14 @@ class StepCaptures(Protocol):
                 saved.
         """
 
-    def before_several(self, roots: Iterable[Tensor], place: Place) -> None:
+    def before_several(self, roots: Iterable[Tensor], location: Location) -> None:
         """Take in the graphs of several losses whose backward is one, and is not looked at."""
 
-    def backward_repeated(self, place: Place, subject: str, order: int) -> None:
+    def backward_repeated(self, location: Location, subject: str, order: int) -> None:
         """Take in a backward of which nothing was recorded when it began.
 
         Args:
-            place: Where it was called.
+            location: Where it was called.
             subject: What it started from, as it is written there.
             order: The place of its event among those of the step.
         """
@@ -92,13 +92,13 @@ class StepCaptures(Protocol):
     def step_begins(self) -> None:
         """Take in that an optimizer is about to step, and runs nothing of the script's own."""
 
-    def step_ended(self, index: int, parameters: Iterable[Tensor], place: Place) -> None:
+    def step_ended(self, index: int, parameters: Iterable[Tensor], location: Location) -> None:
         """Take in that an optimizer has made a step.
 
         Args:
             index: Its place among those that are known.
             parameters: That it has changed; read only while something is looked at.
-            place: Where its step was called.
+            location: Where its step was called.
         """
 
     def stepped_by_hand(self) -> None:

@@ -18,7 +18,7 @@ import torch
 from gradscope.capture.source.lines import sequence_number
 from gradscope.capture.training.event_log import Event, EventLog
 from gradscope.capture.training.gradient_state import GradientState, States
-from gradscope.capture.training.locations import Places
+from gradscope.capture.training.locations import Locations
 from gradscope.recording.repeated_steps import is_repeated, is_shared
 
 _MOST_NODES = 2_000
@@ -77,8 +77,14 @@ class Position:
 class StepPatterns:
     """The sequences of calls that are known, and where in them the running step is."""
 
-    def __init__(self, gradient_state: GradientState, event_log: EventLog, places: Places) -> None:
-        self._gradient_state, self._event_log, self._places = gradient_state, event_log, places
+    def __init__(
+        self, gradient_state: GradientState, event_log: EventLog, locations: Locations
+    ) -> None:
+        self._gradient_state, self._event_log, self._locations = (
+            gradient_state,
+            event_log,
+            locations,
+        )
         self._roots: dict[int, Position] = {_BEFORE_ALL: Position()}
         """By the sequence of the step before, which decides in what state gradients are."""
         self._patterns: dict[tuple[_Key, ...], int] = {}
@@ -173,7 +179,7 @@ class StepPatterns:
     def _learn(self, code: CodeType) -> tuple[CodeType, bool]:
         if len(self._passed) == _MOST_CODES:  # a script may make new code in every step
             self._passed.clear()
-        known = self._passed[id(code)] = (code, self._places.is_passed_over(code))
+        known = self._passed[id(code)] = (code, self._locations.is_passed_over(code))
         return known
 
     def forget_last(self) -> None:
@@ -248,10 +254,10 @@ class StepPatterns:
         self._last, self._end = here.pattern, here
 
     def _key_of(self, event: Event) -> _Key:
-        code = event.place.code
+        code = event.location.code
         if code is not None:
             self._codes[id(code)] = code
-        return event.kind, id(code) if code else 0, event.place.instruction, detail_of(event)
+        return event.kind, id(code) if code else 0, event.location.instruction, detail_of(event)
 
     def _following(
         self, here: Position, key: _Key, events: tuple[Event, ...], states: States
@@ -321,8 +327,10 @@ class StepPatterns:
         loss = next(losses) if _is_read(position, event) else math.nan
         if not math.isnan(loss):
             numbers["loss"] = loss
-        place, optimizer = event.place, event.optimizer
-        self._event_log.note(event.kind, place, numbers, optimizer=optimizer, subject=event.subject)
+        location, optimizer = event.location, event.optimizer
+        self._event_log.note(
+            event.kind, location, numbers, optimizer=optimizer, subject=event.subject
+        )
         if position.states is not None and self._snapshots:
             self._snapshots[-1] = position.states
 
@@ -361,7 +369,7 @@ def _is_unseen(event: Event) -> bool:
     """Return whether an event is of something that the script did by no call that is watched."""
     if event.kind == "step":
         return bool(event.numbers.get("manual"))
-    return event.kind == "zero" and event.place.code is None and event.optimizer is None
+    return event.kind == "zero" and event.location.code is None and event.optimizer is None
 
 
 def detail_of(event: Event) -> int:

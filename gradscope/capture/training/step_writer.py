@@ -46,7 +46,7 @@ class Finished:
     optimizer: str | None
     """None at the end, for what led to no step."""
     measured: list[Measured]
-    place: int = 0
+    location: int = 0
     """The optimizer's, among those that are known."""
     rounded: tuple[Rounded, ...] = ()
     kept: Sequence[KeptEntry] = ()
@@ -142,7 +142,7 @@ class StepWriter:
     def _optimizers(self) -> tuple[tuple[int, TrainedOptimizer], ...]:
         site = self._training.event_log.sites.index
         return tuple(
-            (one.index, one.record(site(one.place.user or one.place.inner)))
+            (one.index, one.record(site(one.location.user or one.location.inner)))
             for one in self._training.optimizers.known
             if one.is_changed
         )
@@ -176,7 +176,7 @@ def _rounded(step: int, finished: Finished) -> Iterator[RoundedUpdate]:
         if one.entry.index is not None:
             yield RoundedUpdate(
                 step=step,
-                optimizer=finished.place,
+                optimizer=finished.location,
                 parameter=one.entry.index,
                 moving=one.moving,
                 unchanged=one.unchanged,

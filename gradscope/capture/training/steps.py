@@ -182,19 +182,19 @@ class Steps:
 
     def _before(self, optimizer: Optimizer, has_closure: bool, frame: FrameType) -> None:
         training = self._training
-        place = training.places.of(frame)
+        location = training.locations.of(frame)
         one = training.optimizers.of(optimizer)
         if self.is_within_backward:  # which still writes the other gradients
             training.gradient_state.came_early(one.entries)
         else:
             training.sync(frame)
         training.gradient_state.steps_are_unseen = False
-        training.optimizers.name_by_step(one, place)
+        training.optimizers.name_by_step(one, location)
         self._forget_left(frame)
         if has_closure:
             training.pace.patterns.spoil()
         self._own.open.append(
-            OpenStep(one, place, has_closure, {}, None, [], frame=id(frame), code=frame.f_code)
+            OpenStep(one, location, has_closure, {}, None, [], frame=id(frame), code=frame.f_code)
         )
         training.stepping.append(set())
         if not has_closure:
@@ -355,11 +355,11 @@ class Steps:
             captures.steps_with(index)
         entries = step.known.all_entries
         parameters = (p for entry in entries if (p := entry.parameter()) is not None)
-        captures.step_ended(step.known.index, parameters, step.place)
+        captures.step_ended(step.known.index, parameters, step.location)
 
     def _write(self, step: OpenStep) -> None:
         self._training.event_log.note(
-            "step", step.place, step.numbers, optimizer=step.known.index, subject=step.known.name
+            "step", step.location, step.numbers, optimizer=step.known.index, subject=step.known.name
         )
         self._writer.write(
             Finished(
@@ -392,7 +392,9 @@ def _own_scale(one: Known) -> float:
 def _measure(one: Known, *, scale: float, with_weights: bool) -> list[Measured]:
     """Measure the gradients and weights of an optimizer's parameters, where they can be read."""
     entries = [(e, p) for e in one.entries if (p := e.parameter()) is not None]
-    gradients = [(place, p.grad) for place, (_, p) in enumerate(entries) if p.grad is not None]
+    gradients = [
+        (position, p.grad) for position, (_, p) in enumerate(entries) if p.grad is not None
+    ]
     with DisableTorchFunction(), torch.no_grad():
         weights = [p for _, p in entries] if with_weights else []
         values = norms(weights + [gradient for _, gradient in gradients])
@@ -400,19 +402,20 @@ def _measure(one: Known, *, scale: float, with_weights: bool) -> list[Measured]:
         one.weights = {id(e): norm for (e, _), norm in zip(entries, values, strict=False)}
         del values[: len(entries)]
     found = {
-        place: None if norm is None else norm / scale
-        for (place, _), norm in zip(gradients, values, strict=True)
+        position: None if norm is None else norm / scale
+        for (position, _), norm in zip(gradients, values, strict=True)
     }
     return [
         Measured(
             entry,
             one.weights.get(id(entry)),
-            found.get(place),
+            found.get(position),
             p.numel(),
             p.requires_grad,
         )
-        for place, (entry, p) in enumerate(entries)
-        if place not in found or found[place] is not None  # else it is there and cannot be read
+        for position, (entry, p) in enumerate(entries)
+        if position not in found
+        or found[position] is not None  # else it is there and cannot be read
     ]
 
 

@@ -176,7 +176,7 @@ class _Running:
         self._pace = training.pace = Pace(
             training.gradient_state,
             training.event_log,
-            training.places,
+            training.locations,
             budget,
             every=every,
             write=recorder.repeat,

@@ -13,7 +13,7 @@ from torch.optim import Optimizer
 from gradscope.capture.compiler import is_traced
 from gradscope.capture.shards import parameters_of
 from gradscope.capture.training.gradient_state import EMPTY, UNSPENT, Entry
-from gradscope.capture.training.locations import Place, receiver
+from gradscope.capture.training.locations import Location, receiver
 from gradscope.capture.training.patches import Function, Patches
 from gradscope.capture.training.state import TrainingState
 
@@ -24,7 +24,7 @@ Owner = TypeVar("Owner", Optimizer, nn.Module)
 class _Held:
     """What the parameters held before they were zeroed."""
 
-    place: Place
+    location: Location
     entries: list[Entry]
     parameters: int
     unspent: int
@@ -71,18 +71,18 @@ class Zeroing:
 
     def _before_optimizers(self, optimizer: Optimizer, frame: FrameType) -> _Held:
         training = self._training
-        place = training.places.of(frame)
+        location = training.locations.of(frame)
         self._sync(frame)
         known = training.optimizers.of(optimizer)
-        return _held(place, known.entries, known.index, known.name)
+        return _held(location, known.entries, known.index, known.name)
 
     def _before_modules(self, module: nn.Module, frame: FrameType) -> _Held:
         training = self._training
-        place = training.places.of(frame)
+        location = training.locations.of(frame)
         self._sync(frame)
         found = map(training.gradient_state.add, parameters_of(module))
-        subject = receiver(place.call()) or type(module).__name__
-        return _held(place, [entry for entry in found if entry is not None], None, subject)
+        subject = receiver(location.call()) or type(module).__name__
+        return _held(location, [entry for entry in found if entry is not None], None, subject)
 
     def _sync(self, frame: FrameType) -> None:
         if not self._is_within_backward:
@@ -98,7 +98,7 @@ class Zeroing:
         self._training.gradient_state.zeroed(held.entries if self._is_within_backward else None)
         self._training.event_log.note(
             "zero",
-            held.place,
+            held.location,
             {
                 "parameters": float(held.parameters),
                 "unspent": float(held.unspent),
@@ -109,9 +109,9 @@ class Zeroing:
         )
 
 
-def _held(place: Place, entries: list[Entry], optimizer: int | None, subject: str) -> _Held:
+def _held(location: Location, entries: list[Entry], optimizer: int | None, subject: str) -> _Held:
     return _Held(
-        place,
+        location,
         entries,
         sum(entry.state != EMPTY for entry in entries),
         sum(entry.state == UNSPENT and not entry.is_touched for entry in entries),

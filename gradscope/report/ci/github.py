@@ -80,15 +80,15 @@ def _divided(
     """
     seen = Counter[str]()
     turns = []
-    for place, one in enumerate(found):
-        turns.append((seen[one.rule], place))
+    for position, one in enumerate(found):
+        turns.append((seen[one.rule], position))
         seen[one.rule] += 1
     rules = list(seen)
-    shown = {place for _, place in sorted(turns)[:room]}
-    places = sorted(range(len(found)), key=lambda place: rules.index(found[place].rule))
+    shown = {location for _, location in sorted(turns)[:room]}
+    locations = sorted(range(len(found)), key=lambda location: rules.index(found[location].rule))
     return (
-        [found[place] for place in places if place in shown],
-        [found[place] for place in places if place not in shown],
+        [found[location] for location in locations if location in shown],
+        [found[location] for location in locations if location not in shown],
     )
 
 
@@ -105,12 +105,16 @@ def _annotation(one: ReportedFinding) -> str:
     lines = [
         one.statement,
         *one.notes,
-        *(f"{near.place.text}: {near.message}" for near in where.related[:_RELATED_SHOWN]),
+        *(f"{near.location.text}: {near.message}" for near in where.related[:_RELATED_SHOWN]),
         f"help: {one.help}",
     ]
-    is_shown = where.place.in_repository and not where.is_stand_in
-    place = {"file": printable(where.place.path), "line": str(where.place.line)} if is_shown else {}
-    return command(one.severity, "\n".join(lines), **place, title=f"gradscope ({one.rule})")
+    is_shown = where.location.in_repository and not where.is_stand_in
+    location = (
+        {"file": printable(where.location.path), "line": str(where.location.line)}
+        if is_shown
+        else {}
+    )
+    return command(one.severity, "\n".join(lines), **location, title=f"gradscope ({one.rule})")
 
 
 def command(level: Severity, message: str, **properties: str) -> str:

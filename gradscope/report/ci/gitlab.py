@@ -6,7 +6,7 @@ import math
 from gradscope.check.results import CheckResult
 from gradscope.recording.finding import Finding, Severity
 from gradscope.recording.records import TargetRecord
-from gradscope.report.ci.locations import Place, target_place, unrecorded_place
+from gradscope.report.ci.locations import Location, target_place, unrecorded_place
 from gradscope.report.ci.reported import (
     ReportedFailure,
     ReportedFinding,
@@ -42,7 +42,7 @@ def _finding(one: ReportedFinding) -> _Issue:
         description=f"{one.statement}{f' ({notes})' if notes else ''}. Help: {one.help}",
         identity=one.identity,
         severity="critical" if is_nonfinite(one.item.finding) else _SEVERITIES[one.severity],
-        place=one.placement.place,
+        place=one.placement.location,
     )
 
 
@@ -57,7 +57,7 @@ def _failure(failure: ReportedFailure, beside: TargetRecord | None) -> _Issue:
     )
 
 
-def _issue(*, name: str, description: str, identity: str, severity: str, place: Place) -> _Issue:
+def _issue(*, name: str, description: str, identity: str, severity: str, place: Location) -> _Issue:
     text = f"{name.partition(' ')[0]}: {description}"
     return {
         "description": text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…",

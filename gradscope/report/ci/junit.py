@@ -108,7 +108,7 @@ def _text(one: ReportedFinding) -> str:
             f"{one.spot}: {known}{one.severity}: {one.statement}",
             *([f"  {one.placement.remark}"] if one.placement.remark else []),
             *(f"  {line}" for line in one.details),
-            *(f"  {near.place.text}: {near.message}" for near in one.placement.related),
+            *(f"  {near.location.text}: {near.message}" for near in one.placement.related),
             f"  help: {one.help}",
         ]
     )

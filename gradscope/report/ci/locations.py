@@ -16,7 +16,7 @@ _ON_WINDOWS = re.compile(r"[A-Za-z]:[\\/]|\\\\")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
+class Location:
     """A line that CI can show, or the next best."""
 
     path: str
@@ -36,7 +36,7 @@ class Place:
 class RelatedPlace:
     """Another line that takes part in a cause."""
 
-    place: Place
+    location: Location
     message: str
 
 
@@ -44,8 +44,8 @@ class RelatedPlace:
 class Placement:
     """Where a finding is shown."""
 
-    place: Place
-    cause: Place | None
+    location: Location
+    cause: Location | None
     """Where it really is; None where that is not known."""
     remark: str
     """Why it is not the line that causes it; empty where it is. Printable, as `related`'s texts."""
@@ -64,31 +64,37 @@ def placement(finding: Finding, recording: Recording) -> Placement:
     target, site = recording.target, finding.location
     cause = None if site is None else place_of(site.file, site.line, target)
     related = tuple(
-        RelatedPlace(place=place_of(one.file, one.line, target), message=printable(one.message))
+        RelatedPlace(location=place_of(one.file, one.line, target), message=printable(one.message))
         for one in finding.related
     )
     if cause is not None and cause.in_repository:
-        return Placement(place=cause, cause=cause, remark="", is_stand_in=False, related=related)
+        return Placement(location=cause, cause=cause, remark="", is_stand_in=False, related=related)
     remark = "the line that causes it is not known"
     if cause is not None:
         remark = f"the cause is {cause.text}, outside of the repository"
     for near in (*related, *_definitions(finding, recording)):
-        if near.place.in_repository:
+        if near.location.in_repository:
             others = tuple(one for one in related if one is not near)
             remark = f"{remark}; here: {near.message}"
             return Placement(
-                place=near.place, cause=cause, remark=remark, is_stand_in=False, related=others
+                location=near.location,
+                cause=cause,
+                remark=remark,
+                is_stand_in=False,
+                related=others,
             )
     stand_in = target_place(recording)
     if not stand_in.in_repository and cause is not None:
         stand_in = cause
-    return Placement(place=stand_in, cause=cause, remark=remark, is_stand_in=True, related=related)
+    return Placement(
+        location=stand_in, cause=cause, remark=remark, is_stand_in=True, related=related
+    )
 
 
-def place_of(file: str, line: int, target: TargetRecord) -> Place:
+def place_of(file: str, line: int, target: TargetRecord) -> Location:
     """Return a line of a file, relative to the target's repository."""
     within = path_within(file, target.repository)
-    return Place(
+    return Location(
         path=_encodable(_outside_name(file) if within is None else within),
         line=max(1, line),
         in_repository=within is not None,
@@ -121,7 +127,7 @@ def _encodable(path: str) -> str:
 def _outside_name(file: str) -> str:
     """Return the name of a file without the folders of this machine: `torch/nn/functional.py`."""
     parts = file.replace("\\", "/").split("/")
-    installed = [place for place, part in enumerate(parts) if part in _INSTALLED]
+    installed = [position for position, part in enumerate(parts) if part in _INSTALLED]
     return "/".join(parts[installed[-1] + 1 :]) if installed else parts[-1]
 
 
@@ -133,22 +139,22 @@ def _definitions(finding: Finding, recording: Recording) -> Iterator[RelatedPlac
         if module.site is not None:
             site = recording.sites[module.site]
             message = printable(f"{module.path or module.class_name} is made")
-            place = place_of(site.file, site.line, recording.target)
-            yield RelatedPlace(place=place, message=message)
+            location = place_of(site.file, site.line, recording.target)
+            yield RelatedPlace(location=location, message=message)
         module = None if module.parent is None else recording.modules[module.parent]
 
 
-def target_place(recording: Recording) -> Place:
+def target_place(recording: Recording) -> Location:
     """Return the first line of the target's file, else of the first known one in the repository."""
     named = named_file(recording.target, recording.sites)
     if named is not None:
-        return Place(path=_encodable(named), line=1)
+        return Location(path=_encodable(named), line=1)
     for site in recording.sites:
-        place = place_of(site.file, 1, recording.target)
-        if place.in_repository:
-            return place
+        location = place_of(site.file, 1, recording.target)
+        if location.in_repository:
+            return location
     name = _encodable(_outside_name(bare_name(recording.target.name)))
-    return Place(path=name or "unknown", line=1, in_repository=False)
+    return Location(path=name or "unknown", line=1, in_repository=False)
 
 
 def named_file(target: TargetRecord, sites: tuple[Site, ...]) -> str | None:
@@ -175,7 +181,7 @@ def bare_name(target: str) -> str:
     return target if is_drive else module
 
 
-def unrecorded_place(name: str, beside: TargetRecord | None) -> Place:
+def unrecorded_place(name: str, beside: TargetRecord | None) -> Location:
     """Return the first line of the file that a target names, of which nothing was recorded.
 
     Args:
@@ -183,8 +189,8 @@ def unrecorded_place(name: str, beside: TargetRecord | None) -> Place:
         beside: Another target of the same command, which knows where both are; None without one.
     """
     if beside is not None and (found := named_file(replace(beside, name=name), ())) is not None:
-        return Place(path=_encodable(found), line=1)
+        return Location(path=_encodable(found), line=1)
     file = bare_name(name).replace("\\", "/")
     is_outside = file.startswith(("/", "..")) or _ON_WINDOWS.match(file)
     path = _outside_name(file) if is_outside else posixpath.normpath(file)
-    return Place(path=_encodable(path), line=1, in_repository=False)
+    return Location(path=_encodable(path), line=1, in_repository=False)

@@ -65,7 +65,7 @@ class ReportedFinding:
     @property
     def spot(self) -> str:
         """Where it is shown, as `file:line`."""
-        return self.placement.place.text
+        return self.placement.location.text
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

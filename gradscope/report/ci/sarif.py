@@ -10,7 +10,7 @@ from gradscope.check.results import CheckResult, TargetResult
 from gradscope.phrasing import printable
 from gradscope.recording.finding import Finding, Severity
 from gradscope.report.check.phrasing import unjudged_rules
-from gradscope.report.ci.locations import Place, RelatedPlace
+from gradscope.report.ci.locations import Location, RelatedPlace
 from gradscope.report.ci.reported import (
     ReportedFinding,
     ReportedTarget,
@@ -107,7 +107,7 @@ def render_sarif(result: CheckResult) -> str:
 def _run(name: str, targets: Sequence[ReportedTarget], result: CheckResult) -> Object:
     found = [one for target in targets for one in target.findings]
     rules = rule_descriptors([target.target for target in targets])
-    places = {str(rule["id"]): place for place, rule in enumerate(rules)}
+    places = {str(rule["id"]): position for position, rule in enumerate(rules)}
     return {
         "tool": {
             "driver": {
@@ -155,15 +155,17 @@ def _notification(level: Severity, lines: Sequence[str]) -> Object:
 def _result(one: ReportedFinding, places: Mapping[str, int]) -> Object:
     finding, where = one.item.finding, one.placement
     site = finding.location
-    source = site.source if site is not None and where.place == where.cause else ""
+    source = site.source if site is not None and where.location == where.cause else ""
     return {
         "ruleId": finding.rule,
         "ruleIndex": places[finding.rule],
         "level": one.severity,
         "message": {"text": _message(one)},
-        "locations": [{**_physical(where.place, source), "logicalLocations": list(_logical(one))}],
+        "locations": [
+            {**_physical(where.location, source), "logicalLocations": list(_logical(one))}
+        ],
         "relatedLocations": [
-            {"id": number, **_physical(near.place), "message": {"text": near.message}}
+            {"id": number, **_physical(near.location), "message": {"text": near.message}}
             for number, near in enumerate(_linked(one))
         ],
         # Findings of several targets on one line are alerts of their own: of these fingerprints
@@ -181,20 +183,20 @@ def _message(one: ReportedFinding) -> str:
     """Return the message; what stands in brackets before a number is a link to a location."""
     lines = [f"{one.statement}.", *one.notes, f"help: {one.help}"]
     related = [
-        f"[{_escaped(near.place.text)}]({number}): {_cut(_unlinked(near.message))}"
+        f"[{_escaped(near.location.text)}]({number}): {_cut(_unlinked(near.message))}"
         for number, near in enumerate(_linked(one))
     ]
     outside = [
-        _cut(_unlinked(f"{near.place.text}: {near.message}"))
+        _cut(_unlinked(f"{near.location.text}: {near.message}"))
         for near in one.placement.related
-        if not near.place.in_repository
+        if not near.location.in_repository
     ]
     return "\n".join([*(_cut(_unlinked(line)) for line in lines), *related, *outside])
 
 
 def _linked(one: ReportedFinding) -> list[RelatedPlace]:
     """Return the other lines that viewers of the log can show."""
-    return [near for near in one.placement.related if near.place.in_repository]
+    return [near for near in one.placement.related if near.location.in_repository]
 
 
 def _unlinked(text: str) -> str:
@@ -205,7 +207,7 @@ def _escaped(text: str) -> str:
     return text.replace("\\", "\\\\").replace("[", "\\[").replace("]", "\\]")
 
 
-def _physical(place: Place, source: str = "") -> Object:
+def _physical(place: Location, source: str = "") -> Object:
     snippet: Object = {"snippet": {"text": _cut(printable(source))}} if source else {}
     return {
         "physicalLocation": {

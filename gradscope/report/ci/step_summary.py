@@ -109,8 +109,8 @@ def _longest_run(text: str) -> int:
 
 
 def _finding(one: ReportedFinding) -> Iterator[str]:
-    place = one.placement.cause
-    at = f" at {code(place.text)}" if place is not None else ""
+    location = one.placement.cause
+    at = f" at {code(location.text)}" if location is not None else ""
     yield f"**{one.severity} {one.rule}**{at}: {prose(_cut(one.statement))}"
     finding = one.item.finding
     shown = snippets(finding, one.recording)[:1]
@@ -128,7 +128,7 @@ def _finding(one: ReportedFinding) -> Iterator[str]:
 
 def _related(one: ReportedFinding) -> Iterator[str]:
     for near in one.placement.related:
-        yield f"- {code(near.place.text)}: {prose(_cut(near.message))}"
+        yield f"- {code(near.location.text)}: {prose(_cut(near.message))}"
 
 
 def _known(found: list[ReportedFinding]) -> Iterable[str]:

@@ -17,8 +17,8 @@ def render_concise(report: Report, clipping: Clipping) -> str:
     """Return a line a finding, then some for each line that clips."""
     lines = [finding_line(finding, report) for finding in report.findings]
     for section in clipping.sections:
-        place = shown_site(section.site, report.target.root) or report.target.name
-        lines += [printable(f"{place}: {text}") for text in _section(section)]
+        position = shown_site(section.site, report.target.root) or report.target.name
+        lines += [printable(f"{position}: {text}") for text in _section(section)]
     return "\n".join(lines)
 
 

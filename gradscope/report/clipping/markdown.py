@@ -64,9 +64,13 @@ def _section(section: Section, report: Report, view: ViewOptions) -> Iterator[st
 def _title(section: Section, report: Report) -> str:
     if section.method is None:
         return f"### Nothing clips the gradients of {code(section.words)}"
-    place = code(shown_site(section.site, report.target.root))
+    position = code(shown_site(section.site, report.target.root))
     beside = (
-        ", the limit that is advised" if section.is_advised else f" at {place}" if place else ""
+        ", the limit that is advised"
+        if section.is_advised
+        else f" at {position}"
+        if position
+        else ""
     )
     return f"### {code(section.words)}{beside}"
 

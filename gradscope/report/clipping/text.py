@@ -243,8 +243,8 @@ def _clip(section: Section, page: Page) -> Iterator[RenderableType]:
         whose = page.spell(section.words)
         yield _title("Clip", f"nothing clips the gradients of {whose}")
     else:
-        place = shown_site(section.site, page.root)
-        note = "the limit that is advised" if section.is_advised else page.spell(place)
+        position = shown_site(section.site, page.root)
+        note = "the limit that is advised" if section.is_advised else page.spell(position)
         yield _title(page.spell(section.words), note)
     lines = [
         ("cut", cut_text(section, page.signs) if section.method else ""),

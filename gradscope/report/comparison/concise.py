@@ -41,8 +41,8 @@ def _lines(comparison: Comparison, *, top: int) -> Iterator[str]:
     for side, renamings in zip(comparison.sides, comparison.renamings, strict=True):
         yield from (f"names: {renaming_text(renaming, side)}" for renaming in renamings)
     for finding in comparison.findings:
-        place, shown = finding.first
-        report = comparison.sides[place].report
+        position, shown = finding.first
+        report = comparison.sides[position].report
         yield f"{finding_line(shown, report)} ({standing_text(finding)})"
     yield from _numbers(comparison)
     yield from presence_texts(comparison)
@@ -55,18 +55,18 @@ def _lines(comparison: Comparison, *, top: int) -> Iterator[str]:
 
 def _numbers(comparison: Comparison) -> Iterator[str]:
     base = comparison.sides[0]
-    for place, side in enumerate(comparison.sides[1:], 1):
+    for position, side in enumerate(comparison.sides[1:], 1):
         for curve in comparison.curves:
             of = f" of {curve.optimizer}" if curve.optimizer else ""
-            if text := parting_text(curve, place, comparison, UNICODE):
+            if text := parting_text(curve, position, comparison, UNICODE):
                 yield f"{side.letter}: {CURVE_NAMES[curve.kind]}{of} {text}"
         if not comparison.curves:
             yield (
                 f"{side.letter}: loss {_moved(base.loss, side.loss)}, gradient norm "
                 f"{_moved(base.grad_norm, side.grad_norm)}"
             )
-        yield f"{side.letter}: {counts_text(comparison, place)}"
-        if spread := spread_text(comparison, place, UNICODE):
+        yield f"{side.letter}: {counts_text(comparison, position)}"
+        if spread := spread_text(comparison, position, UNICODE):
             yield f"{side.letter}: {spread}"
 
 

@@ -21,7 +21,7 @@ def comparison_object(comparison: Comparison) -> Object:
     return {
         **meta_object(comparison),
         "verdict": verdict_object(comparison),
-        "sides": [side_object(comparison, place) for place in range(len(comparison.sides))],
+        "sides": [side_object(comparison, position) for position in range(len(comparison.sides))],
         "curves": [curve_object(curve) for curve in comparison.curves],
         "parameters": [parameter_object(one) for one in comparison.parameters],
         "findings": [finding_object(one, comparison) for one in comparison.findings],
@@ -32,8 +32,8 @@ def comparison_lines(comparison: Comparison) -> Iterator[tuple[str, Object]]:
     """Yield the same, each object after its kind."""
     yield "meta", meta_object(comparison)
     yield "verdict", verdict_object(comparison)
-    for place in range(len(comparison.sides)):
-        yield "side", side_object(comparison, place)
+    for position in range(len(comparison.sides)):
+        yield "side", side_object(comparison, position)
     yield from (("curve", curve_object(curve)) for curve in comparison.curves)
     yield from (("parameter", parameter_object(one)) for one in comparison.parameters)
     yield from (("finding", finding_object(one, comparison)) for one in comparison.findings)
@@ -94,11 +94,11 @@ def _regression(one: Regression, comparison: Comparison) -> Object:
     }
 
 
-def side_object(comparison: Comparison, place: int) -> Object:
+def side_object(comparison: Comparison, position: int) -> Object:
     """Return a recording, and what is to be said of all of it."""
-    side = comparison.sides[place]
+    side = comparison.sides[position]
     meta = objects.meta_object(side.report)
-    found = comparison.directions[place]
+    found = comparison.directions[position]
     total = None if found is None else found.total
     return {
         "letter": side.letter,
@@ -194,7 +194,7 @@ def _pair(pair: ParameterPair | None) -> Json:
 def finding_object(one: ComparedFinding, comparison: Comparison) -> Object:
     """Return a cause, as each side that has it shows it."""
     return {
-        "standings": [None, *(one.standing(place) for place in range(1, len(one.findings)))],
+        "standings": [None, *(one.standing(position) for position in range(1, len(one.findings)))],
         "sides": [
             None if finding is None else objects.finding_object(finding, side.report)
             for finding, side in zip(one.findings, comparison.sides, strict=True)

@@ -79,8 +79,8 @@ def _findings(comparison: Comparison) -> Iterator[str]:
         return
     lines = []
     for one in comparison.findings[:_FINDINGS]:
-        place, finding = one.first
-        site = shown_site(finding.location, comparison.sides[place].report.target.root)
+        position, finding = one.first
+        site = shown_site(finding.location, comparison.sides[position].report.target.root)
         at = f" {code(site)}" if site else ""
         lines.append(
             f"- **{standing_text(one)}**: {finding.severity} {finding.rule} {finding.name}{at}: "
@@ -94,11 +94,11 @@ def _findings(comparison: Comparison) -> Iterator[str]:
 def _curves(comparison: Comparison) -> Iterator[str]:
     lines = [
         f"- {side.letter}: {CURVE_NAMES[curve.kind]}{escape(of)} "
-        f"{escape(parting_text(curve, place, comparison, UNICODE))}"
+        f"{escape(parting_text(curve, position, comparison, UNICODE))}"
         for curve in comparison.curves
         for of in [f" of {curve.optimizer}" if curve.optimizer else ""]
-        for place, side in enumerate(comparison.sides)
-        if curve.partings[place] is not None
+        for position, side in enumerate(comparison.sides)
+        if curve.partings[position] is not None
     ]
     if lines:
         yield "### Curves\n\n" + "\n".join(lines)
@@ -108,8 +108,8 @@ def _parameters(comparison: Comparison, *, top: int) -> Iterator[str]:
     if not comparison.parameters:
         return
     lines = []
-    for place, side in enumerate(comparison.sides[1:], 1):
-        words = [counts_text(comparison, place), spread_text(comparison, place, UNICODE)]
+    for position, side in enumerate(comparison.sides[1:], 1):
+        words = [counts_text(comparison, position), spread_text(comparison, position, UNICODE)]
         lines.append(f"- {side.letter}: {escape('; '.join(word for word in words if word))}")
     lines += [f"- {escape(words)}" for words in presence_texts(comparison)]
     yield "### Parameters\n\n" + "\n".join(lines)

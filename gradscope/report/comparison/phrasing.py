@@ -115,8 +115,8 @@ def difference_text(difference: Difference, signs: Signs) -> str:
     if len(values) == 2:
         return f"{values[0]} {signs.arrow} {values[1]}"
     letters: dict[str, list[str]] = {}
-    for place, value in enumerate(values):
-        letters.setdefault(value, []).append(letter_of(place))
+    for position, value in enumerate(values):
+        letters.setdefault(value, []).append(letter_of(position))
     return "; ".join(f"{', '.join(group)}: {value}" for value, group in letters.items())
 
 
@@ -154,10 +154,10 @@ def compared_text(comparison: Comparison) -> str:
     )
 
 
-def counts_text(comparison: Comparison, place: int) -> str:
+def counts_text(comparison: Comparison, position: int) -> str:
     """Return how many parameters of a side changed in which way, the worst first."""
     counts = Counter(
-        pair.change for one in comparison.parameters if (pair := one.pairs[place]) is not None
+        pair.change for one in comparison.parameters if (pair := one.pairs[position]) is not None
     )
     words = _counted_changes(comparison)
     return ", ".join(f"{counts[change]:,} {words[change]}" for change in CHANGES if counts[change])
@@ -190,9 +190,9 @@ def norm_limit(comparison: Comparison) -> float:
     return comparison.tolerance.norm_limit(of_ranks=comparison.of_ranks)
 
 
-def parting_text(curve: ComparedCurve, place: int, comparison: Comparison, signs: Signs) -> str:
+def parting_text(curve: ComparedCurve, position: int, comparison: Comparison, signs: Signs) -> str:
     """Return where a side leaves the base, and where both end."""
-    parting = curve.partings[place]
+    parting = curve.partings[position]
     if parting is None:
         return ""
     if parting.first_different is None:
@@ -223,19 +223,19 @@ def by_side(told: Iterable[tuple[str, str]]) -> Iterator[tuple[str, str]]:
     return ((", ".join(sides), words) for words, sides in letters.items() if words)
 
 
-def spread_text(comparison: Comparison, place: int, signs: Signs) -> str:
+def spread_text(comparison: Comparison, position: int, signs: Signs) -> str:
     """Return how far norms and directions of a side's gradients are off, in the median and most."""
     pairs = [
         pair
         for one in comparison.parameters
-        if (pair := one.pairs[place]) is not None and pair.change in _MEASURED
+        if (pair := one.pairs[position]) is not None and pair.change in _MEASURED
     ]
     words = []
     shares = sorted(share_off(pair.ratio) for pair in pairs if pair.ratio is not None)
     if shares and shares[-1] > 0:
         words.append(f"norms are off by {_median_and_most(shares, signs)}")
     cosines = sorted(pair.cosine for pair in pairs if pair.cosine is not None)
-    direction = comparison.directions[place]
+    direction = comparison.directions[position]
     total = None if direction is None or direction.total is None else direction.total.cosine
     if cosines and direction is not None and total is not None:
         least = ratio_text(cosines[0], signs)
@@ -270,10 +270,10 @@ STANDINGS: dict[Standing, str] = {
 def standing_text(finding: ComparedFinding) -> str:
     """Return `new in B`, `gone in B and C, still there in D`."""
     letters: dict[Standing, list[str]] = {}
-    for place in range(1, len(finding.findings)):
-        standing = finding.standing(place)
+    for position in range(1, len(finding.findings)):
+        standing = finding.standing(position)
         if standing is not None:
-            letters.setdefault(standing, []).append(letter_of(place))
+            letters.setdefault(standing, []).append(letter_of(position))
     return ", ".join(
         f"{STANDINGS[standing]} in {' and '.join(sides)}" for standing, sides in letters.items()
     )
@@ -281,7 +281,7 @@ def standing_text(finding: ComparedFinding) -> str:
 
 def is_news(finding: ComparedFinding) -> bool:
     """Return whether a finding came, or became worse, in a side at least."""
-    standings = {finding.standing(place) for place in range(1, len(finding.findings))}
+    standings = {finding.standing(position) for position in range(1, len(finding.findings))}
     return bool(standings & {"came", "worse"})
 
 
@@ -302,11 +302,11 @@ def names_text(names: Sequence[str], comparison: Comparison) -> str:
 def presence_texts(comparison: Comparison) -> Iterator[str]:
     """Yield `gone in B: old.* (4 parameters)` for what only some sides have."""
     for change in PRESENCE:
-        for place, side in enumerate(comparison.sides):
+        for position, side in enumerate(comparison.sides):
             names = [
                 one.name
                 for one in comparison.parameters
-                if (pair := one.pairs[place]) and pair.change == change
+                if (pair := one.pairs[position]) and pair.change == change
             ]
             if names:
                 count = counted(len(names), "parameter")

@@ -69,12 +69,12 @@ def _in_full(
 ) -> Iterator[RenderableType]:
     """Yield findings as a report shows them, of the first side in which they are new."""
     for one in news:
-        places = range(1, len(one.findings))
-        place = next(at for at in places if one.standing(at) in ("came", "worse"))
-        finding = one.findings[place]
+        positions = range(1, len(one.findings))
+        position = next(at for at in positions if one.standing(at) in ("came", "worse"))
+        finding = one.findings[position]
         if finding is not None:
             yield Text(f"{standing_text(one)}:", style="bold magenta")
-            yield from finding_parts(finding, comparison.sides[place].report, page)
+            yield from finding_parts(finding, comparison.sides[position].report, page)
             yield Text()
 
 
@@ -95,8 +95,8 @@ def _counts(news: list[ComparedFinding], others: list[ComparedFinding]) -> str:
 
 
 def _line(one: ComparedFinding, comparison: Comparison, page: Page) -> Text:
-    place, finding = one.first
-    root = comparison.sides[place].report.target.root
+    position, finding = one.first
+    root = comparison.sides[position].report.target.root
     site = shown_site(finding.location, root)
     label = f"{finding.severity}[{finding.rule}]"
     at = f" ({site})" if site else ""
@@ -167,14 +167,14 @@ def _strips(curve: ComparedCurve, columns: Columns, page: Page) -> Table:
     table.add_column(width=columns.count, no_wrap=True)
     table.add_column(width=_COURSE, overflow="fold")
     table.add_column(style="dim")
-    for place, (side, cells) in enumerate(zip(curve.sides[:_SIDES], drawn, strict=False)):
-        row = [Text(_label(curve, place, page))]
+    for position, (side, cells) in enumerate(zip(curve.sides[:_SIDES], drawn, strict=False)):
+        row = [Text(_label(curve, position, page))]
         if side is None or cells is None:
             table.add_row(*row, Text("not measured", style="dim"))
             continue
         text = Text()
         for sign in strip(cells, scale, page.signs):
-            text.append(sign, _STYLES.get(sign, "cyan" if place == 0 else "yellow"))
+            text.append(sign, _STYLES.get(sign, "cyan" if position == 0 else "yellow"))
         row += [text, Text(_course(side, cells, page))]
         table.add_row(*row, *([Text(_extreme(curve, side, page))] if page.width >= _WIDE else []))
     if (more := len(curve.sides) - _SIDES) > 0:
@@ -187,10 +187,10 @@ def _cells(curve: ComparedCurve, side: SideCurve, columns: Columns) -> Cells:
     return columns.mean(points) if curve.kind == "loss" else columns.largest(points)
 
 
-def _label(curve: ComparedCurve, place: int, page: Page) -> str:
+def _label(curve: ComparedCurve, position: int, page: Page) -> str:
     """Return `  loss  A`; the name of the curve stands with the first side alone."""
     width = _LABEL - 2 * _GAP - 2
-    return f"  {CURVE_NAMES[curve.kind] if place == 0 else '':{width}} {letter_of(place)}"
+    return f"  {CURVE_NAMES[curve.kind] if position == 0 else '':{width}} {letter_of(position)}"
 
 
 def _course(side: SideCurve, cells: Cells, page: Page) -> str:
@@ -210,8 +210,8 @@ def _extreme(curve: ComparedCurve, side: SideCurve, page: Page) -> str:
 
 def _partings(curve: ComparedCurve, comparison: Comparison, page: Page) -> Iterator[Text]:
     told = [
-        (letter_of(place), parting_text(curve, place, comparison, page.signs))
-        for place in range(1, len(curve.sides))
+        (letter_of(position), parting_text(curve, position, comparison, page.signs))
+        for position in range(1, len(curve.sides))
     ]
     for letters, words in by_side(told):
         yield hanging(f"{letters}: {words}", page, indent=_GAP, further=_GAP)
@@ -259,7 +259,9 @@ def _header(comparison: Comparison, page: Page) -> Iterator[RenderableType]:
     names = page.text(f" {' '.join(side.name for side in sides)}", "bold")
     # They stand below too.
     yield title.append_text(names) if len(title) + len(names) <= page.width else title
-    rows = [(side.letter, page.text(_side(comparison, place))) for place, side in enumerate(sides)]
+    rows = [
+        (side.letter, page.text(_side(comparison, position))) for position, side in enumerate(sides)
+    ]
     if (more := len(rows) - _SIDES_SHOWN) > 0:
         rows[_SIDES_SHOWN:] = [(page.signs.ellipsis, Text(f"{more:,} more"))]
     differing = [
@@ -277,8 +279,8 @@ def _titled(title: str, lines: Sequence[str], page: Page) -> list[tuple[str, Tex
     return [("" if turn else title, page.text(line)) for turn, line in enumerate(lines)]
 
 
-def _side(comparison: Comparison, place: int) -> str:
-    side = comparison.sides[place]
+def _side(comparison: Comparison, position: int) -> str:
+    side = comparison.sides[position]
     words = side_text(side)
     return words if side.name in words else f"{side.name}: {words}"
 
@@ -297,15 +299,17 @@ def _numbers(comparison: Comparison, page: Page) -> Iterator[RenderableType]:
         return
     table = Table.grid(padding=(0, _GAP, 0, 0))
     base = comparison.sides[0]
-    for place, side in enumerate(comparison.sides):
+    for position, side in enumerate(comparison.sides):
         cells = []
         for name, own, before in (
             ("loss", side.loss, base.loss),
             ("gradient norm", side.grad_norm, base.grad_norm),
         ):
             cells += [Text(name, style="dim"), Text(figure(own, page.signs))]
-            cells.append(Text(change_text(before, own, page.signs) if place else "", style="dim"))
-        direction = comparison.directions[place]
+            cells.append(
+                Text(change_text(before, own, page.signs) if position else "", style="dim")
+            )
+        direction = comparison.directions[position]
         if direction is not None and direction.total is not None:
             cosine = direction.total.cosine
             cells += [Text("cosine", style="dim"), Text(ratio_text(cosine, page.signs))]

@@ -117,11 +117,11 @@ class _Columns:
         table.add_column("parameter", overflow="fold", min_width=16)
         for title in columns:
             table.add_column(title, justify="right", no_wrap=True)
-        for place, (one, change) in enumerate(zip(rows, changes, strict=True)):
-            is_first = place == 0 or changes[place - 1] != change
+        for position, (one, change) in enumerate(zip(rows, changes, strict=True)):
+            is_first = position == 0 or changes[position - 1] != change
             label = Text(TITLES[change] if is_first else "", style=_STYLES.get(change, "dim"))
             name = self._page.path(one.name, _LEAST_NAME + max(room, 0))
-            table.add_row(label, name, *(Text(cells[place]) for cells in columns.values()))
+            table.add_row(label, name, *(Text(cells[position]) for cells in columns.values()))
         return table
 
     def _numbers(self, rows: Sequence[ComparedParameter]) -> Iterator[tuple[str, list[str]]]:
@@ -132,49 +132,52 @@ class _Columns:
         yield f"norm {base}", [self._norm(one, 0) for one in rows]
         if is_one:
             yield sides[others[0]].letter, [self._norm(one, others[0]) for one in rows]
-        for place in others:
-            title = f"{sides[place].letter} / {base}"
-            yield title, [ratio_text(_of(one, place, "ratio"), signs) for one in rows]
-        for place in others:
-            title = "cosine" if is_one else f"cos {sides[place].letter}"
-            yield title, [ratio_text(_of(one, place, "cosine"), signs) for one in rows]
+        for position in others:
+            title = f"{sides[position].letter} / {base}"
+            yield title, [ratio_text(_of(one, position, "ratio"), signs) for one in rows]
+        for position in others:
+            title = "cosine" if is_one else f"cos {sides[position].letter}"
+            yield title, [ratio_text(_of(one, position, "cosine"), signs) for one in rows]
         if is_one:
             yield from self._further(rows, others[0])
 
     def _further(
-        self, rows: Sequence[ComparedParameter], place: int
+        self, rows: Sequence[ComparedParameter], position: int
     ) -> Iterator[tuple[str, list[str]]]:
         """Yield the columns that there is room for where one side alone differs."""
         signs = self._page.signs
-        yield "difference", [figure(_of(one, place, "relative_difference"), signs) for one in rows]
-        yield "weights", [ratio_text(_of(one, place, "weight_ratio"), signs) for one in rows]
+        yield (
+            "difference",
+            [figure(_of(one, position, "relative_difference"), signs) for one in rows],
+        )
+        yield "weights", [ratio_text(_of(one, position, "weight_ratio"), signs) for one in rows]
         if self._comparison.steps > 1:
-            yield "from step", [self._first(one, place) for one in rows]
+            yield "from step", [self._first(one, position) for one in rows]
 
     def _others(self, rows: Sequence[ComparedParameter]) -> list[int]:
         """Return the places of the sides in which something is other than in the base."""
         return [
-            place
-            for place in range(1, len(self._comparison.sides))
-            if any((pair := one.pairs[place]) and pair.change not in _SILENT for one in rows)
+            position
+            for position in range(1, len(self._comparison.sides))
+            if any((pair := one.pairs[position]) and pair.change not in _SILENT for one in rows)
         ]
 
-    def _norm(self, one: ComparedParameter, place: int) -> str:
-        side = one.sides[place]
+    def _norm(self, one: ComparedParameter, position: int) -> str:
+        side = one.sides[position]
         if side is None:
             return self._page.signs.dash
         if side.norm is None:
             return "frozen" if side.reach == "frozen" else "none"
         return figure(side.norm, self._page.signs)
 
-    def _first(self, one: ComparedParameter, place: int) -> str:
-        pair = one.pairs[place]
+    def _first(self, one: ComparedParameter, position: int) -> str:
+        pair = one.pairs[position]
         if pair is None or pair.first_difference is None:
             return self._page.signs.dash
         return f"{pair.first_difference:,}"
 
 
-def _of(one: ComparedParameter, place: int, name: str) -> float | None:
-    pair: ParameterPair | None = one.pairs[place]
+def _of(one: ComparedParameter, position: int, name: str) -> float | None:
+    pair: ParameterPair | None = one.pairs[position]
     value: float | None = None if pair is None else getattr(pair, name)
     return value

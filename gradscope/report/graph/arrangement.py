@@ -43,10 +43,10 @@ def crossings(layers: Sequence[Sequence[int]], below: dict[int, list[int]]) -> i
     """Return how often links cross between the layers."""
     total = 0
     for upper, lower in pairwise(layers):
-        places = {item: place for place, item in enumerate(lower)}
+        positions = {item: position for position, item in enumerate(lower)}
         seen: list[int] = []
         for item in upper:
-            ends = [places[end] for end in below.get(item, ())]
+            ends = [positions[end] for end in below.get(item, ())]
             total += sum(len(seen) - bisect_right(seen, end) for end in ends)
             for end in ends:
                 insort(seen, end)
@@ -57,9 +57,9 @@ def _by_barycenter(
     layer: Sequence[int], fixed: Sequence[int], linked: dict[int, list[int]]
 ) -> list[int]:
     """Return a layer sorted by where its links lead; what has none there keeps its place."""
-    places = {item: place for place, item in enumerate(fixed)}
+    positions = {item: position for position, item in enumerate(fixed)}
     centers = {
-        item: sum(places[end] for end in ends) / len(ends)
+        item: sum(positions[end] for end in ends) / len(ends)
         for item in layer
         if (ends := linked.get(item))
     }
@@ -131,15 +131,15 @@ class _Row:
             edge += item.left + item.right + (BEND_GAP if number >= len(items) else ITEM_GAP)
         return cls(layer, starts, [_WEIGHT if number >= len(items) else 1.0 for number in layer])
 
-    def room(self, place: int, axes: dict[int, float]) -> tuple[float, float]:
+    def room(self, position: int, axes: dict[int, float]) -> tuple[float, float]:
         """Return between which axes an item can stand, the others where they are."""
-        number, low, high = self.numbers[place], -math.inf, math.inf
-        if place:
-            before = self.numbers[place - 1]
-            low = axes[before] + self.starts[place] - self.starts[place - 1]
-        if place + 1 < len(self.numbers):
-            after = self.numbers[place + 1]
-            high = axes[after] + self.starts[place] - self.starts[place + 1]
+        number, low, high = self.numbers[position], -math.inf, math.inf
+        if position:
+            before = self.numbers[position - 1]
+            low = axes[before] + self.starts[position] - self.starts[position - 1]
+        if position + 1 < len(self.numbers):
+            after = self.numbers[position + 1]
+            high = axes[after] + self.starts[position] - self.starts[position + 1]
         return (min(low, axes[number]), max(high, axes[number]))
 
     def settle(self, axes: dict[int, float], linked: _Linked) -> None:
@@ -160,14 +160,16 @@ def _straighten(
     items: Sequence[Item], graph: LayeredGraph, rows: Sequence[_Row], axes: dict[int, float]
 ) -> None:
     """Move the bends of each long link to one axis, where there is one that has room for all."""
-    place_of = {number: (row, place) for row in rows for place, number in enumerate(row.numbers)}
+    place_of = {
+        number: (row, position) for row in rows for position, number in enumerate(row.numbers)
+    }
     done: set[int] = set()
     for way in graph.ways:
         bends = [number for number in way[1:-1] if number not in done]
         done.update(bends)
         if len(bends) < 2:
             continue
-        rooms = [row.room(place, axes) for row, place in map(place_of.__getitem__, bends)]
+        rooms = [row.room(position, axes) for row, position in map(place_of.__getitem__, bends)]
         low, high = max(room[0] for room in rooms), min(room[1] for room in rooms)
         if low <= high:
             wanted = median(axes[bend] for bend in bends)
@@ -180,12 +182,12 @@ def _median(values: list[tuple[float, int]]) -> float:
         return values[0][0]
     values.sort()
     half, seen = sum(weight for _, weight in values) / 2, 0
-    for place, (value, weight) in enumerate(values):
+    for position, (value, weight) in enumerate(values):
         seen += weight
         if seen > half:
             return value
         if seen == half:
-            return (value + values[place + 1][0]) / 2
+            return (value + values[position + 1][0]) / 2
     return values[-1][0]
 
 
@@ -226,7 +228,7 @@ class Arrangement:
 
     width: float
     height: float
-    places: tuple[Point, ...]
+    positions: tuple[Point, ...]
     """Of each item: its axis and its upper edge."""
     ways: tuple[tuple[Point, ...], ...]
     """Of each arc: the points that it goes through, from source to target."""
@@ -253,7 +255,7 @@ def arrange(items: Sequence[Item], arcs: Sequence[Arc]) -> Arrangement:
     return Arrangement(
         width=right,
         height=(rows[-1][1] if rows else 0.0) + (2 * _TURN if any(graph.is_back) else 0.0),
-        places=tuple((axes[number], tops[number]) for number in range(len(items))),
+        positions=tuple((axes[number], tops[number]) for number in range(len(items))),
         ways=ways,
         is_back=graph.is_back,
     )

@@ -105,7 +105,9 @@ class Boxes:
         names = [below(row.path, self._around(parent)) for row in tree.rows[:: len(around)]]
         name = names[0] if copies == 1 else f"{names[0]} … {names[-1]}"
         self.names[first.index] = (name, copies)
-        turns = [(place // len(around), place % len(around)) for place in range(len(tree.rows))]
+        turns = [
+            (position // len(around), position % len(around)) for position in range(len(tree.rows))
+        ]
         self.around.update(
             (row.index, around[outer]) for row, (_, outer) in zip(tree.rows, turns, strict=True)
         )
@@ -119,15 +121,15 @@ class Boxes:
         self._add_children(tree, parent, paths)
 
     def _add_children(self, tree: FoldedModule, parent: int | None, around: Sequence[Path]) -> None:
-        place = 0
-        while place < len(tree.children):
-            length = _pattern(tree.children, place, len(around))
-            child = tree.children[place]
+        position = 0
+        while position < len(tree.children):
+            length = _pattern(tree.children, position, len(around))
+            child = tree.children[position]
             if length == 1:
                 self._add(child, parent, around, child.copies)
             else:
-                self._add_pattern(tree.children[place : place + length], parent, around)
-            place += length
+                self._add_pattern(tree.children[position : position + length], parent, around)
+            position += length
 
     def _add_pattern(
         self, members: Sequence[FoldedModule], parent: int | None, around: Sequence[Path]
@@ -183,24 +185,24 @@ def without_unused(part: GraphPart) -> GraphPart:
         while box is not None and box not in kept:
             kept.add(box)
             box = part.boxes[box].parent
-    places: dict[int | None, int | None] = {None: None}
-    places.update((box, place) for place, box in enumerate(sorted(kept)))
+    positions: dict[int | None, int | None] = {None: None}
+    positions.update((box, position) for position, box in enumerate(sorted(kept)))
     return replace(
         part,
-        vertices=tuple(replace(one, box=places[one.box]) for one in part.vertices),
-        links=tuple(replace(one, box=places[one.box]) for one in part.links),
+        vertices=tuple(replace(one, box=positions[one.box]) for one in part.vertices),
+        links=tuple(replace(one, box=positions[one.box]) for one in part.links),
         boxes=tuple(
-            replace(box, index=place, parent=places[box.parent])
-            for place, box in enumerate(part.boxes[index] for index in sorted(kept))
+            replace(box, index=position, parent=positions[box.parent])
+            for position, box in enumerate(part.boxes[index] for index in sorted(kept))
         ),
     )
 
 
-def _pattern(siblings: Sequence[FoldedModule], place: int, parents: int) -> int:
+def _pattern(siblings: Sequence[FoldedModule], position: int, parents: int) -> int:
     """Return how many siblings from here on repeat in turn; 1 for one alone."""
-    rows, copies = siblings[place].rows, siblings[place].copies
+    rows, copies = siblings[position].rows, siblings[position].copies
     if copies == 1:
         return 1
     length = int(last_name(rows[parents])) - int(last_name(rows[0]))
-    members = siblings[place : place + length]
+    members = siblings[position : position + length]
     return length if all(member.copies == copies for member in members) else 1

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from gradscope.report.graph.drawing import Drawing, Figure, Frame, PlacedLink, PlacedVertex
 from gradscope.report.graph.labels import link_state, vertex_state, writing
 from gradscope.report.graph.vertices import Vertex
-from gradscope.report.html.columns import Json, numbers, places, single_numbers, texts
+from gradscope.report.html.columns import Json, numbers, positions, single_numbers, texts
 
 
 def drawing_columns(drawings: Mapping[int, Drawing], tensors: Mapping[int, int]) -> dict[str, Json]:
@@ -91,20 +91,20 @@ class _Tables:
         module, layout, vertex, link = zip(*self.drawings, ends, strict=True)
         return {
             "drawings": {
-                "module": places(None if one < 0 else one for one in module),
-                "layout": places(layout),
-                "vertex": places(vertex),
-                "link": places(link),
+                "module": positions(None if one < 0 else one for one in module),
+                "layout": positions(layout),
+                "vertex": positions(vertex),
+                "link": positions(link),
             },
             **self._layouts(),
             "vertices": self._vertices(),
             "links": {
-                "source": places(one.link.source for one in self.links),
-                "target": places(one.link.target for one in self.links),
+                "source": positions(one.link.source for one in self.links),
+                "target": positions(one.link.target for one in self.links),
                 "kind": texts(one.link.kind for one in self.links),
                 "state": texts(link_state(one.link) for one in self.links),
                 "norm": numbers(one.link.grad_norm for one in self.links),
-                "tensors": places(one.link.tensors for one in self.links),
+                "tensors": positions(one.link.tensors for one in self.links),
             },
         }
 
@@ -119,8 +119,8 @@ class _Tables:
             "layouts": {
                 "width": _pixels(width for width, _ in kept.sizes),
                 "height": _pixels(height for _, height in kept.sizes),
-                "frame": places(frame for frame, _ in starts),
-                "way": places(way for _, way in starts),
+                "frame": positions(frame for frame, _ in starts),
+                "way": positions(way for _, way in starts),
             },
             "frames": {
                 "x": _pixels(frame.x for frame in frames),
@@ -129,11 +129,11 @@ class _Tables:
                 "height": _pixels(frame.height for frame in frames),
             },
             "ways": {
-                "point": places([*(point for point, _, _ in kept.ways), len(kept.points)]),
-                "aside": places(aside for _, aside, _ in kept.ways),
+                "point": positions([*(point for point, _, _ in kept.ways), len(kept.points)]),
+                "aside": positions(aside for _, aside, _ in kept.ways),
                 "figure_x": _pixels(figure.x if figure else None for _, _, figure in kept.ways),
                 "figure_y": _pixels(figure.y if figure else None for _, _, figure in kept.ways),
-                "figure_ends": places(
+                "figure_ends": positions(
                     figure.is_end if figure else None for _, _, figure in kept.ways
                 ),
             },
@@ -159,13 +159,13 @@ class _Tables:
             "label": texts(vertex.label for vertex in vertices),
             "class": texts(vertex.class_name for vertex in vertices),
             "shape": texts(vertex.detail for vertex in vertices),
-            "line": texts(vertex.place for vertex in vertices),
-            "module": places(_first(vertex.modules) for vertex in vertices),
-            "parameter": places(_first(vertex.parameters) for vertex in vertices),
-            "tensor": places(self._tensor(vertex) for vertex in vertices),
-            "nodes": places(len(vertex.nodes) for vertex in vertices),
+            "line": texts(vertex.position for vertex in vertices),
+            "module": positions(_first(vertex.modules) for vertex in vertices),
+            "parameter": positions(_first(vertex.parameters) for vertex in vertices),
+            "tensor": positions(self._tensor(vertex) for vertex in vertices),
+            "nodes": positions(len(vertex.nodes) for vertex in vertices),
             "norm": numbers(vertex.grad_norm for vertex in vertices),
-            "cut": places(int(vertex.is_behind_cut) for vertex in vertices),
+            "cut": positions(int(vertex.is_behind_cut) for vertex in vertices),
         }
 
 

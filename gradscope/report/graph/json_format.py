@@ -76,7 +76,7 @@ def _cut(part: GraphPart, vertex: Vertex) -> Object:
     return {
         "id": vertex.index,
         "label": vertex.label.removeprefix(SCISSORS).strip(),
-        "place": vertex.place or None,
+        "place": vertex.position or None,
         "sources": [link.source for link in part.links if link.target == vertex.index],
         "targets": [link.target for link in part.links if link.source == vertex.index],
     }

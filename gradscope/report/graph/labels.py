@@ -239,7 +239,7 @@ def vertex_title(vertex: Vertex) -> str:
         lines.append(f"drawn once for {vertex.copies:,}")
     if vertex.is_behind_cut:
         lines.append("cut off from the loss")
-    lines.append(vertex.place)
+    lines.append(vertex.position)
     return "\n".join(printable(line) for line in lines if line)
 
 

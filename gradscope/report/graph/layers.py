@@ -43,8 +43,8 @@ def ranks(items: Sequence[Item], arcs: Sequence[Arc]) -> list[int]:
     input of an unrolled step stands beside the step.
     """
     order = _forward_order(len(items), arcs)
-    place = {item: place for place, item in enumerate(order)}
-    down = [arc for arc in arcs if place[arc.source] < place[arc.target]]
+    position = {item: position for position, item in enumerate(order)}
+    down = [arc for arc in arcs if position[arc.source] < position[arc.target]]
     below, above = _neighbours(len(items), down)
     base = int(any(item.rank == "first" for item in items))
     found = [0 if item.rank == "first" else base for item in items]

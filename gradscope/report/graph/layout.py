@@ -43,7 +43,7 @@ def lay_out(part: GraphPart, known: Arrangements | None = None) -> Drawing:
 class _Inside:
     """The content of a box, or of the whole drawing."""
 
-    places: Mapping[Stop, int]
+    positions: Mapping[Stop, int]
     """Of each thing in it: its place among what was arranged."""
     arcs: Mapping[Piece, int]
     arrangement: Arrangement
@@ -55,14 +55,14 @@ class _Inside:
     @property
     def axis(self) -> float:
         """Where the first link crosses the frame, from its left edge; else its middle."""
-        for stop in self.places:
+        for stop in self.positions:
             if stop.box is not None:
                 return self.port(stop)
         return self.width / 2
 
     def port(self, stop: Stop) -> float:
         """Return where a link crosses the frame, from its left edge."""
-        return self.left + self.arrangement.places[self.places[stop]][0]
+        return self.left + self.arrangement.positions[self.positions[stop]][0]
 
 
 @dataclass(slots=True)
@@ -90,10 +90,10 @@ class _Layout:
 
     def arrange_box(self, box: Box) -> None:
         """Arrange what is in a box."""
-        places, arcs, arrangement = self._arranged(box.index)
+        positions, arcs, arrangement = self._arranged(box.index)
         width = max(arrangement.width + 2 * BOX_SIDE, title_width(box))
         self.insides[box.index] = _Inside(
-            places=places,
+            positions=positions,
             arcs=arcs,
             arrangement=arrangement,
             width=width,
@@ -102,9 +102,9 @@ class _Layout:
 
     def drawing(self) -> Drawing:
         """Return everything in its place."""
-        places, arcs, whole = self._arranged(None)
+        positions, arcs, whole = self._arranged(None)
         self.insides[None] = _Inside(
-            places=places, arcs=arcs, arrangement=whole, width=whole.width, left=0.0
+            positions=positions, arcs=arcs, arrangement=whole, width=whole.width, left=0.0
         )
         self.corners[None] = (MARGIN, MARGIN)
         boxes = tuple(PlacedBox(box=box, frame=self._box_frame(box)) for box in self.part.boxes)
@@ -119,18 +119,20 @@ class _Layout:
             ),
             links=(),
         )
-        links = [self._placed(place, link, frames) for place, link in enumerate(self.part.links)]
+        links = [
+            self._placed(position, link, frames) for position, link in enumerate(self.part.links)
+        ]
         return replace(drawing, links=with_figures(drawing, links))
 
     def _arranged(self, box: int | None) -> tuple[dict[Stop, int], dict[Piece, int], Arrangement]:
         """Return the places of what is in a box, those of the pieces of links, and all arranged."""
         content = self._content(box)
-        places = {stop: place for place, (stop, _) in enumerate(content)}
+        positions = {stop: position for position, (stop, _) in enumerate(content)}
         pieces = self.routes.arcs.get(box, {})
         arcs = [
             Arc(
-                source=places[piece.source.item_in(box)],
-                target=places[piece.target.item_in(box)],
+                source=positions[piece.source.item_in(box)],
+                target=positions[piece.target.item_in(box)],
                 out=self._offset(piece.source, box),
                 into=self._offset(piece.target, box),
             )
@@ -139,7 +141,11 @@ class _Layout:
         key = (tuple(item for _, item in content), (*arcs, *_chain(content, arcs)))
         if key not in self.known:
             self.known[key] = arrange(*key)
-        return places, {piece: place for place, piece in enumerate(pieces)}, self.known[key]
+        return (
+            positions,
+            {piece: position for position, piece in enumerate(pieces)},
+            self.known[key],
+        )
 
     def _content(self, box: int | None) -> list[tuple[Stop, Item]]:
         """Return what is in a box: ways in, then all in the order of the forward, then ways out."""
@@ -177,7 +183,7 @@ class _Layout:
         """Return a box's place, and note where its content begins."""
         inside, around = self.insides[box.index], self.insides[box.parent]
         corner = self.corners[box.parent]
-        axis, top = around.arrangement.places[around.places[Stop("box", box.index)]]
+        axis, top = around.arrangement.positions[around.positions[Stop("box", box.index)]]
         x, y = corner[0] + axis - inside.axis, corner[1] + top
         self.corners[box.index] = (x + inside.left, y + BOX_TITLE)
         return Frame(x=x, y=y, width=inside.width, height=self._item(box).height)
@@ -186,7 +192,7 @@ class _Layout:
         for box, units in self.units.of_box.items():
             inside, corner = self.insides[box], self.corners[box]
             for unit in units:
-                axis, top = inside.arrangement.places[inside.places[Stop("unit", unit.first)]]
+                axis, top = inside.arrangement.positions[inside.positions[Stop("unit", unit.first)]]
                 for vertex, frame in unit.frames.items():
                     yield (
                         vertex,
@@ -198,14 +204,14 @@ class _Layout:
                         ),
                     )
 
-    def _placed(self, place: int, link: Link, frames: Mapping[int, Frame]) -> PlacedLink:
+    def _placed(self, position: int, link: Link, frames: Mapping[int, Frame]) -> PlacedLink:
         source, target = frames[link.source], frames[link.target]
-        if place in self.units.chip_links:
+        if position in self.units.chip_links:
             level = source.y + source.height / 2
             reach = (max(target.y + 4.0, min(level, target.bottom - 4.0)), target.x)
             way = ((source.right, level), (reach[1], reach[0]))
             return PlacedLink(link=link, ways=(way,), is_back=False, is_beside=True)
-        routes = self.routes.ways[place]
+        routes = self.routes.ways[position]
         ways = [self._points(way) for way in routes]
         is_back = any(
             self.insides[piece.box].arrangement.is_back[self.insides[piece.box].arcs[piece]]
@@ -241,8 +247,8 @@ def _chain(content: Sequence[tuple[Stop, Item]], arcs: Sequence[Arc]) -> list[Ar
     """Return arcs that put boxes without links below each other, in their order."""
     linked = {end for arc in arcs for end in (arc.source, arc.target)}
     loose = [
-        place
-        for place, (stop, _) in enumerate(content)
-        if stop.kind == "box" and place not in linked
+        position
+        for position, (stop, _) in enumerate(content)
+        if stop.kind == "box" and position not in linked
     ]
     return [Arc(source=one, target=other) for one, other in pairwise(loose)]

@@ -31,7 +31,7 @@ def render_mermaid(part: GraphPart) -> str:
         name = _class(vertex)
         if name is not None:
             classes.setdefault(name, []).append(f"n{vertex.index}")
-    cuts = [str(place) for place, link in enumerate(part.links) if link.kind == "cut"]
+    cuts = [str(position) for position, link in enumerate(part.links) if link.kind == "cut"]
     lines = [
         "flowchart TB",
         "  %% Arrows run in the direction of the forward, their labels are the norms of the",

@@ -96,14 +96,14 @@ class _Insides:
         for pair in bundles:
             for member in pair:
                 members.setdefault(member, [])
-        places = {member: place for place, member in enumerate(members)}
+        positions = {member: position for position, member in enumerate(members)}
         vertices = tuple(
-            self._vertex(places[member], member, nodes) for member, nodes in members.items()
+            self._vertex(positions[member], member, nodes) for member, nodes in members.items()
         )
         links = (
             Link(
-                source=places[source],
-                target=places[target],
+                source=positions[source],
+                target=positions[target],
                 norms=_single(self.links.norm(bundle.refs)),
                 tensors=len(bundle.refs),
                 kind=bundle.kind,
@@ -124,7 +124,7 @@ class _Insides:
         for node in self.links.in_order():
             if node.kind != "view":
                 member: _Member = ("node", node.index)
-                for around, held in self._places(member):
+                for around, held in self._positions(member):
                     self.members.setdefault(around, {}).setdefault(held, []).append(node.index)
 
     def _add_unreached(self) -> None:
@@ -132,22 +132,22 @@ class _Insides:
         seen = {node.parameter for node in self.view.nodes}
         for parameter in self.view.recording.parameters:
             if parameter.index not in seen:
-                for around, held in self._places(("parameter", parameter.index)):
+                for around, held in self._positions(("parameter", parameter.index)):
                     self.members.setdefault(around, {}).setdefault(held, [])
 
     def _add_cuts(self) -> None:
         nodes = {
             node.parameter: node.index for node in self.view.nodes if node.parameter is not None
         }
-        for place, cut in enumerate(cuts_of(self.view)):
-            member: _Member = ("cut", place)
-            for around, held in self._places(member):
+        for position, cut in enumerate(cuts_of(self.view)):
+            member: _Member = ("cut", position)
+            for around, held in self._positions(member):
                 self.members.setdefault(around, {}).setdefault(held, [])
             for parameter in cut.parameters:
                 source: _Member = ("parameter", parameter)
                 if parameter in nodes:
                     source = ("node", nodes[parameter])
-                self.behind.update(held for _, held in self._places(source))
+                self.behind.update(held for _, held in self._positions(source))
                 self._join(source, member, "cut", None)
             for join in cut.joins:
                 for node in self.links.users(join, lambda node: node.kind == "view"):
@@ -164,7 +164,7 @@ class _Insides:
             home = cut_module(self.view, cuts_of(self.view)[index])
         return (WHOLE,) if home is None else self.paths[home]
 
-    def _places(self, member: _Member) -> Iterator[tuple[int, _Member]]:
+    def _positions(self, member: _Member) -> Iterator[tuple[int, _Member]]:
         """Yield each module around a member, and what of it holds the member.
 
         What lies in a list of modules is held by the module around the list too.
@@ -178,7 +178,7 @@ class _Insides:
     def _join(
         self, source: _Member, target: _Member, kind: LinkKind, ref: TensorRef | None
     ) -> None:
-        above, below = dict(self._places(source)), dict(self._places(target))
+        above, below = dict(self._positions(source)), dict(self._positions(target))
         for module, member in above.items():
             other = below.get(module, ("after", 0))
             if member != other:
@@ -196,10 +196,10 @@ class _Insides:
             bundle.kind = "gradient"
             bundle.refs[self.view.measured(ref)] = None
 
-    def _vertex(self, place: int, member: _Member, nodes: list[int]) -> Vertex:
+    def _vertex(self, position: int, member: _Member, nodes: list[int]) -> Vertex:
         vertex = self._made(member)
         behind = member in self.behind
-        return replace(vertex, index=place, nodes=tuple(nodes), is_behind_cut=behind)
+        return replace(vertex, index=position, nodes=tuple(nodes), is_behind_cut=behind)
 
     def _made(self, member: _Member) -> Vertex:
         kind, index = member

@@ -10,7 +10,7 @@ from gradscope.analysis.step_view import StepView, first_step
 from gradscope.analysis.view import ViewOptions
 from gradscope.recording.records import NodeRecord
 from gradscope.report.graph.boxes import Boxes, Contents, Path, without_unused
-from gradscope.report.graph.part_vertices import Key, PartLinks, Place, VertexMaker, whole_boxes
+from gradscope.report.graph.part_vertices import Key, PartLinks, Position, VertexMaker, whole_boxes
 from gradscope.report.graph.tensor_links import TensorLinks, cut_module, cuts_of, module_of
 from gradscope.report.graph.vertices import GraphPart, Vertex
 
@@ -92,14 +92,14 @@ class _Part:
                 members.setdefault(self._parameter_key(parameter.index), [])
         links = PartLinks(
             self.tensors,
-            {node: Place(key, self._path(node)) for node, key in nodes.items()},
+            {node: Position(key, self._path(node)) for node, key in nodes.items()},
         )
         links.add_tensors()
         boxes_of = {key: self._box(key) for key in members}
         behind = self._add_cuts(links, boxes_of)
         for key in (*boxes_of, *links.keys()):
             members.setdefault(key, [])
-        indices = {key: place for place, key in enumerate(members)}
+        indices = {key: position for position, key in enumerate(members)}
         vertices = tuple(
             replace(
                 self._vertex(key),
@@ -202,15 +202,15 @@ class _Part:
     def _add_cuts(self, links: PartLinks, boxes_of: dict[Key, int | None]) -> set[Key]:
         """Add the cuts to the vertices and links, and return what is behind one."""
         every: set[Key] = set()
-        for place, cut in enumerate(cuts_of(self.view)):
+        for position, cut in enumerate(cuts_of(self.view)):
             behind = [
                 self._parameter_key(parameter)
                 for parameter in cut.parameters
                 if self.view.recording.parameters[parameter].module in self.inside
             ]
             if behind:
-                boxes_of["cut", place] = self._box(("cut", place))
-                links.add_cut(place, whole_boxes(behind, boxes_of, self.boxes.boxes), cut)
+                boxes_of["cut", position] = self._box(("cut", position))
+                links.add_cut(position, whole_boxes(behind, boxes_of, self.boxes.boxes), cut)
                 every.update(behind)
         return every
 

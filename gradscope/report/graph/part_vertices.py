@@ -71,13 +71,13 @@ class VertexMaker:
             kind=node.kind,
             label=node.operation,
             detail=output_shape(node),
-            place=node_place(self.view, node),
+            position=node_place(self.view, node),
         )
 
     def cut(self, cut: CutRecord) -> Vertex:
         """Return the line that cuts a gradient off."""
-        place = cut_place(self.view, cut)
-        return Vertex(index=0, kind="cut", label=cut_label(cut), detail=place, place=place)
+        position = cut_place(self.view, cut)
+        return Vertex(index=0, kind="cut", label=cut_label(cut), detail=position, position=position)
 
 
 Key = tuple[Literal["node", "module", "parameter", "cut", "before", "after", "rest"], int]
@@ -98,7 +98,7 @@ class Ends:
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class Position:
     """Which vertex a node is in, and in which of the copies."""
 
     key: Key
@@ -110,7 +110,7 @@ class PartLinks:
     """Gathers the links."""
 
     tensors: TensorLinks
-    places: Mapping[int, Place]
+    positions: Mapping[int, Position]
     """By node."""
     found: dict[Ends, dict[object, dict[TensorRef, None]]] = field(default_factory=dict)
     """The tensors of each link, by which of the copies they are in."""
@@ -118,7 +118,7 @@ class PartLinks:
     def add_tensors(self) -> None:
         """Add the links along which gradients come back."""
         for ref, consumer in self.tensors.between(self.is_passed):
-            source, target = self.places.get(ref.node), self.places.get(consumer)
+            source, target = self.positions.get(ref.node), self.positions.get(consumer)
             if source is None and target is None:
                 continue
             ends = _ends(source, target)
@@ -129,7 +129,7 @@ class PartLinks:
 
     def is_passed(self, node: NodeRecord) -> bool:
         """Return whether a node is passed over: it hands on a gradient, and is in no vertex."""
-        return node.kind == "view" and node.index not in self.places
+        return node.kind == "view" and node.index not in self.positions
 
     def add_cut(self, cut: int, sources: Mapping[Key, int | None], record: CutRecord) -> None:
         """Add the links through a cut.
@@ -144,8 +144,8 @@ class PartLinks:
             self.found[Ends(source, key, "cut", box)] = {}
         for node in record.joins:
             for user in self.tensors.users(node, self.is_passed):
-                place = self.places.get(user)
-                self.found[Ends(key, AFTER if place is None else place.key, "cut")] = {}
+                position = self.positions.get(user)
+                self.found[Ends(key, AFTER if position is None else position.key, "cut")] = {}
 
     def keys(self) -> Iterator[Key]:
         """Yield what is linked."""
@@ -169,7 +169,7 @@ class PartLinks:
         return sorted(made, key=lambda link: (link.source, link.target, link.kind))
 
 
-def _ends(source: Place | None, target: Place | None) -> Ends:
+def _ends(source: Position | None, target: Position | None) -> Ends:
     if source is None or target is None:
         above = BEFORE if source is None else source.key
         return Ends(above, AFTER if target is None else target.key, "gradient")
@@ -177,8 +177,8 @@ def _ends(source: Place | None, target: Place | None) -> Ends:
     return Ends(source.key, target.key, "gradient" if box is None else "next", box)
 
 
-def _copies(place: Place | None) -> tuple[int, ...]:
-    return () if place is None else tuple(copy for _, copy in place.path)
+def _copies(position: Position | None) -> tuple[int, ...]:
+    return () if position is None else tuple(copy for _, copy in position.path)
 
 
 def next_copy(one: Path, other: Path) -> int | None:

@@ -192,8 +192,8 @@ def _statistics(report: Report, page: Page) -> Table:
 
 
 def _cut(view: StepView, cut: CutRecord) -> str:
-    place = cut_place(view, cut)
-    where = f" in {place}" if place else ""
+    position = cut_place(view, cut)
+    where = f" in {position}" if position else ""
     lost = counted(len(cut.parameters), "parameter")
     return f"{cut_call(cut)}{where} keeps the gradient from {lost}"
 

@@ -41,8 +41,8 @@ class Units:
     def __post_init__(self) -> None:
         out: dict[int, list[int]] = {}
         linked: set[int] = set()
-        for place, link in enumerate(self.part.links):
-            out.setdefault(link.source, []).append(place)
+        for position, link in enumerate(self.part.links):
+            out.setdefault(link.source, []).append(position)
             linked.add(link.target)
             # Of a box that is cut off as a whole, the link begins at the box.
             if link.kind != "cut" or link.box is None:
@@ -61,13 +61,13 @@ class Units:
     def _find_chips(self, out: Mapping[int, Sequence[int]]) -> None:
         vertices = self.part.vertices
         targets = {link.target for link in self.part.links}
-        for source, places in out.items():
-            link = self.part.links[places[0]]
-            if len(places) > 1 or source in targets:
+        for source, positions in out.items():
+            link = self.part.links[positions[0]]
+            if len(positions) > 1 or source in targets:
                 continue
             if _is_beside(vertices[source], vertices[link.target], link):
                 self.chips.setdefault(link.target, []).append(source)
-                self.chip_links.add(places[0])
+                self.chip_links.add(positions[0])
 
     def _add(self, box: int | None, unit: Unit) -> None:
         self.of_box.setdefault(box, []).append(unit)
@@ -118,12 +118,12 @@ def _column(vertices: Sequence[Vertex]) -> Unit:
     whole = columns * (width + _CHIP_GAP) - _CHIP_GAP
     frames = {
         vertex.index: Frame(
-            x=place // _COLUMN * (width + _CHIP_GAP) - whole / 2,
-            y=place % _COLUMN * tall,
+            x=position // _COLUMN * (width + _CHIP_GAP) - whole / 2,
+            y=position % _COLUMN * tall,
             width=width,
             height=size[1],
         )
-        for place, (vertex, size) in enumerate(zip(vertices, sizes, strict=True))
+        for position, (vertex, size) in enumerate(zip(vertices, sizes, strict=True))
     }
     height = min(len(vertices), _COLUMN) * tall - _CHIP_GAP
     item = Item(left=whole / 2, right=whole / 2, height=height)
@@ -173,9 +173,9 @@ class Routes:
 
     def __post_init__(self) -> None:
         entries = self._entries()
-        for place, link in enumerate(self.part.links):
-            if place not in self.units.chip_links:
-                self.ways[place] = tuple(self._ways(link, entries))
+        for position, link in enumerate(self.part.links):
+            if position not in self.units.chip_links:
+                self.ways[position] = tuple(self._ways(link, entries))
         for ways in self.ways.values():
             for piece in (piece for way in ways for piece in way):
                 self.arcs.setdefault(piece.box, {})[piece] = None
@@ -243,5 +243,5 @@ class Routes:
 
     def _into(self, boxes: Sequence[int | None], end: Stop, port: int) -> Iterator[Piece]:
         stops = [*(Stop("in", port, box) for box in boxes), end]
-        for place, box in enumerate(boxes):
-            yield Piece(box, stops[place], stops[place + 1])
+        for position, box in enumerate(boxes):
+            yield Piece(box, stops[position], stops[position + 1])

@@ -45,7 +45,7 @@ class Vertex:
     """Of a module."""
     detail: str = ""
     """The shape of a parameter or of what an operation makes, the line of a cut."""
-    place: str = ""
+    position: str = ""
     """The line that made it, as `file:line`; empty where it is not known."""
     norms: Span | None = None
     """Of the gradients of a parameter, or of all parameters in a module; the range over copies."""
@@ -186,11 +186,11 @@ def shortened_part(part: GraphPart, most: int) -> GraphPart:
     middle = inner[head : len(inner) - tail]
     rest = _rest(middle)
     vertices = [*inner[:head], rest, *inner[len(inner) - tail :], *ports]
-    places = {vertex.index: place for place, vertex in enumerate(vertices)}
-    places |= {vertex.index: head for vertex in middle}
+    positions = {vertex.index: position for position, vertex in enumerate(vertices)}
+    positions |= {vertex.index: head for vertex in middle}
     return GraphPart(
-        vertices=tuple(replace(vertex, index=place) for place, vertex in enumerate(vertices)),
-        links=_moved(part, places),
+        vertices=tuple(replace(vertex, index=position) for position, vertex in enumerate(vertices)),
+        links=_moved(part, positions),
         folded_nodes=len(rest.nodes),
         folded_modules=sum(vertex.kind == "module" for vertex in middle),
     )
@@ -206,11 +206,11 @@ def _rest(middle: list[Vertex]) -> Vertex:
     )
 
 
-def _moved(part: GraphPart, places: dict[int, int]) -> tuple[Link, ...]:
+def _moved(part: GraphPart, positions: dict[int, int]) -> tuple[Link, ...]:
     """Return the links between what is left; of several that became one, the range of norms."""
     links: dict[tuple[int, int, str], list[Link]] = {}
     for link in part.links:
-        source, target = places[link.source], places[link.target]
+        source, target = positions[link.source], positions[link.target]
         if source != target:
             links.setdefault((source, target, link.kind), []).append(link)
     return tuple(

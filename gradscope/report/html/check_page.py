@@ -37,7 +37,7 @@ class CheckedTarget:
 
     result: TargetResult
     outcome: Outcome
-    place: int
+    position: int
 
     @property
     def shown(self) -> int:
@@ -141,8 +141,8 @@ def render_check_html(result: CheckResult, room: int = ROOM) -> str:
         room: Bytes for the data of pictures; targets that find none there are told in words.
     """
     targets = [
-        CheckedTarget(result=target, outcome=outcome_of(target, result), place=place)
-        for place, target in enumerate(result.targets, start=1)
+        CheckedTarget(result=target, outcome=outcome_of(target, result), position=position)
+        for position, target in enumerate(result.targets, start=1)
     ]
     names = _short_names([target.result.name for target in targets])
     sheets = [target_sheet(target, name) for target, name in zip(targets, names, strict=True)]
@@ -226,7 +226,7 @@ def _tables(targets: Sequence[CheckedTarget]) -> Iterator[SummaryTable]:
 
 
 def _link(target: CheckedTarget) -> SummaryCell:
-    return SummaryCell(text=target.result.name, look="code", sheet=target.place)
+    return SummaryCell(text=target.result.name, look="code", sheet=target.position)
 
 
 def _target_row(target: CheckedTarget) -> tuple[SummaryCell, ...]:

@@ -87,11 +87,11 @@ def _words(section: Section, report: Report, clipping: Clipping) -> Words:
 
 
 def _facts(section: Section, report: Report, clipping: Clipping) -> Iterator[Fact]:
-    place = shown_site(section.site, report.target.root) if section.method is not None else ""
+    position = shown_site(section.site, report.target.root) if section.method is not None else ""
     told = (
         ("measured", "" if clipping.trial is None else measured_text(clipping.trial, section)),
         ("clip", _clip_text(section)),
-        ("line", place),
+        ("line", position),
         ("cut", "" if section.method is None else cut_text(section, UNICODE)),
         ("direction", direction_text(section, UNICODE)),
         ("rate", rate_text(section, UNICODE)),

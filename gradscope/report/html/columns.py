@@ -30,7 +30,7 @@ def numbers(values: Iterable[float | None]) -> Json:
     if len(given) > 1 and len({_identity(value) for value in given}) == 1:
         return {"same": _spelled(given[0]), "count": len(given)}
     if all(value is None or _is_place(value) for value in given):
-        return places(None if value is None else int(value) for value in given)
+        return positions(None if value is None else int(value) for value in given)
     return _floats("f8", "d", given)
 
 
@@ -39,7 +39,7 @@ def single_numbers(values: Iterable[float | None]) -> Json:
     return _floats("f4", "f", [None if value is None else _rounded(value) for value in values])
 
 
-def places(values: Iterable[int | None]) -> Json:
+def positions(values: Iterable[int | None]) -> Json:
     """Return integers from 0 to 2**31 - 1, as places in other columns."""
     given = [-1 if value is None else value for value in values]
     return _integers(given)
@@ -53,7 +53,7 @@ def texts(values: Iterable[str | None]) -> Json:
 
 
 def _floats(name: str, code: str, given: Sequence[float | None]) -> dict[str, Json]:
-    missing = [place for place, value in enumerate(given) if value is None]
+    missing = [position for position, value in enumerate(given) if value is None]
     column: dict[str, Json] = {
         name: _base64(code, [math.nan if value is None else value for value in given])
     }

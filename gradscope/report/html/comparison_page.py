@@ -60,13 +60,14 @@ def render_comparison_html(comparison: Comparison, room: int = ROOM) -> str:
         comparison: What to show.
         room: Bytes for the data of pictures; sides that find none there are told in words.
     """
-    places = range(1, len(comparison.sides))
+    positions = range(1, len(comparison.sides))
     sheets = [
-        _pair_sheet(pair_of(comparison, place), is_alone=len(places) == 1) for place in places
+        _pair_sheet(pair_of(comparison, position), is_alone=len(positions) == 1)
+        for position in positions
     ]
     if len(sheets) > 1:
         worse = {one.side for one in comparison.verdict.regressions}
-        urgency = [0, *(1 if place in worse else 2 for place in places)]
+        urgency = [0, *(1 if position in worse else 2 for position in positions)]
         sheets = within(room, [_overview(comparison), *sheets], urgency, _ALONE)
     return render_page(sheets, "gradscope compare")
 
@@ -227,7 +228,7 @@ def _overview_summaries(comparison: Comparison) -> Iterator[SummaryTable]:
     yield SummaryTable(
         title="Sides",
         header=("", "side", "of", "loss", "gradient norm", "cosine", "against the base"),
-        rows=tuple(_side_row(comparison, place) for place in range(len(comparison.sides))),
+        rows=tuple(_side_row(comparison, position) for position in range(len(comparison.sides))),
     )
     if comparison.findings:
         yield SummaryTable(
@@ -237,29 +238,31 @@ def _overview_summaries(comparison: Comparison) -> Iterator[SummaryTable]:
         )
 
 
-def _link(sides: Sequence[Side], place: int, text: str) -> SummaryCell:
+def _link(sides: Sequence[Side], position: int, text: str) -> SummaryCell:
     """Return a cell that opens a side's sheet; the base has none."""
-    return SummaryCell(text=text, look="code", sheet=place if place else None)
+    return SummaryCell(text=text, look="code", sheet=position if position else None)
 
 
-def _side_row(comparison: Comparison, place: int) -> tuple[SummaryCell, ...]:
-    side = comparison.sides[place]
-    direction = comparison.directions[place]
+def _side_row(comparison: Comparison, position: int) -> tuple[SummaryCell, ...]:
+    side = comparison.sides[position]
+    direction = comparison.directions[position]
     cosine = None if direction is None or direction.total is None else direction.total.cosine
     return (
         SummaryCell(text=side.letter, is_strong=True),
-        _link(comparison.sides, place, side.name),
+        _link(comparison.sides, position, side.name),
         SummaryCell(text=side_text(side)),
         SummaryCell(text=number(side.loss), is_number=True),
         SummaryCell(text=number(side.grad_norm), is_number=True),
         SummaryCell(text="" if cosine is None else ratio_text(cosine, UNICODE), is_number=True),
-        SummaryCell(text=counts_text(comparison, place) if place else "the base", look="soft"),
+        SummaryCell(
+            text=counts_text(comparison, position) if position else "the base", look="soft"
+        ),
     )
 
 
 def _finding_row(one: ComparedFinding, sides: Sequence[Side]) -> tuple[SummaryCell, ...]:
-    place, finding = one.first
-    root = sides[place].report.target.root
+    position, finding = one.first
+    root = sides[position].report.target.root
     return (
         SummaryCell(text=finding.severity, look=f"level {finding.severity}", is_strong=True),
         SummaryCell(text=f"{finding.rule} {finding.name}", look="code short"),

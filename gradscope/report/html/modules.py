@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from functools import cached_property
 
 from gradscope.analysis.report import Report
-from gradscope.report.html.columns import Json, numbers, places, texts
+from gradscope.report.html.columns import Json, numbers, positions, texts
 
 
 class ModulePlaces:
@@ -12,15 +12,15 @@ class ModulePlaces:
 
     def __init__(self, report: Report) -> None:
         self._rows = report.modules
-        self._places: dict[str, int] = {}
+        self._positions: dict[str, int] = {}
         for row in report.modules:
             # A script may make models of equal paths: what the run names by it is the first.
             for path in (row.path, *row.aliases):
-                self._places.setdefault(path, row.index)
+                self._positions.setdefault(path, row.index)
 
     def of(self, path: str | None) -> int | None:
         """Return the row of a path; None for no path, and one that no module has."""
-        return None if path is None else self._places.get(path)
+        return None if path is None else self._positions.get(path)
 
     def each(self, paths: Iterable[str | None]) -> list[int | None]:
         """Return the rows of paths."""
@@ -53,7 +53,7 @@ def module_columns(report: Report) -> dict[str, Json]:
     return {
         "path": texts(row.path for row in rows),
         "class": texts(row.class_name for row in rows),
-        "parent": places(row.parent for row in rows),
+        "parent": positions(row.parent for row in rows),
         "parameters": numbers(row.parameters for row in rows),
         "numel": numbers(row.numel for row in rows),
         "norm": numbers(row.grad_norm for row in rows),

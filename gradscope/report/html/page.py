@@ -167,12 +167,12 @@ def within(room: int, sheets: Sequence[Sheet], urgency: Sequence[int], alone: st
     """
     found = list(sheets)
     for level in sorted(set(urgency)):
-        places = [place for place, own in enumerate(urgency) if own == level]
+        positions = [position for position, own in enumerate(urgency) if own == level]
         # Small sheets leave more of what is shared to the others.
-        places.sort(key=lambda place: sheet_size(sheets[place]))
-        for turn, place in enumerate(places):
-            found[place] = _fitting(sheets[place], room // (len(places) - turn), alone)
-            room -= sheet_size(found[place])
+        positions.sort(key=lambda position: sheet_size(sheets[position]))
+        for turn, position in enumerate(positions):
+            found[position] = _fitting(sheets[position], room // (len(positions) - turn), alone)
+            room -= sheet_size(found[position])
     return found
 
 

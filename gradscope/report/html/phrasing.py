@@ -41,7 +41,7 @@ class FindingCard:
     rule: str
     name: str
     message: str
-    place: str
+    location: str
     """`file:line`; empty where no line could be told."""
     snippets: tuple[Snippet, ...]
     """Their files are shown as they are: paths relative to the working directory."""
@@ -106,7 +106,7 @@ def finding_card(finding: Finding, report: Report, mark: str = "") -> FindingCar
         rule=finding.rule,
         name=finding.name,
         message=finding.message,
-        place=shown_site(finding.location, root),
+        location=shown_site(finding.location, root),
         snippets=tuple(_shown(one, root) for one in snippets(finding, report.recording)),
         details=tuple(Fact(name=name, text=text) for name, text in details if text),
         remedy=finding.remedy,

@@ -28,5 +28,7 @@ class SummaryTable:
     @property
     def filled(self) -> tuple[int, ...]:
         """The places of the columns in which something stands."""
-        places = range(len(self.header))
-        return tuple(place for place in places if any(row[place].text for row in self.rows))
+        positions = range(len(self.header))
+        return tuple(
+            position for position in positions if any(row[position].text for row in self.rows)
+        )

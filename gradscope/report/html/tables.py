@@ -13,7 +13,7 @@ from gradscope.analysis.rows import ParameterRow
 from gradscope.analysis.view import shown_site
 from gradscope.recording.finding import SEVERITIES, Finding
 from gradscope.recording.records import GradientStat, Site
-from gradscope.report.html.columns import Json, numbers, places, texts
+from gradscope.report.html.columns import Json, numbers, positions, texts
 from gradscope.report.html.modules import ModulePlaces
 from gradscope.report.html.page import Picture
 from gradscope.report.number_format import made_by, shape_text
@@ -45,8 +45,8 @@ def parameter_table(report: Report) -> Picture | None:
         *word_column("why there is none", "text", [row.reason for row in rows]),
     )
     links = {
-        "module": places(ModulePlaces(report).each(row.module for row in rows)),
-        "parameter": places(row.index for row in rows),
+        "module": positions(ModulePlaces(report).each(row.module for row in rows)),
+        "parameter": positions(row.index for row in rows),
     }
     return table_picture("parameters", len(rows), columns, links)
 
@@ -70,8 +70,8 @@ def tensor_table(report: Report) -> Picture | None:
         *word_column("why there is none", "text", [row.reason for row in rows]),
     )
     links = {
-        "module": places(ModulePlaces(report).each(row.module for row in rows)),
-        "tensor": places(range(len(rows))),
+        "module": positions(ModulePlaces(report).each(row.module for row in rows)),
+        "tensor": positions(range(len(rows))),
     }
     return table_picture("tensors", len(rows), columns, links)
 
@@ -217,8 +217,8 @@ def run_parameter_table(report: Report) -> Picture | None:
         *word_column("line", "place", [line_text(row.site, report) for row in rows]),
     )
     links = {
-        "module": places(ModulePlaces(report).each(row.module for row in rows)),
-        "parameter": places(row.index for row in rows),
+        "module": positions(ModulePlaces(report).each(row.module for row in rows)),
+        "parameter": positions(row.index for row in rows),
     }
     return table_picture("parameters", len(rows), columns, links)
 

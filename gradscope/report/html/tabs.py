@@ -88,11 +88,11 @@ def run_sheets(report: Report, run: TrainingRun) -> list[Sheet]:
     (whole,) = within(ROOM, [run_sheet(report, run, report.target.name)], [0], _ALONE)
     room = ROOM - sheet_size(whole)
     found: dict[int, Sheet] = {}
-    for place in _by_interest(report, run)[:_MOST]:
-        sheet = _look_sheet(report, run, place)
+    for position in _by_interest(report, run)[:_MOST]:
+        sheet = _look_sheet(report, run, position)
         size = sheet_size(sheet)
         if size <= room:
-            found[place] = sheet
+            found[position] = sheet
             room -= size
     shown = sorted(found)
     if shown:
@@ -102,33 +102,36 @@ def run_sheets(report: Report, run: TrainingRun) -> list[Sheet]:
             summaries=(*whole.words.summaries, _table(report, run, shown)),
         )
         whole = replace(whole, words=words)
-    return [whole, *(found[place] for place in shown)]
+    return [whole, *(found[position] for position in shown)]
 
 
 def _by_interest(report: Report, run: TrainingRun) -> list[int]:
     """Return the places of looks: at findings first, then the last and the first of each line."""
     steps = [finding.step for finding in report.findings if finding.step is not None]
     at_findings = [
-        place for step in steps for place, row in enumerate(run.captured_steps) if row.step == step
+        position
+        for step in steps
+        for position, row in enumerate(run.captured_steps)
+        if row.step == step
     ]
     # Of a run with several losses, each is worth a look.
-    last = {(row.site, row.subject): place for place, row in enumerate(run.captured_steps)}
+    last = {(row.site, row.subject): position for position, row in enumerate(run.captured_steps)}
     first = {
-        (row.site, row.subject): place
-        for place, row in reversed(list(enumerate(run.captured_steps)))
+        (row.site, row.subject): position
+        for position, row in reversed(list(enumerate(run.captured_steps)))
     }
     others = reversed(range(len(run.captured_steps)))
     return list(dict.fromkeys([*at_findings, *last.values(), *first.values(), *others]))
 
 
-def _look_sheet(report: Report, run: TrainingRun, place: int) -> Sheet:
-    look = report.recording.captured_steps[place]
+def _look_sheet(report: Report, run: TrainingRun, position: int) -> Sheet:
+    look = report.recording.captured_steps[position]
     found = Report.from_recording(look.recording, verdict_on(look, report.rules))
-    return step_sheet(found, _title(run.captured_steps, place))
+    return step_sheet(found, _title(run.captured_steps, position))
 
 
-def _title(captured_steps: Sequence[LookRow], place: int) -> str:
-    row = captured_steps[place]
+def _title(captured_steps: Sequence[LookRow], position: int) -> str:
+    row = captured_steps[position]
     of_step = [other for other in captured_steps if other.step == row.step]
     subject = f" · {printable(row.subject)}" if len(of_step) > 1 and row.subject else ""
     return f"step {row.step:,}{subject}"
@@ -137,7 +140,9 @@ def _title(captured_steps: Sequence[LookRow], place: int) -> str:
 def _linked(card: FindingCard, run: TrainingRun, shown: Sequence[int]) -> FindingCard:
     """Return a finding with the way to the sheet of its step, if there is one."""
     sheets = (
-        at for at, place in enumerate(shown, start=1) if run.captured_steps[place].step == card.step
+        at
+        for at, position in enumerate(shown, start=1)
+        if run.captured_steps[position].step == card.step
     )
     return replace(card, sheet=next(sheets, None))
 

@@ -100,13 +100,13 @@ def _run(report: Report, run: TrainingRun) -> Object:
 def _ending(ending: RunEnding | None, report: Report) -> Json:
     if ending is None:
         return None
-    place = {"file": shown_path(ending.file, report.target.root), "line": ending.line}
+    position = {"file": shown_path(ending.file, report.target.root), "line": ending.line}
     return {
         "kind": ending.kind,
         "exit_code": ending.code,
         "exception": ending.exception or None,
         "message": ending.message or None,
-        "location": place if ending.file else None,
+        "location": position if ending.file else None,
     }
 
 

@@ -69,9 +69,9 @@ def _steps(report: Report, run: TrainingRun) -> Iterator[str]:
     if not run.pictures:
         return
     lines = []
-    for place, drawn in of_each_optimizer(run):
-        if place is None or len(run.optimizers) > 1:
-            lines.append(heading(run, place))
+    for position, drawn in of_each_optimizer(run):
+        if position is None or len(run.optimizers) > 1:
+            lines.append(heading(run, position))
         width = max(len(f"{picture.count:,}") for picture in drawn)
         for picture in drawn[:_SHOWN]:
             at = shown_site(picture.site, report.target.root)
@@ -86,11 +86,11 @@ def _steps(report: Report, run: TrainingRun) -> Iterator[str]:
 
 def _curves(run: TrainingRun, columns: Columns) -> Iterator[str]:
     lines = []
-    place = None
+    position = None
     for curve in curves(run, columns, _SHOWN):
-        if curve.optimizer != place and len(run.optimizers) > 1:
+        if curve.optimizer != position and len(run.optimizers) > 1:
             lines.append(heading(run, curve.optimizer))
-        place = curve.optimizer
+        position = curve.optimizer
         ends = course_text(curve.course, UNICODE)
         extreme = extreme_text(curve, UNICODE)
         drawn = strip(curve.course.cells, scale_of(curve), UNICODE)

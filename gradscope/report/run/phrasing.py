@@ -113,10 +113,10 @@ def _fold(fold: Fold, signs: Signs, told: Callable[[str], str]) -> str:
 def run_words(run: TrainingRun, signs: Signs) -> Iterator[str]:
     """Yield `10,000 steps in 12 s`, and where loss and norm went: `loss 2.31 → 0.0420`."""
     yield length_text(run)
-    stepping = [place for place, row in enumerate(run.optimizers) if row.steps]
-    for place in stepping if len(stepping) <= _COURSES_TOLD else ():
-        steps = [step for step in run.steps if step.optimizer == place]
-        name = f"{printable(run.optimizers[place].name)} " if len(stepping) > 1 else ""
+    stepping = [position for position, row in enumerate(run.optimizers) if row.steps]
+    for position in stepping if len(stepping) <= _COURSES_TOLD else ():
+        steps = [step for step in run.steps if step.optimizer == position]
+        name = f"{printable(run.optimizers[position].name)} " if len(stepping) > 1 else ""
         losses = [step.loss for step in steps if step.loss is not None]
         norms = [step.grad_norm for step in steps if step.grad_norm is not None]
         if losses:

@@ -116,10 +116,10 @@ def steps_section(run: TrainingRun, page: Page) -> Iterator[RenderableType]:
     yield Text("Steps", style="bold").append("  what led to them, and how often", "not bold dim")
     drawn = of_each_optimizer(run)
     shown = [item for turn, item in enumerate(drawn) if turn < OPTIMIZERS_SHOWN or item[0] is None]
-    for place, of_one in shown:
-        is_headed = len(drawn) > 1 or place is None
+    for position, of_one in shown:
+        is_headed = len(drawn) > 1 or position is None
         if is_headed:
-            yield Text("  ").append_text(page.text(heading(run, place)))
+            yield Text("  ").append_text(page.text(heading(run, position)))
         yield _pictures(of_one, page, indent=4 if is_headed else 2)
         if (more := len(of_one) - _PICTURES_SHOWN) > 0:
             count = sum(picture.count for picture in of_one[_PICTURES_SHOWN:])
@@ -136,8 +136,8 @@ def _pictures(drawn: list[Picture], page: Page, indent: int) -> Table:
     for picture in drawn[:_PICTURES_SHOWN]:
         text = page.text(picture_text(picture, page.signs))
         if not picture.is_typical:
-            place = shown_site(picture.site, page.root)
-            at = f" at {page.spell(place)}" if place else ""
+            position = shown_site(picture.site, page.root)
+            at = f" at {page.spell(position)}" if position else ""
             text.stylize("magenta")
             text.append(f"  first step {picture.first:,}{at}", style="dim not magenta")
         table.add_row(f"{' ' * indent}{picture.count:,} {page.signs.times}", text)
@@ -160,11 +160,11 @@ _SHOWN = 5
 
 def picture_lines(run: TrainingRun) -> Iterator[str]:
     """Yield the steps' pictures, a line each, with how many steps look so."""
-    for place, drawn in of_each_optimizer(run):
-        of = heading(run, place)
+    for position, drawn in of_each_optimizer(run):
+        of = heading(run, position)
         for picture in drawn[:_SHOWN]:
             first = "" if picture.is_typical else f", first {picture.first:,}"
-            count = "" if place is None else f" ({counted(picture.count, 'step')}{first})"
+            count = "" if position is None else f" ({counted(picture.count, 'step')}{first})"
             yield f"{of}: {picture_text(picture, ASCII)}{count}"
         if (more := len(drawn) - _SHOWN) > 0:
             yield f"{of}: {counted(more, 'more picture')}"

@@ -176,10 +176,10 @@ def _curves(
     yield Text("Curves", style="bold").append(title, "not bold dim")
     if note := curves_note(run):
         yield hanging(note, page, indent=_GAP)
-    for place in dict.fromkeys(curve.optimizer for curve in drawn):
+    for position in dict.fromkeys(curve.optimizer for curve in drawn):
         if len(run.optimizers) > 1:
-            yield Text("  ").append_text(page.text(optimizer_text(run.optimizers[place], run)))
-        of_one = [curve for curve in drawn if curve.optimizer == place]
+            yield Text("  ").append_text(page.text(optimizer_text(run.optimizers[position], run)))
+        of_one = [curve for curve in drawn if curve.optimizer == position]
         table = _table(columns, layout)
         for curve in of_one:
             _add(table, _curve_row(curve, page), layout, page)

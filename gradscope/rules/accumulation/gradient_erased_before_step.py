@@ -72,10 +72,14 @@ class GradientErasedBeforeStep(Rule):
         erasures: dict[int, RunEvent] = {}
         sightings = []
         for series in all_series:
-            found = {window.step.place: last_erasure(series, window) for window in series.windows}
-            erasures |= {place: event for place, event in found.items() if event is not None}
-            sightings += self._sightings(series, [w for w in series.windows if found[w.step.place]])
-        for group in by_line(sightings, lambda window: erasures[window.step.place].site):
+            found = {
+                window.step.position: last_erasure(series, window) for window in series.windows
+            }
+            erasures |= {position: event for position, event in found.items() if event is not None}
+            sightings += self._sightings(
+                series, [w for w in series.windows if found[w.step.position]]
+            )
+        for group in by_line(sightings, lambda window: erasures[window.step.position].site):
             is_error = len(group.windows) >= self.error_share * group.judged
             passes = [event for event in group.first.events if event.kind == "backward"]
             yield self.finding(
@@ -107,11 +111,13 @@ class GradientErasedBeforeStep(Rule):
         losses: dict[int, Overwriting] = {}
         sightings = []
         for series in all_series:
-            found = {window.step.place: overwriting(series, window) for window in series.windows}
-            losses |= {place: one for place, one in found.items() if one is not None}
-            sightings += self._sightings(series, [w for w in series.windows if found[w.step.place]])
-        for group in by_line(sightings, lambda window: losses[window.step.place].zero.site):
-            first = losses[group.first.step.place]
+            found = {window.step.position: overwriting(series, window) for window in series.windows}
+            losses |= {position: one for position, one in found.items() if one is not None}
+            sightings += self._sightings(
+                series, [w for w in series.windows if found[w.step.position]]
+            )
+        for group in by_line(sightings, lambda window: losses[window.step.position].zero.site):
+            first = losses[group.first.step.position]
             passes = len(first.erased) + len(first.kept)
             is_divided = passes > 1 and _is_about(first.divisor, (passes, len(first.erased)))
             is_nearly_all = len(group.windows) >= self.error_share * group.judged

@@ -85,20 +85,20 @@ class GrowingGraph(Rule):
         for event in _passes(windows):
             by_site.setdefault(event.site, []).append(event)
         for site, passes in by_site.items():
-            places = _reaching_back(passes)
-            nodes = [passes[place].numbers["nodes"] for place in places]
+            positions = _reaching_back(passes)
+            nodes = [passes[position].numbers["nodes"] for position in positions]
             if len(nodes) >= self.measurements and _grows(nodes):
                 growth = _Growth(
                     first=nodes[0],
                     last=nodes[-1],
                     counts=len(nodes),
-                    passes=places[-1] - places[0],
+                    passes=positions[-1] - positions[0],
                 )
                 yield self._growth(
                     context,
                     growth,
                     _Cause(passes=passes, carrier=carriers.get(site)),
-                    step=passes[places[0]].step,
+                    step=passes[positions[0]].step,
                 )
 
     def _growth(
@@ -219,15 +219,15 @@ def _passes(windows: Windows) -> list[RunEvent]:
 def _reaching_back(passes: Sequence[RunEvent]) -> list[int]:
     """Return the places of those counts that reach behind a step; none where one later does not."""
     counted = [i for i, one in enumerate(passes) if one.number("nodes") is not None]
-    older = [place for place in counted if passes[place].count("older")]
-    is_let_go = bool(older) and any(place > older[0] for place in set(counted) - set(older))
+    older = [position for position in counted if passes[position].count("older")]
+    is_let_go = bool(older) and any(position > older[0] for position in set(counted) - set(older))
     return [] if is_let_go else older
 
 
 def _grows(nodes: Sequence[float]) -> bool:
     """Return whether counts never fall, and rise to the end; to where counting stops at least."""
     never_falls = all(one <= other for one, other in pairwise(nodes))
-    rises = [place for place, (one, other) in enumerate(pairwise(nodes)) if one < other]
+    rises = [position for position, (one, other) in enumerate(pairwise(nodes)) if one < other]
     at_end = bool(rises) and rises[-1] == len(nodes) - 2
     at_limit = bool(rises) and nodes[-1] >= _COUNTED_AT_MOST
     return never_falls and len(rises) > 1 and (at_end or at_limit)

@@ -69,7 +69,7 @@ def since_any_step(window: Window) -> tuple[RunEvent, ...]:
 
     What was computed before has served that step, even where it is zeroed for this one.
     """
-    steps = [place for place, event in enumerate(window.events) if event.kind == "step"]
+    steps = [position for position, event in enumerate(window.events) if event.kind == "step"]
     return window.events[steps[-1] + 1 :] if steps else window.events
 
 
@@ -137,19 +137,19 @@ def overfull(accumulation: Accumulation) -> tuple[Window, ...]:
 
 
 def _begins_epoch(window: Window) -> bool:
-    first, last = window.passes[0].place, window.passes[-1].place
-    return any(one.kind == "epoch" and first < one.place < last for one in window.events)
+    first, last = window.passes[0].position, window.passes[-1].position
+    return any(one.kind == "epoch" and first < one.position < last for one in window.events)
 
 
 def _is_at_end_of_epoch(windows: Windows, last: RunEvent) -> bool:
     """Return whether a pass is the last one of the epoch that it belongs to, as far as is known."""
-    epochs = [one for one in windows.events if one.kind == "epoch" and one.place < last.place]
+    epochs = [one for one in windows.events if one.kind == "epoch" and one.position < last.position]
     if not epochs:
         return False
     passes = [
         one
         for one in windows.events
-        if one.kind == "backward" and one.site == last.site and one.place > epochs[-1].place
+        if one.kind == "backward" and one.site == last.site and one.position > epochs[-1].position
     ]
     return epochs[-1].number("batches") == len(passes)
 

@@ -59,7 +59,9 @@ class OptimizerRecreated(Rule):
             if self._is_recreated(series):
                 found.setdefault(windows.optimizers[series.optimizers[0]].site, []).append(series)
         for site, all_series in found.items():
-            held = [windows.optimizers[place] for one in all_series for place in one.optimizers]
+            held = [
+                windows.optimizers[position] for one in all_series for position in one.optimizers
+            ]
             records = [record for record in held if record.joined is None]
             made = max(one.generations for one in all_series)
             steps = sum(len(one.windows) for one in all_series)

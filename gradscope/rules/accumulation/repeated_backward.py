@@ -58,7 +58,7 @@ class RepeatedBackward(Rule):
             before = [
                 event.site
                 for event in group.first.passes
-                if again is not None and event.place < again.place
+                if again is not None and event.position < again.position
             ]
             yield self.finding(
                 context,

@@ -117,6 +117,6 @@ def _is_meant(context: RuleContext, sighting: Sighting, divisor: int) -> bool:
     site = context.site(sighting.windows[0].passes[-1].site)
     if site is not None and _SPEAKS_OF_IT.search(site.source):
         return True
-    fresh = [place for place, one in enumerate(sighting.series.windows) if not carries(one)]
+    fresh = [position for position, one in enumerate(sighting.series.windows) if not carries(one)]
     distances = {later - sooner for sooner, later in pairwise(fresh)}
     return distances == {divisor}

@@ -58,10 +58,10 @@ class SchedulerBeforeOptimizer(Rule):
                 by_site.setdefault((event.site, event.optimizer), []).append(event)
         for (site, optimizer), calls in by_site.items():
             first = _first_step(events, optimizer)
-            early = [] if first is None else [one for one in calls if one.place < first.place]
+            early = [] if first is None else [one for one in calls if one.position < first.position]
             if first is None or not early or len(early) == len(calls):
                 continue
-            if any(event.kind == "scaler-step" for event in events[: early[0].place]):
+            if any(event.kind == "scaler-step" for event in events[: early[0].position]):
                 continue  # skipped: the loop is in order
             rates = early[0].number("lr_before"), early[-1].number("lr_after")
             yield self.finding(

@@ -94,7 +94,7 @@ class StepWithoutGradient(Rule):
         """Yield a finding for every loop that steps before its first backward."""
         for line in lines:
             first, *others = line.windows
-            comes_first = windows.first_pass is None or first.step.place < windows.first_pass
+            comes_first = windows.first_pass is None or first.step.position < windows.first_pass
             is_lost = comes_first and first.is_empty
             if not is_lost or len(others) < 2 or any(window.is_empty for window in others):
                 continue

@@ -72,7 +72,7 @@ class TrainingInEvalMode(Rule):
         if not trained or len(sick) < 2 or len(sick) < self.share * len(judged):
             return None
         first = sick[0]
-        mode = modes[first.passes[-1].place][model]
+        mode = modes[first.passes[-1].position][model]
         layers = _layers(mode)
         since = "" if len(sick) == len(judged) else f", from step {first.step.step + 1} on"
         return self.finding(
@@ -108,13 +108,13 @@ def _modes_of_passes(windows: Windows) -> dict[int, dict[str, RunEvent]]:
         if event.kind == "mode" and (event.count("dropout") or event.count("batchnorm")):
             pending[event.subject] = event
         elif event.kind == "backward":
-            found[event.place] = pending
+            found[event.position] = pending
             pending = {}
     return found
 
 
 def _is_eval(window: Window, model: str, modes: Mapping[int, Mapping[str, RunEvent]]) -> bool:
-    return all(model in modes.get(one.place, {}) for one in window.passes)
+    return all(model in modes.get(one.position, {}) for one in window.passes)
 
 
 def _layers(mode: RunEvent) -> str:

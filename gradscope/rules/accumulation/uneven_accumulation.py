@@ -58,9 +58,9 @@ class UnevenAccumulation(Rule):
         sightings = []
         for one in context.shared(accumulations):
             windows = tuple(window for window in one.windows if is_mean(window.passes))
-            known = {w.step.place: d for w in windows if (d := _deviation(w)) is not None}
+            known = {w.step.position: d for w in windows if (d := _deviation(w)) is not None}
             if known and median(known.values()) > self.deviation:
-                uneven = tuple(w for w in windows if known.get(w.step.place, 0) > self.deviation)
+                uneven = tuple(w for w in windows if known.get(w.step.position, 0) > self.deviation)
                 sightings.append(Sighting(series=one.series, windows=uneven, judged=len(known)))
         for group in by_line(sightings, lambda window: window.passes[-1].site):
             worst = max(group.windows, key=lambda window: _deviation(window) or 0.0)

@@ -23,7 +23,7 @@ def errors_of(context: RuleContext, kind: ErrorKind) -> Iterator[AutogradErrorRe
 
 def site_of(record: AutogradErrorRecord, *roles: str) -> int | None:
     """Return the line of the first of the roles that has one."""
-    sites = (place.site for role in roles if (place := record.place(role)) is not None)
+    sites = (position.site for role in roles if (position := record.place(role)) is not None)
     return next((site for site in sites if site is not None), None)
 
 

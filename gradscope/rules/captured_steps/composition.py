@@ -136,9 +136,9 @@ def _probes(sight: Sight, later: Sequence[Sight]) -> Iterator[_Probe]:
 def _parameter_stats(other: Sight, known: dict[str, int], number: int) -> Iterator[ParameterStat]:
     records = other.recording.parameters
     for stat in other.recording.parameter_stats:
-        place = known.get(records[stat.parameter].name)
-        if place is not None:
-            yield replace(stat, step=number, parameter=place)
+        position = known.get(records[stat.parameter].name)
+        if position is not None:
+            yield replace(stat, step=number, parameter=position)
 
 
 def _with_updates(sight: Sight, training: Training) -> Iterator[ParameterStat]:

@@ -92,12 +92,12 @@ def _shown(rule: Rule, series: Series) -> list[_Shown]:
     found = [[_of_run(one, look) for one in rule.check(look.context)] for look in able]
     shown = []
     for cause in by_cause(found):
-        places = [place for place, _ in cause]
+        positions = [position for position, _ in cause]
         findings = [finding for _, finding in cause]
-        if rule.lasts != "no" and not _is_lasting(rule, places, series, len(able)):
+        if rule.lasts != "no" and not _is_lasting(rule, positions, series, len(able)):
             continue
         together = _united(findings) if rule.lasts == "no" else _usual(findings)
-        shown.append(_Shown(together, sum(able[place].stands_for for place in places)))
+        shown.append(_Shown(together, sum(able[position].stands_for for position in positions)))
     return shown
 
 
@@ -105,15 +105,15 @@ def _of_run(finding: Finding, look: JudgedLook) -> Finding:
     return replace(finding, step=look.step)
 
 
-def _is_lasting(rule: Rule, places: Sequence[int], series: Series, captured_steps: int) -> bool:
+def _is_lasting(rule: Rule, positions: Sequence[int], series: Series, captured_steps: int) -> bool:
     """Return whether looks show a cause again and again, from the first one that does on.
 
     Where nothing is trained no later look can confirm an earlier one: most must show it.
     """
     if series.is_untrained:
-        return 2 * len(places) > captured_steps
-    is_first = places[0] == 0 or rule.lasts != "always"
-    return is_first and len(places) > 1 and 2 * len(places) >= captured_steps - places[0]
+        return 2 * len(positions) > captured_steps
+    is_first = positions[0] == 0 or rule.lasts != "always"
+    return is_first and len(positions) > 1 and 2 * len(positions) >= captured_steps - positions[0]
 
 
 def _united(findings: Sequence[Finding]) -> Finding:

@@ -55,22 +55,22 @@ class Series:
     @cached_property
     def judged(self) -> tuple[JudgedLook, ...]:
         """Those that are judged."""
-        whole = [place for place, one in enumerate(self.sights) if one.look.same_as is None]
+        whole = [position for position, one in enumerate(self.sights) if one.look.same_as is None]
         chosen = _chosen([_state(sight) for sight in self.sights], whole[-1:])
         ends = [*chosen[1:], len(self.sights)]
         return tuple(
             JudgedLook(
-                context=self._case(place),
-                step=self.sights[place].look.step,
-                stands_for=end - place,
+                context=self._case(position),
+                step=self.sights[position].look.step,
+                stands_for=end - position,
             )
-            for place, end in zip(chosen, ends, strict=True)
+            for position, end in zip(chosen, ends, strict=True)
         )
 
-    def _case(self, place: int) -> RuleContext:
-        sight = self.sights[place]
+    def _case(self, position: int) -> RuleContext:
+        sight = self.sights[position]
         # Without a step between them, another backward says nothing about what lasts.
-        later = () if self.is_untrained else self.sights[place + 1 :]
+        later = () if self.is_untrained else self.sights[position + 1 :]
         return RuleContext(
             composed(sight, later, self.training),
             run=self.training.surroundings(sight.look),
@@ -109,12 +109,12 @@ def _chosen(states: Sequence[object], wanted: Collection[int]) -> list[int]:
     """
     seen: set[object] = set()
     chosen: list[int] = []
-    for place, state in enumerate(states):
+    for position, state in enumerate(states):
         is_new = state not in seen
         seen.add(state)
-        is_last = place == len(states) - 1 or place in wanted
-        if place < _FIRST or (is_new and len(chosen) < _MOST) or is_last:
-            chosen.append(place)
+        is_last = position == len(states) - 1 or position in wanted
+        if position < _FIRST or (is_new and len(chosen) < _MOST) or is_last:
+            chosen.append(position)
     return chosen
 
 

@@ -90,7 +90,7 @@ class Training:
     def surroundings(self, look: CapturedStep) -> Surroundings:
         """Return what the rest of the run tells of a backward that was watched closely."""
         uses = self._uses(look)
-        places = [event.optimizer for event in uses.steps if event.optimizer is not None]
+        positions = [event.optimizer for event in uses.steps if event.optimizer is not None]
         held = {name for one in self.optimizers for name in self._names(one.parameters)}
         stepped = held if self.is_untrained else self._stepped(look) | self._forlorn
         known = {one.name: one.index for one in look.recording.parameters}
@@ -107,7 +107,9 @@ class Training:
             alive=indices(alive),
             moved=indices(name for name, one in self._fates.items() if one.moved),
             losses=tuple(self._losses(look)),
-            highest_rate=max((self._rates.get(place, 0.0) for place in places), default=None),
+            highest_rate=max(
+                (self._rates.get(position, 0.0) for position in positions), default=None
+            ),
             is_stepped=bool(uses.steps) and not uses.is_skipped,
             seeks_derivative=self.is_untrained and _reaches_others(look.recording),
             steps_before=tuple(self._steps_before(look)),
@@ -134,10 +136,10 @@ class Training:
                 site=self.context.site(event.site),
                 rate=event.number("lr"),
                 parameters=frozenset(
-                    self.recording.parameters[place].name
-                    for place in self.optimizers[event.optimizer].parameters
-                    if self.recording.parameters[place].name in broken
-                    and self._was_sound(place, event.step)
+                    self.recording.parameters[position].name
+                    for position in self.optimizers[event.optimizer].parameters
+                    if self.recording.parameters[position].name in broken
+                    and self._was_sound(position, event.step)
                 ),
             )
 
@@ -147,8 +149,8 @@ class Training:
         rows = zip(norms.parameters, norms.steps, norms.weights, strict=True)
         known = [
             norm
-            for place, at, norm in rows
-            if place == parameter and at <= step and norm != NOT_MEASURED
+            for position, at, norm in rows
+            if position == parameter and at <= step and norm != NOT_MEASURED
         ]
         return bool(known) and isfinite(known[-1])
 
@@ -162,8 +164,10 @@ class Training:
 
     def _stepped(self, look: CapturedStep) -> frozenset[str]:
         """Return what the optimizers hold that step after a backward."""
-        places = {event.optimizer for event in self._uses(look).steps} - {None}
-        held = (self.optimizers[place].parameters for place in places if place is not None)
+        positions = {event.optimizer for event in self._uses(look).steps} - {None}
+        held = (
+            self.optimizers[position].parameters for position in positions if position is not None
+        )
         return frozenset(name for parameters in held for name in self._names(parameters))
 
     @cached_property
@@ -173,7 +177,9 @@ class Training:
         Something made for another pass may cut it off, as the samples of a generator.
         """
         steps = Counter(event.optimizer for event in self._events if event.kind == "step")
-        held = (one.parameters for place, one in enumerate(self.optimizers) if steps[place] > 1)
+        held = (
+            one.parameters for position, one in enumerate(self.optimizers) if steps[position] > 1
+        )
         found = {name for parameters in held for name in self._names(parameters)}
         found -= {name for name, one in self._fates.items() if one.last_alive >= 0}
         for look in self.recording.captured_steps if found else ():
@@ -212,13 +218,13 @@ class Training:
 
     def line(self, look: CapturedStep) -> Site | None:
         """Return the line that called the backward."""
-        place = self._place(look)
-        return None if place is None else self.context.site(self._events[place].site)
+        position = self._position(look)
+        return None if position is None else self.context.site(self._events[position].site)
 
     def was_scaled(self, look: CapturedStep) -> bool:
         """Return whether a gradient scaler had multiplied the loss."""
-        place = self._place(look)
-        return place is not None and bool(self._events[place].count("scaled"))
+        position = self._position(look)
+        return position is not None and bool(self._events[position].count("scaled"))
 
     @property
     def _events(self) -> tuple[RunEvent, ...]:
@@ -229,11 +235,11 @@ class Training:
         """The step and the order of every event, ascending."""
         return sorted((record.step, record.order) for record in self.recording.events)
 
-    def _place(self, look: CapturedStep) -> int | None:
+    def _position(self, look: CapturedStep) -> int | None:
         """Return the place of a backward among all events, None where it is not there."""
-        place = bisect_left(self._keys, (look.step, look.order))
-        is_there = place < len(self._keys) and self._keys[place] == (look.step, look.order)
-        return place if is_there and self._events[place].kind in _PASSES else None
+        position = bisect_left(self._keys, (look.step, look.order))
+        is_there = position < len(self._keys) and self._keys[position] == (look.step, look.order)
+        return position if is_there and self._events[position].kind in _PASSES else None
 
     @cached_property
     def _known_uses(self) -> dict[tuple[int, int], _Uses]:
@@ -246,9 +252,11 @@ class Training:
         return self._known_uses[key]
 
     def _find_uses(self, look: CapturedStep) -> _Uses:
-        place = self._place(look)
-        start = bisect_left(self._keys, (look.step, look.order)) if place is None else place + 1
-        reached = 0 if place is None else self._events[place].count("reached")
+        position = self._position(look)
+        start = (
+            bisect_left(self._keys, (look.step, look.order)) if position is None else position + 1
+        )
+        reached = 0 if position is None else self._events[position].count("reached")
         found: list[RunEvent] = []
         is_skipped = False
         for event in islice(self._events, start, None):
@@ -265,7 +273,7 @@ class Training:
         return (self.recording.parameters[index].name for index in parameters)
 
     def _losses(self, look: CapturedStep) -> Iterator[float]:
-        start = self._place(look)
+        start = self._position(look)
         if start is None:
             step = look.recording.steps[0] if look.recording.steps else None
             yield from [] if step is None or step.loss is None else [step.loss]

@@ -52,7 +52,7 @@ class ClipInsideAccumulation(Rule):
             by_step: dict[int, list[Clip]] = {}
             for clip in calls:
                 if clip.step is not None:
-                    by_step.setdefault(clip.step.place, []).append(clip)
+                    by_step.setdefault(clip.step.position, []).append(clip)
             inside = [ones for ones in by_step.values() if _adds_between(ones)]
             if inside and len(inside) >= self.share * len(by_step):
                 yield self._finding(context, inside, len(by_step))
@@ -94,7 +94,7 @@ def _adds_between(calls: Sequence[Clip]) -> bool:
 
 def _is_added_to(clip: Clip, *, until: Clip) -> bool:
     for event in clip.later:
-        if event.place >= until.event.place or event.kind == "zero":
+        if event.position >= until.event.position or event.kind == "zero":
             return False
         if event.kind == "backward" and event.count("added"):
             return True

@@ -103,7 +103,7 @@ def _breaks(clips: Clips, clip: Clip) -> bool:
 
 def _is_left_out(clips: Clips, step: RunEvent) -> bool:
     """Return whether a gradient scaler tells a fused optimizer, which is called all the same."""
-    later = islice(clips.windows.events, step.place + 1, None)
+    later = islice(clips.windows.events, step.position + 1, None)
     told = next((event for event in later if event.kind in ("scaler-step", "backward")), None)
     return told is not None and told.kind == "scaler-step" and told.count("skipped") > 0
 
@@ -120,5 +120,5 @@ def _harm(step: RunEvent) -> str:
 
 def _last_backward(clips: Clips, clip: Clip) -> RunEvent:
     """Return the backward before a call; its own event where there is none."""
-    before = reversed(clips.windows.events[: clip.event.place])
+    before = reversed(clips.windows.events[: clip.event.position])
     return next((event for event in before if event.kind == "backward"), clip.event)

@@ -28,9 +28,9 @@ class LossScale:
 
     def at(self, event: RunEvent) -> float | None:
         """Return the scale when something happened; None where nothing tells it."""
-        place = bisect_right(self._updates, event.place, key=lambda one: one.place)
-        if place < len(self._updates):
-            return self._updates[place].number("scale_before")
+        position = bisect_right(self._updates, event.position, key=lambda one: one.position)
+        if position < len(self._updates):
+            return self._updates[position].number("scale_before")
         return self._updates[-1].number("scale_after") if self._updates else None
 
 

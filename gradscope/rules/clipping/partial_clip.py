@@ -8,7 +8,7 @@ from typing import ClassVar
 from gradscope.analysis.clips import Clip, ClippedStep, Clips, clipped_steps
 from gradscope.recording.finding import Finding, Severity
 from gradscope.rules.context import RuleContext
-from gradscope.rules.optimizers import places
+from gradscope.rules.optimizers import positions
 from gradscope.rules.rule import Rule
 
 
@@ -95,8 +95,8 @@ class PartialClip(Rule):
         elements = left_out + sum(sizes[index].numel for index in first.inside)
         largest = max(_norm_outside(context, step) for step in partial)
         is_harmless = clip.limit is not None and largest <= clip.limit
-        outside = ", ".join(places(context, first.outside))
-        inside = ", ".join(places(context, first.inside))
+        outside = ", ".join(positions(context, first.outside))
+        inside = ", ".join(positions(context, first.inside))
         return self.finding(
             context,
             message=(

@@ -11,7 +11,7 @@ from gradscope.recording.finding import Finding, Severity
 from gradscope.rules.context import RuleContext
 from gradscope.rules.flow.growth_place import (
     MATRICES,
-    Place,
+    Position,
     behind,
     ends,
     forward_rise,
@@ -244,8 +244,8 @@ class ExplodingGradient(Rule):
         severity = _level(decades, limits, lasts=spines.has_later)
         if severity is None:
             return None
-        place = jump_place(context, jump)
-        through = f"{place.count} rounds of a loop" if place.count > 1 else place.what
+        position = jump_place(context, jump)
+        through = f"{position.count} rounds of a loop" if position.count > 1 else position.what
         before, after = jump.matched
         return self.finding(
             context,
@@ -253,16 +253,16 @@ class ExplodingGradient(Rule):
                 f"the gradient grows by 10^{decades:.1f} on its way back through {through}, from "
                 f"a norm of about {norm_of(before)} to {norm_of(after)}"
             ),
-            remedy=_TIME_REMEDY if place.count > 1 else _JUMP_REMEDY,
-            site=place.site,
-            related=related_lines(context, place),
+            remedy=_TIME_REMEDY if position.count > 1 else _JUMP_REMEDY,
+            site=position.site,
+            related=related_lines(context, position),
             severity=severity,
             parameters=behind(context, before.node, before.node.depth),
             evidence={
                 "decades": decades,
                 "decades_limit": self.jump_decades,
-                "operation": place.operation,
-                "calls": place.count,
+                "operation": position.operation,
+                "calls": position.count,
             },
         )
 
@@ -275,14 +275,14 @@ class ExplodingGradient(Rule):
         message: str,
         parameters: tuple[int, ...],
     ) -> Finding:
-        place = place_of(context, trend)
+        position = place_of(context, trend)
         rise = forward_rise(context, trend)
         return self.finding(
             context,
             message=message,
-            remedy=_remedy(context, trend, place, rise),
-            site=place.site,
-            related=related_lines(context, place),
+            remedy=_remedy(context, trend, position, rise),
+            site=position.site,
+            related=related_lines(context, position),
             severity=severity,
             parameters=parameters,
             evidence={
@@ -290,7 +290,7 @@ class ExplodingGradient(Rule):
                 "decades_limit": self._limit(severity),
                 "decades_per_layer": abs(trend.slope),
                 "layers": len(trend.matched),
-                "operation": place.operation,
+                "operation": position.operation,
                 "forward_decades": rise,
                 "lasts": context.shared(Spines).has_later,
             },
@@ -331,17 +331,17 @@ def _parameters_of(context: RuleContext, growing: list[Memory]) -> list[int]:
     ]
 
 
-def _remedy(context: RuleContext, trend: Trend, place: Place, rise: float | None) -> str:
+def _remedy(context: RuleContext, trend: Trend, position: Position, rise: float | None) -> str:
     if is_recurrent(context, trend):
         return _TIME_REMEDY
-    if "Norm" in place.operation:
+    if "Norm" in position.operation:
         return (
             "put residual connections around the layers: without them each normalisation divides "
             "by a standard deviation that the next layer does not restore"
         )
-    if place.operation in MATRICES:
+    if position.operation in MATRICES:
         return (
-            f"initialise {place.what} smaller, as `nn.init.xavier_normal_(layer.weight)` or "
+            f"initialise {position.what} smaller, as `nn.init.xavier_normal_(layer.weight)` or "
             "`nn.init.kaiming_normal_(layer.weight)` before ReLU, or normalise between the layers"
         )
     if rise is not None and rise >= abs(trend.decades) / 2:

@@ -121,10 +121,10 @@ def _outside(record: NonfiniteRecord, plain: str, function: str) -> Cause | None
     return None
 
 
-def _at(operand: OperandRecord, function: str, place: str, remedy: str) -> Cause:
+def _at(operand: OperandRecord, function: str, where: str, remedy: str) -> Cause:
     return Cause(
         function=function,
-        reason=f": its argument is {place} (from {operand.minimum:.3g} to {operand.maximum:.3g})",
+        reason=f": its argument is {where} (from {operand.minimum:.3g} to {operand.maximum:.3g})",
         remedy=remedy,
         evidence={"minimum": operand.minimum, "maximum": operand.maximum},
     )

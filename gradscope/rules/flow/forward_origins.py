@@ -84,7 +84,7 @@ class ForwardOrigin:
         module = context.module_of(context.recording.nodes[self.root.tensor.node])
         return (module,) if module else ()
 
-    def place(self, context: RuleContext) -> int | Site | None:
+    def position(self, context: RuleContext) -> int | Site | None:
         """Return the line to point at: of a parameter that a step has broken, that of the step."""
         before = self.step_before
         if before is not None and before.site is not None:
@@ -194,9 +194,9 @@ def _broken_on(context: RuleContext, record: NonfiniteRecord) -> Iterator[Gradie
     stats = context.shared(forward_stats)
     broken = {ref.node for ref, stat in stats.items() if stat.nonfinite}
     for one in context.shared(gradient_breaks):
-        place = one.node.index
-        met = {place, *(ref.node for ref in forward_inputs(context, place))}
-        if one.parameters and (after is None or place in after) and not broken.isdisjoint(met):
+        position = one.node.index
+        met = {position, *(ref.node for ref in forward_inputs(context, position))}
+        if one.parameters and (after is None or position in after) and not broken.isdisjoint(met):
             yield one
 
 

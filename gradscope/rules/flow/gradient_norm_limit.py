@@ -89,9 +89,9 @@ class GradientNormLimit(Rule):
         is_above = verdict.startswith("above")
         limit = context.norm_limits[worst.pattern]
         extreme, choose = ("largest", max) if is_above else ("smallest", min)
-        place = choose(worst.norms, key=lambda index: _order(worst.norms[index]))
-        record = context.recording.parameters[place]
-        share = f"; the {extreme} of one parameter is {worst.norms[place]:.3g} in {record.name}"
+        position = choose(worst.norms, key=lambda index: _order(worst.norms[index]))
+        record = context.recording.parameters[position]
+        share = f"; the {extreme} of one parameter is {worst.norms[position]:.3g} in {record.name}"
         module = worst.module
         what = "the global gradient norm" if module is None else f"the norm of {module.path}"
         modules = {one.module.index for one in beyond if one.module is not None}
@@ -107,7 +107,7 @@ class GradientNormLimit(Rule):
                 "norm": worst.norm,
                 "maximum" if is_above else "minimum": limit.maximum if is_above else limit.minimum,
                 f"{extreme}_parameter": record.name,
-                f"{extreme}_norm": worst.norms[place],
+                f"{extreme}_norm": worst.norms[position],
             },
             count=max(len(modules), 1),
             # The line is that of the worst parameter, which is another one in the next run.

@@ -86,7 +86,7 @@ class GradientSpike(Rule):
         )
 
         def norm_of(window: Window) -> float:
-            return raw.get(window.step.place, 0.0)
+            return raw.get(window.step.position, 0.0)
 
         for series in context.shared(Windows).series:
             windows = series.windows
@@ -103,7 +103,7 @@ class GradientSpike(Rule):
 
     def _harms(self, windows: Sequence[Window], spike: Spike) -> bool:
         """Return whether the loss is higher after a spike, by a share of what it was at first."""
-        before, after = _losses_around(windows, spike.place)
+        before, after = _losses_around(windows, spike.position)
         start = _typical_loss(windows[: self.least_history])
         if before is None or after is None or start is None:
             return False
@@ -112,9 +112,9 @@ class GradientSpike(Rule):
     def _finding(
         self, context: RuleContext, series: Series, spike: Spike, *, is_usual: bool, count: int
     ) -> Finding:
-        window = series.windows[spike.place]
+        window = series.windows[spike.position]
         backward = window.passes[-1] if window.passes else window.step
-        before, after = _losses_around(series.windows, spike.place)
+        before, after = _losses_around(series.windows, spike.position)
         return self.finding(
             context,
             message=(
@@ -156,7 +156,7 @@ def _raw_norms(context: RuleContext) -> dict[int, float]:
             continue
         for step in clip.steps:
             if not any(event.kind == "zero" for event in clip.later):
-                found[step.place] = max(found.get(step.place, 0.0), norm)
+                found[step.position] = max(found.get(step.position, 0.0), norm)
     return found
 
 
@@ -174,11 +174,11 @@ def _carriers(context: RuleContext, window: Window) -> list[int]:
     return found
 
 
-def _losses_around(windows: Sequence[Window], place: int) -> tuple[float | None, float | None]:
+def _losses_around(windows: Sequence[Window], position: int) -> tuple[float | None, float | None]:
     """Return the typical loss of the five steps before a step, and of the five after it."""
     return (
-        _typical_loss(windows[max(place - 5, 0) : place]),
-        _typical_loss(windows[place + 1 : place + 6]),
+        _typical_loss(windows[max(position - 5, 0) : position]),
+        _typical_loss(windows[position + 1 : position + 6]),
     )
 
 

@@ -20,7 +20,7 @@ _NEAR = 4
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
+class Position:
     """The operations of one line, or of one line's modules, that change a gradient most."""
 
     operation: str
@@ -43,7 +43,7 @@ class Place:
     """How many operations do it."""
 
 
-def place_of(context: RuleContext, trend: Trend) -> Place:
+def place_of(context: RuleContext, trend: Trend) -> Position:
     """Return the operations that do most of a trend."""
     sign = math.copysign(1.0, trend.decades)
     totals = defaultdict[tuple[object, ...], float](float)
@@ -54,20 +54,20 @@ def place_of(context: RuleContext, trend: Trend) -> Place:
         members[group].append(node)
     key = max(totals, key=lambda key: totals[key])
     share = totals[key] / abs(trend.decades or math.inf)
-    return _place(context, members[key], share)
+    return _position(context, members[key], share)
 
 
-def jump_place(context: RuleContext, jump: Trend) -> Place:
+def jump_place(context: RuleContext, jump: Trend) -> Position:
     """Return what lies between the two operations of a jump: most often a loop, or one layer."""
     before, after = (point.node for point in jump.matched)
     inside = defaultdict[tuple[object, ...], list[NodeRecord]](list)
     for node in context.first.nodes:
         if node.kind == "operation" and before.depth < node.depth < after.depth:
             inside[node.site, _layer_class(context, node), node.operation].append(node)
-    return _place(context, max(inside.values(), key=len, default=[before]), 1.0)
+    return _position(context, max(inside.values(), key=len, default=[before]), 1.0)
 
 
-def _place(context: RuleContext, nodes: list[NodeRecord], share: float) -> Place:
+def _position(context: RuleContext, nodes: list[NodeRecord], share: float) -> Position:
     modules = dict.fromkeys(_layer(context, node) for node in nodes)
     operation = nodes[0].operation.partition("Backward")[0]
     layers = [module for module in modules if module is not None]
@@ -80,7 +80,7 @@ def _place(context: RuleContext, nodes: list[NodeRecord], share: float) -> Place
     drawn_site = initialisation_site(context, layers) if operation in MATRICES else None
     near = [site for site in (drawn_site, made_site) if site is not None and not is_loop]
     site = near[0] if near else call_site
-    return Place(
+    return Position(
         operation=operation,
         what=records[0].class_name if records else operation.lower(),
         site=site,
@@ -106,21 +106,21 @@ def initialisation_site(context: RuleContext, layers: list[int]) -> int | None:
     site, count = sites.most_common(1)[0]
     # A library initialises its models by lines of its own, which are not to blame.
     made = {context.site(context.recording.modules[layer].site) for layer in layers}
-    files = {place.file for place in made if place is not None}
+    files = {position.file for position in made if position is not None}
     return site if 2 * count > len(layers) and context.recording.sites[site].file in files else None
 
 
-def related_lines(context: RuleContext, place: Place) -> Iterator[RelatedLocation | None]:
+def related_lines(context: RuleContext, position: Position) -> Iterator[RelatedLocation | None]:
     """Yield the other lines of a place: where its layers are initialised, made and called."""
-    name = place.modules[0] if len(place.modules) == 1 else f"the {place.what} layers"
-    verb = "is" if len(place.modules) == 1 else "are"
+    name = position.modules[0] if len(position.modules) == 1 else f"the {position.what} layers"
+    verb = "is" if len(position.modules) == 1 else "are"
     others = (
-        (place.drawn_site, f"{name} {verb} initialised here"),
-        (place.made_site, f"{name} {verb} made here"),
-        (place.call_site, "called here"),
+        (position.drawn_site, f"{name} {verb} initialised here"),
+        (position.made_site, f"{name} {verb} made here"),
+        (position.call_site, "called here"),
     )
     for site, message in others:
-        if site is not None and site != place.site:
+        if site is not None and site != position.site:
             yield context.related(site, message)
 
 

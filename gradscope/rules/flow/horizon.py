@@ -54,6 +54,6 @@ def _slope(norms: tuple[float, ...]) -> float | None:
     if len(levels) < 2:
         return None
     middle, mean = (len(levels) - 1) / 2, sum(levels) / len(levels)
-    spread = sum((place - middle) ** 2 for place in range(len(levels)))
-    shared = sum((place - middle) * (level - mean) for place, level in enumerate(levels))
+    spread = sum((position - middle) ** 2 for position in range(len(levels)))
+    shared = sum((position - middle) * (level - mean) for position, level in enumerate(levels))
     return -shared / spread

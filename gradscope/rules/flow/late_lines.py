@@ -50,11 +50,11 @@ def line_near(context: RuleContext, node: int | None) -> int | None:
 def _node_near(context: RuleContext, node: int | None) -> int | None:
     waiting, seen = deque(() if node is None else (node,)), set[int]()
     while waiting:
-        place = waiting.popleft()
-        if line_of(context, context.recording.nodes[place]) is not None:
-            return place
-        seen.add(place)
-        onward = (ref.node for ref in context.successors.get(place, ()))
+        position = waiting.popleft()
+        if line_of(context, context.recording.nodes[position]) is not None:
+            return position
+        seen.add(position)
+        onward = (ref.node for ref in context.successors.get(position, ()))
         waiting += [one for one in onward if one not in seen]
     return None
 

@@ -108,7 +108,7 @@ class NonFiniteForward(Rule):
             context,
             message=f"{origin.made}; the loss is {loss}{certainty(context, origin.node)}",
             remedy=origin.cause.remedy,
-            site=origin.place(context),
+            site=origin.position(context),
             related=(origin.taken_in(context), *other_places(context, origin.site)),
             parameters=_broken_parameters(context),
             modules=origin.modules(context),

@@ -170,7 +170,7 @@ class NonFiniteGradient(Rule):
             message=f"{origin.made}; the loss is finite, but {spoilt} "
             f"not{certainty(context, origin.node)}",
             remedy=origin.cause.remedy,
-            site=origin.place(context),
+            site=origin.position(context),
             related=(taken_in, None if here in (origin.site, origin.seen.site) else broken),
             parameters=sorted(parameters),
             modules=origin.modules(context),

@@ -108,7 +108,7 @@ class ShortMemoryHorizon(Rule):
         trend = context.shared(Spines).first.loss
         if trend is None or -trend.steady < self.decades or not is_recurrent(context, trend):
             return
-        place = place_of(context, trend)
+        position = place_of(context, trend)
         horizon = FADED / -trend.slope
         yield self.finding(
             context,
@@ -118,8 +118,8 @@ class ShortMemoryHorizon(Rule):
                 "depend on what was so long ago"
             ),
             remedy=f"{_PLAIN}, or use all states (their mean, or attention), not only the last",
-            site=place.call_site,
-            related=related_lines(context, place),
+            site=position.call_site,
+            related=related_lines(context, position),
             evidence={
                 "horizon": horizon,
                 "steps": len(trend.matched),

@@ -34,7 +34,7 @@ class Limits:
 class Spike:
     """A step whose gradient norm is far above those before it."""
 
-    place: int
+    position: int
     """Among the steps of its optimizer."""
     norm: float
     """Before clips."""
@@ -62,11 +62,11 @@ class History:
         self._quiet = 0
         self._rate: float | None = None
 
-    def judge(self, place: int, norm: float, taken: float, rate: float | None) -> Spike | None:
+    def judge(self, position: int, norm: float, taken: float, rate: float | None) -> Spike | None:
         """Take in a step, and return it if it is a spike.
 
         Args:
-            place: Of the step.
+            position: Of the step.
             norm: Of its gradient, before clips.
             taken: What clips have left of it.
             rate: The learning rate.
@@ -75,7 +75,7 @@ class History:
             self._quiet = self._limits.least_history
         spike = None
         if len(self._norms) >= self._limits.least_history and not self._quiet:
-            spike = self._spike(place, norm, taken)
+            spike = self._spike(position, norm, taken)
         self._quiet, self._rate = max(self._quiet - 1, 0), rate
         self._norms.append(norm)
         self._taken.append(taken)
@@ -83,14 +83,14 @@ class History:
             self._start.append(norm)
         return spike
 
-    def _spike(self, place: int, norm: float, taken: float) -> Spike | None:
+    def _spike(self, position: int, norm: float, taken: float) -> Spike | None:
         if norm <= self._limits.beyond * max(self._norms):  # quickly told, and so of most steps
             return None
         usual = median(self._norms)
         if norm <= self._limits.factor * usual or not self._is_outlier(norm, usual):
             return None
         return Spike(
-            place=place,
+            position=position,
             norm=norm,
             usual=usual,
             is_caught=taken <= self._limits.factor * median(self._taken),
@@ -109,11 +109,11 @@ def spikes_of(
     """Return the spikes among the steps of an optimizer; steps without a finite norm are none."""
     history = History(limits)
     found = []
-    for place, window in enumerate(windows):
+    for position, window in enumerate(windows):
         taken = window.step.number("norm")
         if taken is not None and isfinite(taken) and taken > 0:
             norm = max(norm_of(window), taken)
-            spike = history.judge(place, norm, taken, window.step.number("lr"))
+            spike = history.judge(position, norm, taken, window.step.number("lr"))
             found += [] if spike is None else [spike]
     return found
 
@@ -121,8 +121,8 @@ def spikes_of(
 def times_seen(spike: Spike, windows: Sequence[Window], norm_of: Callable[[Window], float]) -> int:
     """Return how often steps come that are as large as a spike, those in a row counted once."""
     large = [
-        place
-        for place, window in enumerate(windows)
+        position
+        for position, window in enumerate(windows)
         if max(norm_of(window), window.step.number("norm") or 0.0) >= _COMPARABLE * spike.norm
     ]
-    return sum(place - before > _BURST for before, place in pairwise([-_BURST - 1, *large]))
+    return sum(position - before > _BURST for before, position in pairwise([-_BURST - 1, *large]))

@@ -10,7 +10,7 @@ from gradscope.recording.finding import Finding, Severity
 from gradscope.rules.context import RuleContext
 from gradscope.rules.flow.growth_place import (
     MATRICES,
-    Place,
+    Position,
     behind,
     ends,
     forward_rise,
@@ -123,17 +123,17 @@ class VanishingGradient(Rule):
         severity: Severity,
         starved: tuple[int, ...],
     ) -> Finding:
-        place = place_of(context, trend)
+        position = place_of(context, trend)
         rise = forward_rise(context, trend)
         return self.finding(
             context,
             message=(
                 f"the gradient shrinks by 10^{decades:.1f} on its way back, {ends(context, trend)}"
-                f"{pace(trend, 'smaller', 'layer')}, most of it in {place.what}"
+                f"{pace(trend, 'smaller', 'layer')}, most of it in {position.what}"
             ),
-            remedy=_remedy(place, rise, decades),
-            site=place.site,
-            related=related_lines(context, place),
+            remedy=_remedy(position, rise, decades),
+            site=position.site,
+            related=related_lines(context, position),
             severity=severity,
             parameters=starved,
             evidence={
@@ -141,7 +141,7 @@ class VanishingGradient(Rule):
                 "decades_limit": max(limit for limit in self._limits if limit <= decades),
                 "decades_per_layer": trend.slope,
                 "layers": len(trend.matched),
-                "operation": place.operation,
+                "operation": position.operation,
                 "forward_decades": rise,
             },
             count=len(starved),
@@ -164,21 +164,21 @@ def _has_closed_branch(context: RuleContext, trend: Trend) -> bool:
     )
 
 
-def _remedy(place: Place, rise: float | None, decades: float) -> str:
-    if place.operation in ("Sigmoid", "Tanh", "Softmax"):
-        name = place.operation.lower()
+def _remedy(position: Position, rise: float | None, decades: float) -> str:
+    if position.operation in ("Sigmoid", "Tanh", "Softmax"):
+        name = position.operation.lower()
         return (
             f"use ReLU or GELU in place of {name} between the layers, or give the layers residual "
             "connections with a normalisation before each branch"
         )
     if rise is not None and rise <= -decades / 2:
         return (
-            f"the values of the forward shrink too: initialise {place.what} larger, as "
+            f"the values of the forward shrink too: initialise {position.what} larger, as "
             "`nn.init.kaiming_normal_(layer.weight)`"
         )
-    if place.operation in MATRICES:
+    if position.operation in MATRICES:
         return (
-            f"initialise {place.what} for its activation, as `nn.init.kaiming_normal_(layer."
+            f"initialise {position.what} for its activation, as `nn.init.kaiming_normal_(layer."
             "weight)` before ReLU: torch's default is smaller; or normalise between the layers"
         )
     return (

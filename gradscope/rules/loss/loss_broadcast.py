@@ -136,17 +136,17 @@ def _result(record: ComparisonRecord) -> tuple[int, ...]:
 
 def _remedy(left: tuple[int, ...], right: tuple[int, ...]) -> str:
     longer, shorter = (left, right) if len(left) > len(right) else (right, left)
-    place = next(
+    position = next(
         (
-            place
-            for place in range(len(longer))
-            if longer[place] == 1 and longer[:place] + longer[place + 1 :] == shorter
+            position
+            for position in range(len(longer))
+            if longer[position] == 1 and longer[:position] + longer[position + 1 :] == shorter
         ),
         None,
     )
-    if place is None:
+    if position is None:
         return "give both the same shape before they are compared"
-    if place == len(longer) - 1:
-        place = -1
+    if position == len(longer) - 1:
+        position = -1
     which = "first" if longer is left else "second"
-    return f"give both the same shape: `.squeeze({place})` on the {which} operand"
+    return f"give both the same shape: `.squeeze({position})` on the {which} operand"

@@ -130,7 +130,7 @@ class NormalisedTwice(Rule):
     def _finding(self, context: RuleContext, site: Site | None, pairs: list[_Pair]) -> Finding:
         first, second = _NAMES[pairs[0].first.operation], pairs[0].second
         module = context.module_of(pairs[0].first)
-        places = (
+        positions = (
             (pairs[0].site, f"{second} {_EXPECTS[second]}"),
             (pairs[0].first.site, f"{first} is called here"),
         )
@@ -140,9 +140,9 @@ class NormalisedTwice(Rule):
             remedy=_remedy(first, second),
             site=site,
             related=(
-                context.related(place, text)
-                for place, text in places
-                if context.site(place) != site
+                context.related(position, text)
+                for position, text in positions
+                if context.site(position) != site
             ),
             severity=_SEVERITIES[second, first],
             modules=() if module is None else (module,),
@@ -215,7 +215,7 @@ def _source(context: RuleContext, node: int) -> NodeRecord | None:
 def _is_same_dimension(
     context: RuleContext,
     first: NodeRecord,
-    place: int | None,
+    position: int | None,
     dims: tuple[int, ...],
     dimension: int | None,
 ) -> bool:
@@ -227,16 +227,16 @@ def _is_same_dimension(
     Args:
         context: What is judged.
         first: The operation that normalised first.
-        place: Its dimension; None where it has none, as a sigmoid.
+        position: Its dimension; None where it has none, as a sigmoid.
         dims: The shape of what is normalised again.
         dimension: The dimension along which that happens; None where along none.
     """
     shape = first.outputs[0]
-    if place is None or dimension is None or shape is None or not dims or not shape.dims:
+    if position is None or dimension is None or shape is None or not dims or not shape.dims:
         return True
-    if shape.dims[place] != dims[dimension]:
+    if shape.dims[position] != dims[dimension]:
         return False
-    if place == dimension or place - len(shape.dims) == dimension - len(dims):
+    if position == dimension or position - len(shape.dims) == dimension - len(dims):
         return True
     return any(user.operation in _TURNING for user in users_up_to_loss(context, first.index))
 

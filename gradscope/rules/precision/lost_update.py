@@ -67,14 +67,14 @@ class LostUpdate(Rule):
         by_optimizer: dict[int, list[RoundedUpdate]] = {}
         for record in context.recording.evidence_of(RoundedUpdate):
             by_optimizer.setdefault(record.optimizer, []).append(record)
-        for place, records in by_optimizer.items():
-            if context.shared(Windows).optimizers[place].class_name in _TORCHS:
-                yield from self._judged(context, place, records)
+        for position, records in by_optimizer.items():
+            if context.shared(Windows).optimizers[position].class_name in _TORCHS:
+                yield from self._judged(context, position, records)
 
     def _judged(
-        self, context: RuleContext, place: int, records: Sequence[RoundedUpdate]
+        self, context: RuleContext, position: int, records: Sequence[RoundedUpdate]
     ) -> Iterator[Finding]:
-        rates = _rates(context, place)
+        rates = _rates(context, position)
         highest = max(rates.values(), default=0.0)
         by_step: dict[int, list[RoundedUpdate]] = {}
         for record in records:
@@ -87,7 +87,7 @@ class LostUpdate(Rule):
         share = median(known)
         last = by_step[max(by_step)]
         lost = [one.parameter for one in last if one.moving and _lost(one) >= self.warning]
-        optimizer = context.shared(Windows).optimizers[place]
+        optimizer = context.shared(Windows).optimizers[position]
         types = {context.recording.parameters[one.parameter].shape.dtype for one in last}
         dtype = min(types)
         yield self.finding(

@@ -68,7 +68,7 @@ class SkippedStep(Rule):
             if event.kind == "scaler-step":
                 by_line.setdefault((event.site, event.optimizer), []).append(event)
         for calls in by_line.values():
-            made = [place for place, call in enumerate(calls) if not call.count("skipped")]
+            made = [position for position, call in enumerate(calls) if not call.count("skipped")]
             judged = calls[made[0] :] if made else calls
             skipped = [call for call in judged if call.count("skipped")]
             if self._is_search(context, judged, skipped, has_ended=bool(made)):

@@ -80,8 +80,8 @@ class DeadEnds:
             if node is not None and not self._is_natural(parameter, node):
                 by_node.setdefault(node.index, []).append(parameter)
         by_site: dict[object, list[DeadEnd]] = {}
-        for place, parameters in by_node.items():
-            cause = self._cause(place, by_node)
+        for position, parameters in by_node.items():
+            cause = self._cause(position, by_node)
             end = self._end(self.recording.nodes[cause], parameters)
             by_site.setdefault(end.site or cause, []).append(end)
         found = (_together(ends) for ends in by_site.values())
@@ -89,9 +89,9 @@ class DeadEnds:
 
     def _end(self, node: NodeRecord, parameters: list[int]) -> DeadEnd:
         zeros = self._zero_operands(node)
-        places = [(self._filled(zero), self._made(zero)) for zero in zeros]
-        known = [(filled or made, made) for filled, made in places if filled or made]
-        site, made = known[0] if known else (self._place(node), None)
+        positions = [(self._filled(zero), self._made(zero)) for zero in zeros]
+        known = [(filled or made, made) for filled, made in positions if filled or made]
+        site, made = known[0] if known else (self._position(node), None)
         owners = (self.recording.parameters[parameter].module for parameter in parameters)
         return DeadEnd(
             node=node,
@@ -106,7 +106,7 @@ class DeadEnds:
             is_over_one_element=is_over_one_element(self.context, node),
         )
 
-    def _place(self, node: NodeRecord) -> Site | None:
+    def _position(self, node: NodeRecord) -> Site | None:
         """Return the line of an operation; that which made it, where a module is to blame."""
         if node.module_call is None:
             return self.context.site(node.site)
@@ -154,23 +154,23 @@ class DeadEnds:
     def _nearest_end(self, start: int) -> NodeRecord | None:
         waiting, opened = [start], set[int]()
         while waiting:
-            place = waiting.pop()
-            if place in self._nearest:
+            position = waiting.pop()
+            if position in self._nearest:
                 continue
-            users = self.context.users.get(place, ())
+            users = self.context.users.get(position, ())
             ends = [self.recording.nodes[user] for user in users if self._is_end(user)]
             through = [user for user in users if not self._is_end(user)]
             unknown = [user for user in through if user not in self._nearest]
-            if unknown and place not in opened:
-                opened.add(place)
-                waiting += [place, *unknown]
+            if unknown and position not in opened:
+                opened.add(position)
+                waiting += [position, *unknown]
                 continue
             ends += filter(None, (self._nearest.get(user) for user in through))
-            self._nearest[place] = min(ends, key=lambda node: node.depth, default=None)
+            self._nearest[position] = min(ends, key=lambda node: node.depth, default=None)
         return self._nearest[start]
 
-    def _is_end(self, place: int) -> bool:
-        node = self.recording.nodes[place]
+    def _is_end(self, position: int) -> bool:
+        node = self.recording.nodes[position]
         return node.kind != "view" and self._is_given_gradient(node)
 
     def _is_given_gradient(self, node: NodeRecord) -> bool:
@@ -206,14 +206,16 @@ class DeadEnds:
         """Return whether a factor of zero has a gradient of its own."""
         waiting, depth = [end.index], 0
         while waiting and depth < _MOST_STEPS_DOWN:
-            places = {
-                ref.node for place in waiting for ref in self.context.successors.get(place, ())
+            positions = {
+                ref.node
+                for position in waiting
+                for ref in self.context.successors.get(position, ())
             }
-            for place in places:
-                parameter = self.recording.nodes[place].parameter
+            for position in positions:
+                parameter = self.recording.nodes[position].parameter
                 if parameter is not None and self._is_zero(parameter, "gradient"):
                     return True
-            waiting, depth = list(places), depth + 1
+            waiting, depth = list(positions), depth + 1
         return False
 
     def _is_zero(self, parameter: int, reach: str) -> bool:
@@ -256,15 +258,15 @@ class DeadEnds:
     def _is_bias(self, record: ParameterRecord, node: NodeRecord) -> bool:
         return len(record.shape.dims) == 1 and not node.operation.startswith("Mul")
 
-    def _cause(self, place: int, ends: dict[int, list[int]]) -> int:
+    def _cause(self, position: int, ends: dict[int, list[int]]) -> int:
         """Return the dead end whose zeros are the input of another, itself where there is none."""
-        node = self.recording.nodes[place]
+        node = self.recording.nodes[position]
         if self._zero_operands(node):
-            return place
+            return position
         while True:
             below = list(self._other_operands(node))
             if len(below) != 1:
-                return place
+                return position
             node = below[0]
             if node.index in ends:
                 return node.index

@@ -6,7 +6,7 @@ from typing import ClassVar
 
 from gradscope.recording.finding import Finding, Severity
 from gradscope.rules.context import RuleContext
-from gradscope.rules.optimizers import PROBE, Optimizers, places
+from gradscope.rules.optimizers import PROBE, Optimizers, positions
 from gradscope.rules.rule import Rule
 
 
@@ -54,7 +54,7 @@ class DuplicateInOptimizer(Rule):
             twice = sorted({index for group in record.groups for index in group.duplicates})
             if not twice:
                 continue
-            where = places(context, twice)
+            where = positions(context, twice)
             more = f" and {len(where) - 3} more" if len(where) > 3 else ""
             is_one = len(where) == 1
             yield self.finding(

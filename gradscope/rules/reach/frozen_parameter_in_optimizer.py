@@ -7,7 +7,7 @@ from typing import ClassVar
 from gradscope.analysis.reach import counted
 from gradscope.recording.finding import Finding, Severity
 from gradscope.rules.context import RuleContext
-from gradscope.rules.optimizers import Optimizers, places
+from gradscope.rules.optimizers import Optimizers, positions
 from gradscope.rules.rule import Rule
 
 
@@ -60,7 +60,7 @@ class FrozenParameterInOptimizer(Rule):
         )
         if not frozen or len(frozen) == len(optimizer.parameters):
             return
-        where = places(context, frozen)
+        where = positions(context, frozen)
         more = f" and {len(where) - 3} more" if len(where) > 3 else ""
         number = f"{len(frozen)} of {counted(len(optimizer.parameters), 'parameter')}"
         yield self.finding(

@@ -7,7 +7,7 @@ from typing import ClassVar
 from gradscope.recording.finding import Finding, Severity
 from gradscope.rules.context import RuleContext
 from gradscope.rules.measure import Measure
-from gradscope.rules.optimizers import Optimizers, places
+from gradscope.rules.optimizers import Optimizers, positions
 from gradscope.rules.rule import Rule
 
 
@@ -71,7 +71,7 @@ class FrozenParameterMoves(Rule):
         if not moved:
             return
         ratio = max(update / weight if weight else 1.0 for update, weight in moved.values())
-        where = places(context, moved)
+        where = positions(context, moved)
         more = f" and {len(where) - 3} more" if len(where) > 3 else ""
         yield self.finding(
             context,

@@ -60,8 +60,8 @@ def _dimension(context: RuleContext, node: NodeRecord) -> int | None:
 
 def _input(context: RuleContext, node: NodeRecord) -> NodeRecord | None:
     """Return what made an operation's one input, None where there are several."""
-    places = {ref.node for ref in context.successors.get(node.index, ())}
-    return context.recording.nodes[places.pop()] if len(places) == 1 else None
+    positions = {ref.node for ref in context.successors.get(node.index, ())}
+    return context.recording.nodes[positions.pop()] if len(positions) == 1 else None
 
 
 def feeds_loss(context: RuleContext, node: NodeRecord) -> bool:
@@ -70,19 +70,19 @@ def feeds_loss(context: RuleContext, node: NodeRecord) -> bool:
     Terms of the loss, which are numbers, may join it there.
     """
     nodes, above = context.recording.nodes, _above(context, node)
-    inputs = {ref.node for place in above for ref in context.successors.get(place, ())}
+    inputs = {ref.node for position in above for ref in context.successors.get(position, ())}
     return all(
-        nodes[place].kind == "operation" and _is_number(nodes[place])
-        for place in inputs - above - {node.index}
+        nodes[position].kind == "operation" and _is_number(nodes[position])
+        for position in inputs - above - {node.index}
     )
 
 
 def is_margin(context: RuleContext, node: NodeRecord) -> bool:
     """Return whether an operation's result is a term of the loss itself, as of a hinge."""
     return all(
-        context.recording.nodes[place].kind == "view"
-        or context.recording.nodes[place].operation.startswith(_REDUCING)
-        for place in _above(context, node)
+        context.recording.nodes[position].kind == "view"
+        or context.recording.nodes[position].operation.startswith(_REDUCING)
+        for position in _above(context, node)
     )
 
 

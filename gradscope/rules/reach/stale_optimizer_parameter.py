@@ -76,16 +76,16 @@ class StaleOptimizerParameter(Rule):
         reached = {s.parameter for s in stats if s and s.reach in ("gradient", "zero")}
         lost = reached - optimizers.held
         made = None if not successors else context.recording.parameters[successors[0]].site
-        place = next((site for site in (line, record.site, made) if site is not None), None)
+        position = next((site for site in (line, record.site, made) if site is not None), None)
         related = [context.related(record.site, f"{record.class_name} is made here")]
-        if line is None and made != place:
+        if line is None and made != position:
             related = [context.related(made, "the model's own are made here")]
         return self.finding(
             context,
             message=_message(record, tensors, stepped=not lost),
             remedy="make the optimizer after the last change to the model",
-            site=place,
-            related=related if place != record.site or line is None else (),
+            site=position,
+            related=related if position != record.site or line is None else (),
             severity="error" if lost else "note",
             parameters=successors,
             evidence={

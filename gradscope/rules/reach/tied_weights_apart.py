@@ -55,7 +55,7 @@ class TiedWeightsApart(Rule):
         for twin in context.recording.evidence_of(TwinRecord):
             first, second = (context.recording.parameters[i] for i in (twin.first, twin.second))
             shares = twin.alike == "storage"
-            place = second.site if twin.site is None else twin.site
+            position = second.site if twin.site is None else twin.site
             yield self.finding(
                 context,
                 message=(
@@ -66,11 +66,11 @@ class TiedWeightsApart(Rule):
                     "and they drift apart"
                 ),
                 remedy="tie the parameters themselves: " + _tie(first.name, second.name),
-                site=place,
+                site=position,
                 related=[
                     context.related(record.site, f"{record.name} is made here")
                     for record in (first, second)
-                    if record.site != place
+                    if record.site != position
                 ],
                 parameters=(twin.first, twin.second),
                 evidence={

@@ -114,7 +114,7 @@ def _first_use(context: RuleContext, node: int) -> Site | None:
     """Return the first line of the forward that uses a leaf, or what was computed of it before."""
     waiting, seen = [node], {node}
     while waiting:
-        users = {user.index: user for place in waiting for user in context.consumers(place)}
+        users = {user.index: user for position in waiting for user in context.consumers(position)}
         fresh = [users[index] for index in sorted(users.keys() - seen)]
         known = next((user.site for user in fresh if user.site is not None), None)
         if known is not None:

@@ -89,18 +89,22 @@ class UnusedParameter(Rule):
         loss = context.first.nodes[0].site if context.first.nodes else None
         dropped = runs and _is_dropped(context, parameters)
         order = (_dropping(reach, parts), loss, made) if dropped else (loss, made)
-        places = [place for place in (order if runs else (made, loss)) if place is not None]
-        users = [place for place in places if not context.recording.sites[place].is_installed]
-        site = next(iter(users or places), None)
+        positions = [
+            position for position in (order if runs else (made, loss)) if position is not None
+        ]
+        users = [
+            position for position in positions if not context.recording.sites[position].is_installed
+        ]
+        site = next(iter(users or positions), None)
         return self.finding(
             context,
             message=_message(parts, runs=runs),
             remedy=_remedy(runs=runs, dropped=dropped),
             site=site,
             related=(
-                place
-                for place in _related(reach, parts, runs=runs)
-                if place is not None and not _is_at(place, context.site(site))
+                position
+                for position in _related(reach, parts, runs=runs)
+                if position is not None and not _is_at(position, context.site(site))
             ),
             severity=_severity(reach, parts, runs=runs),
             parameters=parameters,
@@ -146,12 +150,12 @@ def _dropping(reach: Reach, parts: list[Part]) -> int | None:
 
 def _outermost(calls: list[ModuleCallRecord]) -> list[ModuleCallRecord]:
     """Return the calls that none of the others made."""
-    places = {call.index for call in calls}
-    return [call for call in calls if call.parent not in places]
+    positions = {call.index for call in calls}
+    return [call for call in calls if call.parent not in positions]
 
 
-def _is_at(place: RelatedLocation, site: Site | None) -> bool:
-    return site is not None and (place.file, place.line) == (site.file, site.line)
+def _is_at(position: RelatedLocation, site: Site | None) -> bool:
+    return site is not None and (position.file, position.line) == (site.file, site.line)
 
 
 def _message(parts: list[Part], *, runs: bool) -> str:

@@ -116,9 +116,9 @@ def test_gradients_that_the_script_divides_are_written(run):
 
     def loop():
         optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-        for place in range(2):
+        for position in range(2):
             loss_of(model).backward()
-            if place:
+            if position:
                 for parameter in model.parameters():
                     parameter.grad /= 2
             torch.nn.utils.clip_grad_norm_(model.parameters(), 0.1)

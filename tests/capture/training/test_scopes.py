@@ -16,19 +16,19 @@ def entries(number):
 def test_every_set_has_one_place():
     _parameters, found = entries(4)
     scopes = Scopes()
-    assert [scopes.place(found), scopes.place(found[:2]), scopes.place(found)] == [0, 1, 0]
+    assert [scopes.location(found), scopes.location(found[:2]), scopes.location(found)] == [0, 1, 0]
     assert [one.parameters for one in scopes.take()] == [(0, 1, 2, 3), (0, 1)]
     assert scopes.take() == ()
-    assert scopes.place(found[1:]) == 2
+    assert scopes.location(found[1:]) == 2
     assert [one.parameters for one in scopes.take()] == [(1, 2, 3)]
 
 
 def test_nothing_has_no_place():
-    assert Scopes().place([]) is None
+    assert Scopes().location([]) is None
 
 
 def test_sets_that_are_new_every_time_are_not_kept_without_end(monkeypatch):
     monkeypatch.setattr("gradscope.capture.training.clips._MOST", 3)
     _parameters, found = entries(4)
     scopes = Scopes()
-    assert [scopes.place(found[:size]) for size in (1, 2, 3, 1)] == [0, 1, None, 0]
+    assert [scopes.location(found[:size]) for size in (1, 2, 3, 1)] == [0, 1, None, 0]

@@ -22,10 +22,10 @@ def troubles_at(*steps):
     """Return in which of some steps of one optimizer there is something new."""
     troubles = Troubles()
     found = []
-    for place, gradients in enumerate(steps):
+    for position, gradients in enumerate(steps):
         norm = math.hypot(*(one for one in gradients if one is not None))
         if troubles.has_new(0, {"norm": norm}, measured(*gradients)):
-            found.append(place)
+            found.append(position)
     return found
 
 

@@ -152,9 +152,9 @@ def test_ascii_will_do(comparison):
 
 
 def test_many_parameters_fold_to_the_worst():
-    names = [f"blocks.{place}.weight" for place in range(3_000)]
+    names = [f"blocks.{position}.weight" for position in range(3_000)]
     base = of_step(dict.fromkeys(names, 1.0))
-    other = of_step({name: 2.0 + place for place, name in enumerate(names)})
+    other = of_step({name: 2.0 + position for position, name in enumerate(names)})
     text = rendered(compared(base, other))
     assert len(text.splitlines()) < 40
     assert "blocks.2999.weight" in text and "… 2,990 more: --top 3000" in text
@@ -165,7 +165,7 @@ def test_many_parameters_fold_to_the_worst():
 
 def test_many_sides_are_told():
     base = of_step({"a.weight": 1.0})
-    others = [of_step({"a.weight": 1.0 + place}) for place in range(40)]
+    others = [of_step({"a.weight": 1.0 + position}) for position in range(40)]
     for name in TEXTS:
         text = rendered(compared(base, *others), name, width=80)
         assert max(map(len, text.splitlines())) <= 80 or name != "full"

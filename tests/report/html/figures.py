@@ -22,8 +22,8 @@ def plain(value):
         if "f8" in value or "f4" in value:
             name, code = ("f8", "d") if "f8" in value else ("f4", "f")
             found = [one for (one,) in struct.iter_unpack(f"<{code}", b64decode(value[name]))]
-            for (place,) in struct.iter_unpack("<i", b64decode(value.get("none", ""))):
-                found[place] = None
+            for (position,) in struct.iter_unpack("<i", b64decode(value.get("none", ""))):
+                found[position] = None
             return found
         return {key: plain(one) for key, one in value.items()}
     if isinstance(value, list | tuple):

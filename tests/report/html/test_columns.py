@@ -6,7 +6,7 @@ from base64 import b64decode
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gradscope.report.html.columns import numbers, places, single_numbers, texts
+from gradscope.report.html.columns import numbers, positions, single_numbers, texts
 
 FLOATS = st.one_of(st.none(), st.floats(), st.integers(0, 2**40), st.just(-0.0))
 
@@ -17,12 +17,12 @@ def decoded(column):
         value = column["same"]
         return [float(value) if isinstance(value, str) else value] * column["count"]
     if "at" in column:
-        return [None if place < 0 else place for place in integers(column)]
+        return [None if position < 0 else position for position in integers(column)]
     code = "d" if "f8" in column else "f"
     raw = b64decode(column["f8" if code == "d" else "f4"])
     found = [value for (value,) in struct.iter_unpack(f"<{code}", raw)]
-    for (place,) in struct.iter_unpack("<i", b64decode(column.get("none", ""))):
-        found[place] = None
+    for (position,) in struct.iter_unpack("<i", b64decode(column.get("none", ""))):
+        found[position] = None
     return found
 
 
@@ -60,7 +60,7 @@ def test_single_numbers_are_the_nearest_of_float32(values):
 
 @given(st.lists(st.one_of(st.none(), st.integers(0, 2**31 - 1))))
 def test_places_hold_none_apart(values):
-    assert decoded(places(values)) == values
+    assert decoded(positions(values)) == values
 
 
 @given(st.lists(st.one_of(st.none(), st.text(max_size=3))))

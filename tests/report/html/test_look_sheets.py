@@ -5,7 +5,7 @@ from gradscope.report.html import tabs as look_sheets
 from gradscope.report.html.render import render_html
 from gradscope.report.html.tabs import run_sheets
 from tests.report.conftest import build
-from tests.report.html.pictures.loops import finding, loop, report_of
+from tests.report.html.charts.loops import finding, loop, report_of
 
 
 def looked(*steps, losses=("loss",), length=20):

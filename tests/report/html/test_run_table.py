@@ -6,8 +6,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gradscope.report.html.tables import run_parameter_table
+from tests.report.html.charts.loops import NORMS, loop, report_of
 from tests.report.html.figures import plain
-from tests.report.html.pictures.loops import NORMS, loop, report_of
 
 
 def column(picture, title):

@@ -6,8 +6,8 @@ from gradscope.recording.finding import Finding, Verdict
 from gradscope.report.html.tables import parameter_table, tensor_table
 from gradscope.session.report import Report
 from tests.report.conftest import build
+from tests.report.html.charts.conftest import REPORTS
 from tests.report.html.figures import plain
-from tests.report.html.pictures.conftest import REPORTS
 
 
 def columns_of(picture):

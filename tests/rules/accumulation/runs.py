@@ -86,13 +86,13 @@ class Run:
         """
         root = len(self._modules)
         self._add_module(name, class_name, None)
-        for place, layer in enumerate(layers):
-            self._add_module(f"{name}.{place}", layer, root)
+        for position, layer in enumerate(layers):
+            self._add_module(f"{name}.{position}", layer, root)
         start = len(self._parameters)
         self._parameters += [
             ParameterRecord(
-                index=start + place,
-                name=f"{name}.weight{place}",
+                index=start + position,
+                name=f"{name}.weight{position}",
                 aliases=(),
                 module=root,
                 shape=Shape(dims=(4,), dtype="float32"),
@@ -101,7 +101,7 @@ class Run:
                 requires_grad=requires_grad,
                 optimizer_group=None,
             )
-            for place in range(parameters)
+            for position in range(parameters)
         ]
         self.gradients += [Gradient() for _ in range(parameters)]
         return tuple(range(start, start + parameters))

@@ -132,10 +132,10 @@ def detached_state():
 def a_horizon_of_four_steps():
     model, optimizer = made(Cell())
     hidden = torch.zeros(2, 4)
-    for place in range(STEPS):
+    for position in range(STEPS):
         hidden = model(batch(), hidden)
         step(optimizer, hidden.pow(2).mean())
-        if place % 4 == 3:
+        if position % 4 == 3:
             hidden = hidden.detach()
 
 

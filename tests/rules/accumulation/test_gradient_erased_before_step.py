@@ -34,7 +34,7 @@ def loop(steps: int = 10, *, set_to_none: bool = True, erased_every: int = 1) ->
 def test_zeroing_between_backward_and_step_is_an_error_at_the_zero_grad(set_to_none):
     found = only_erasure(loop(set_to_none=set_to_none))
     assert (found.severity, found.location.line) == ("error", 12)
-    assert [place.line for place in found.related] == [11, 13]
+    assert [position.line for position in found.related] == [11, 13]
     assert (found.step, found.count, len(found.parameters)) == (0, 10, 4)
 
 
@@ -123,7 +123,7 @@ def micro_batches(passes: int, divided: float, *, last: int | None = None) -> Ru
 def test_zeroing_before_each_micro_batch_of_a_divided_loss_is_an_error(last):
     (found,) = micro_batches(4, 4, last=last).findings("GS302")
     assert (found.severity, found.location.line) == ("error", 10)
-    assert [place.line for place in found.related] == [11, 12]
+    assert [position.line for position in found.related] == [11, 12]
     evidence = dict(found.evidence)
     assert (evidence["passes"], evidence["passes_erased"]) == (4, 3)
 

@@ -11,11 +11,11 @@ def loop(passes, nodes, *, older=True):
     run = Run()
     weights = run.model("model", 4)
     sgd = run.optimizer(weights)
-    for place in range(passes):
+    for position in range(passes):
         run.zero(sgd, line=10)
-        counted = place < 5 or place % 20 == 0
-        reaches_back = {"older": int(older and place > 0)}
-        numbers = {"nodes": nodes(place), **reaches_back} if counted else {}
+        counted = position < 5 or position % 20 == 0
+        reaches_back = {"older": int(older and position > 0)}
+        numbers = {"nodes": nodes(position), **reaches_back} if counted else {}
         run.backward(weights, line=11, **numbers)
         run.step(sgd, line=12)
     return run
@@ -23,28 +23,28 @@ def loop(passes, nodes, *, older=True):
 
 @pytest.mark.parametrize(("passes", "severity"), [(3, None), (4, "warning"), (41, "error")])
 def test_a_graph_that_grows_is_worse_the_longer_it_does(passes, severity):
-    found = loop(passes, lambda place: 10 + 6 * place).findings("GS309")
+    found = loop(passes, lambda position: 10 + 6 * position).findings("GS309")
     assert [one.severity for one in found] == ([severity] if severity else [])
     assert {one.location.line for one in found} <= {11}
 
 
 def test_the_numbers_are_those_of_the_first_and_the_last_count():
-    (found,) = loop(41, lambda place: 10 + 6 * place).findings("GS309")
+    (found,) = loop(41, lambda position: 10 + 6 * position).findings("GS309")
     evidence = dict(found.evidence)
     assert (evidence["nodes_first"], evidence["nodes_last"], evidence["passes"]) == (16, 250, 39)
 
 
 def test_counting_ends_at_twenty_thousand():
-    assert loop(81, lambda place: min(20_000, 10_000 + 400 * place)).findings("GS309")
+    assert loop(81, lambda position: min(20_000, 10_000 + 400 * position)).findings("GS309")
 
 
 @pytest.mark.parametrize(
     "nodes",
     [
-        lambda place: 40,
-        lambda place: 10 + 6 * min(place, 3),  # a horizon of four steps
-        lambda place: 10 + 6 * min(place, 30),
-        lambda place: 10 + 6 * (place % 7),
+        lambda position: 40,
+        lambda position: 10 + 6 * min(position, 3),  # a horizon of four steps
+        lambda position: 10 + 6 * min(position, 30),
+        lambda position: 10 + 6 * (position % 7),
     ],
     ids=["constant", "short horizon", "long horizon", "by chance"],
 )
@@ -53,7 +53,7 @@ def test_graphs_of_a_bounded_size_are_fine(nodes):
 
 
 def test_sequences_that_happen_to_grow_are_fine():
-    assert not loop(41, lambda place: 10 + place, older=False).findings("GS309")
+    assert not loop(41, lambda position: 10 + position, older=False).findings("GS309")
 
 
 def test_without_counts_nothing_can_be_said():
@@ -86,8 +86,8 @@ def test_a_history_that_is_let_go_now_and_then_is_fine():
     run = Run()
     weights = run.model("model", 4)
     sgd = run.optimizer(weights)
-    for place in range(5):
+    for position in range(5):
         run.zero(sgd, line=10)
-        run.backward(weights, line=11, nodes=10 + 6 * (place % 4), older=int(place % 4 > 0))
+        run.backward(weights, line=11, nodes=10 + 6 * (position % 4), older=int(position % 4 > 0))
         run.step(sgd, line=12)
     assert not run.findings("GS309")

@@ -10,15 +10,15 @@ def loop(batches, window=4, *, epochs=3, zero_at_start=False, steps_at_end=False
     run = Run()
     weights = run.model("model", 4)
     sgd = run.optimizer(weights)
-    place = 0
+    position = 0
     for _ in range(epochs):
         if zero_at_start:
             run.zero(sgd, line=8)
         run.event("epoch", 9, subject="loader", batches=batches)
         for batch in range(batches):
-            place += 1
+            position += 1
             run.backward(weights, line=11, divided=window)
-            done = place if counter == "run" else batch + 1
+            done = position if counter == "run" else batch + 1
             if done % window == 0 or (steps_at_end and batch + 1 == batches):
                 run.step(sgd, line=12)
                 run.zero(sgd, line=13)
@@ -28,7 +28,7 @@ def loop(batches, window=4, *, epochs=3, zero_at_start=False, steps_at_end=False
 def test_batches_that_are_zeroed_at_the_start_of_an_epoch_are_dropped():
     (found,) = loop(10, zero_at_start=True).findings("GS305")
     assert (found.severity, found.location.line) == ("warning", 11)
-    assert [place.line for place in found.related] == [8]
+    assert [position.line for position in found.related] == [8]
     evidence = dict(found.evidence)
     assert (evidence["passes_dropped"], evidence["times"], evidence["passes"]) == (6, 3, 30)
 

@@ -29,7 +29,7 @@ def test_a_loop_without_zero_grad_is_an_error_at_its_backward(class_name):
     (found,) = loop(10, class_name=class_name).findings("GS301")
     assert (found.severity, found.location.line) == ("error", BACKWARD)
     assert (found.step, found.count) == (1, 9)
-    assert [place.line for place in found.related] == [STEP]
+    assert [position.line for position in found.related] == [STEP]
     assert dict(found.evidence)["passes_in_last_step"] == 10
     assert "never zeroed" in found.message
     assert len(found.parameters) == 4
@@ -57,7 +57,7 @@ def test_zeroing_once_in_a_while_is_worse_the_rarer_it_is(zero_every, steps, sev
     assert severity in (expected, "warning")
     assert [one.severity for one in found] == ([expected] if expected else [])
     if found:
-        assert [place.line for place in found[0].related] == [STEP, ZERO]
+        assert [position.line for position in found[0].related] == [STEP, ZERO]
 
 
 def test_a_single_step_that_shows_it_is_no_error():

@@ -9,10 +9,10 @@ def loop(optimizers, steps_each, *, class_name="Adam", lines=None, fresh=False):
     """Several optimizers one after the other, each with so many steps."""
     run = Run()
     weights = run.model("model", 4)
-    for place in range(optimizers):
+    for position in range(optimizers):
         if fresh:
-            weights = run.model(f"model{place}", 4)
-        line = 3 if lines is None else lines[place]
+            weights = run.model(f"model{position}", 4)
+        line = 3 if lines is None else lines[position]
         optimizer = run.optimizer(weights, class_name, line=line)
         for _ in range(steps_each):
             run.zero(optimizer, line=10)

@@ -21,7 +21,7 @@ def loop(*, again=1, steps=6, zero_between=False, separate=False):
 def test_a_loss_alone_and_within_the_total_is_an_error_with_both_lines():
     (found,) = loop().findings("GS308")
     assert (found.severity, found.location.line, found.count) == ("error", 13, 6)
-    assert [place.line for place in found.related] == [11]
+    assert [position.line for position in found.related] == [11]
 
 
 def test_two_losses_over_a_shared_trunk_are_fine():

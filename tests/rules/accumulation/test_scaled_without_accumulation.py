@@ -38,7 +38,7 @@ def codes(run):
 def test_a_line_that_speaks_of_accumulation_is_a_warning(source):
     (found,) = loop(source=source).findings("GS313")
     assert (found.severity, found.location.line, found.count) == ("warning", 11, 12)
-    assert [place.line for place in found.related] == [12]
+    assert [position.line for position in found.related] == [12]
 
 
 def test_zeroing_every_k_steps_says_that_it_was_meant():

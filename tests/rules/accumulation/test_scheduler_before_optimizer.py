@@ -35,7 +35,7 @@ def loop(*, first, skipped=0, ahead=0, steps=5):
 def test_a_scheduler_in_front_is_a_warning_at_its_step():
     (found,) = loop(first=True).findings("GS311")
     assert (found.severity, found.location.line, found.count) == ("warning", SCHEDULER, 1)
-    assert [place.line for place in found.related] == [STEP]
+    assert [position.line for position in found.related] == [STEP]
     assert "0.1 is never used" in found.message and "0.09" in found.message
 
 

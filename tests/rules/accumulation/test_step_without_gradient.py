@@ -15,7 +15,7 @@ def test_an_optimizer_of_other_parameters_is_an_error_at_its_step():
         run.step(sgd, line=12)
     (found,) = run.findings("GS306")
     assert (found.severity, found.location.line, found.count) == ("error", 12, 5)
-    assert [place.line for place in found.related] == [3]
+    assert [position.line for position in found.related] == [3]
     assert all(name.startswith("copy.") for name in found.parameters)
 
 
@@ -113,7 +113,7 @@ def test_a_loop_that_steps_first_is_a_warning():
         run.backward(weights, line=12)
     (found,) = run.findings("GS306")
     assert (found.severity, found.location.line, found.count) == ("warning", 10, 1)
-    assert [place.line for place in found.related] == [12, 3]
+    assert [position.line for position in found.related] == [12, 3]
 
 
 def test_two_empty_steps_are_the_least():

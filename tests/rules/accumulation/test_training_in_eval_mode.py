@@ -27,7 +27,7 @@ def test_an_evaluation_that_is_never_undone_is_found_at_the_eval():
     (found,) = loop([False] * 5 + [True] * 15).findings("GS312")
     assert (found.severity, found.location.line) == ("warning", EVAL)
     assert (found.step, found.count) == (5, 15)
-    assert [place.line for place in found.related] == [BACKWARD]
+    assert [position.line for position in found.related] == [BACKWARD]
     assert "from step 6 on" in found.message
     assert all(name.startswith("model.") for name in found.parameters)
 

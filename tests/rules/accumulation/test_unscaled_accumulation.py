@@ -26,7 +26,7 @@ def loop(passes=4, *, class_name="SGD", windows=6, lengths=(), **numbers):
 def test_a_sum_of_means_is_found_at_the_backward(class_name, severity):
     (found,) = loop(class_name=class_name).findings("GS303")
     assert (found.severity, found.location.line, found.count) == (severity, 11, 6)
-    assert [place.line for place in found.related] == [12]
+    assert [position.line for position in found.related] == [12]
     assert dict(found.evidence)["passes"] == 4
 
 

@@ -84,10 +84,10 @@ def a_critic_that_is_never_zeroed():
 def micro_batches_zeroed_one_by_one():
     model = net()
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-    for place in range(16):
+    for position in range(16):
         optimizer.zero_grad()  # GS302 error
         (loss_of(model) / 4).backward()
-        if place % 4 == 3:
+        if position % 4 == 3:
             optimizer.step()
 
 
@@ -126,10 +126,10 @@ def an_epoch_of_two_and_a_half_windows():
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
     loader = DataLoader(TensorDataset(*batch(160)), batch_size=16)
     for _ in range(3):
-        for place, (features, target) in enumerate(loader):
+        for position, (features, target) in enumerate(loader):
             loss = functional.cross_entropy(model(features), target)
             (loss / 4).backward()  # GS305 warning
-            if place % 4 == 3:
+            if position % 4 == 3:
                 optimizer.step()
                 optimizer.zero_grad()
 

@@ -67,7 +67,7 @@ def test_what_is_carried_over_fails_in_the_second_step(inspect_file, text):
     assert f"{kind}.kept is carried over" in finding.message
     assert "the training loop would have to reset or detach" in finding.message
     assert [finding.location.source] == marked(text, "# <-")
-    assert {place.source for place in finding.related} == set(marked(text, "# also"))
+    assert {position.source for position in finding.related} == set(marked(text, "# also"))
     assert {row.reach for row in report.parameters} == {"gradient"}
     assert report.summary.loss is not None
 

@@ -395,7 +395,7 @@ batch = torch.ones(4, 3)
     )
     finding = only(report.findings, "GS505")
     assert finding.location.source == "return 2 * grad * x ** 2"
-    assert [place.source for place in finding.related] == ["return cube(super().forward(x))"]
+    assert [position.source for position in finding.related] == ["return cube(super().forward(x))"]
     assert "0.667 times" in finding.message
 
 

@@ -17,7 +17,7 @@ def test_clip_behind_the_step_is_an_error_at_its_line():
     found = late_loop().found("GS401")
     assert (found.severity, found.location.line, found.count) == ("error", CLIP, 10)
     assert "clip_grad_norm_(max_norm=1) comes after the step" in found.message
-    assert [place.line for place in found.related] == [STEP]
+    assert [position.line for position in found.related] == [STEP]
     assert dict(found.evidence)["largest_norm"] == pytest.approx(2.0)
 
 

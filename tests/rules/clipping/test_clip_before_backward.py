@@ -16,7 +16,7 @@ def test_clip_of_nothing_before_backward_is_an_error_at_its_line():
     found = early_loop().found("GS402")
     assert (found.severity, found.location.line, found.count) == ("error", CLIP, 10)
     assert "it clips nothing" in found.message
-    assert [place.line for place in found.related] == [BACKWARD]
+    assert [position.line for position in found.related] == [BACKWARD]
 
 
 def test_clip_of_gradients_that_were_filled_with_zeros_is_one():

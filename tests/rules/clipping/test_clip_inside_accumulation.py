@@ -21,7 +21,7 @@ def test_clip_of_every_micro_batch_is_a_warning_at_its_line():
     found = accumulation().found("GS409")
     assert (found.severity, found.location.line, found.count) == ("warning", CLIP, 10)
     assert "4 times before each step" in found.message
-    assert [place.line for place in found.related] == [BACKWARD]
+    assert [position.line for position in found.related] == [BACKWARD]
 
 
 def test_clip_behind_the_last_micro_batch_is_right():

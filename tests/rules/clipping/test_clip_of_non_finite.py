@@ -26,7 +26,7 @@ def test_nan_norm_is_an_error_at_the_clip_of_the_first_such_step():
     assert (found.severity, found.location.line, found.step) == ("error", CLIP, 5)
     assert "NaN in step 5" in found.message
     assert "makes all 4 gradients NaN" in found.message
-    assert [place.line for place in found.related] == [BACKWARD]
+    assert [position.line for position in found.related] == [BACKWARD]
 
 
 def test_infinite_norm_spares_no_gradient():

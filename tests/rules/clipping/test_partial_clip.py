@@ -24,7 +24,7 @@ def test_part_that_is_left_out_is_named_at_the_clip():
     assert (found.severity, found.location.line, found.count) == ("warning", CLIP, 10)
     assert "clips decoder alone" in found.message and "of encoder unclipped" in found.message
     assert found.parameters == ("encoder.weight0", "encoder.weight1", "encoder.weight2")
-    assert [place.line for place in found.related] == [STEP]
+    assert [position.line for position in found.related] == [STEP]
     assert dict(found.evidence)["largest_norm_outside"] == pytest.approx(3**0.5)
 
 

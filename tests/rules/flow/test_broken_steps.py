@@ -29,7 +29,7 @@ def test_a_loss_that_stays_broken_is_told_where_it_begins(loss, word):
     (found,) = training(FINE, FINE, (loss, 4), (math.nan, 4)).findings("GS104")
     assert (found.severity, found.step, found.location.line, found.count) == ("error", 2, 10, 2)
     assert f"the loss of step 2 is {word}" in found.message
-    assert [place.line for place in found.related] == [11]
+    assert [position.line for position in found.related] == [11]
     assert "--tensors-at" not in found.remedy
 
 

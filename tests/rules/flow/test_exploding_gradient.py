@@ -41,8 +41,8 @@ def stack(gain, *, depth=10, width=24, residual=False, norm=False):
                 nn.init.orthogonal_(layer.weight, gain=gain)
 
         def forward(self, x):
-            for place, layer in enumerate(self.layers):
-                branch = layer(self.norms[place](x) if norm else x)
+            for position, layer in enumerate(self.layers):
+                branch = layer(self.norms[position](x) if norm else x)
                 x = x + branch if residual else branch
             return self.head(x)
 
@@ -232,7 +232,7 @@ def test_it_is_placed_where_the_weights_are_initialised(inspect_file, target):
     )
     found = only(report.findings, "GS101")
     assert found.location.line == 6
-    assert [place.line for place in found.related] == [4]
+    assert [position.line for position in found.related] == [4]
 
 
 def test_the_profile_ignores_the_scale_of_the_loss():

@@ -208,7 +208,7 @@ def test_the_line_and_the_last_that_was_finite_are_told(inspect_file):
     )
     found = only(report.findings, "GS103")
     assert found.location.line == 10
-    assert [place.line for place in found.related] == [11]
+    assert [position.line for position in found.related] == [11]
     assert dict(found.evidence)["singular_elements"] == 6
 
 

@@ -99,11 +99,11 @@ class Deep(nn.Module):
     [(torch.sigmoid, "Sigmoid"), (torch.relu, "Addmm"), (torch.tanh, "Addmm")],
     ids=["sigmoid", "relu", "tanh"],
 )
-def test_the_operation_that_takes_most_away_is_told(activation, place):
+def test_the_operation_that_takes_most_away_is_told(activation, position):
     torch.manual_seed(0)
     (found,) = found_in(recording_of(Deep(activation), (torch.randn(16, 24), CLASSES)))
-    assert dict(found.evidence)["operation"] == place
-    assert ("sigmoid" in found.remedy) is (place == "Sigmoid")
+    assert dict(found.evidence)["operation"] == position
+    assert ("sigmoid" in found.remedy) is (position == "Sigmoid")
 
 
 def test_a_gradient_that_underflows_to_zero_has_vanished():

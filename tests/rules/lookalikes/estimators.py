@@ -322,9 +322,9 @@ class Switch(nn.Module):
         gates, chosen = probabilities.topk(self.top, dim=-1)
         out = torch.zeros_like(x)
         for number, expert in enumerate(self.experts):
-            rows, place = torch.where(chosen == number)
+            rows, position = torch.where(chosen == number)
             if len(rows):
-                out = out.index_add(0, rows, gates[rows, place, None] * expert(x[rows]))
+                out = out.index_add(0, rows, gates[rows, position, None] * expert(x[rows]))
         return x + out
 
 

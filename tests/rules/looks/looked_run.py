@@ -36,7 +36,7 @@ class LookedRun(Run):
             graph: How many operations it has.
             numbers: Further ones of the event.
         """
-        got = [place for place, reach in reached.items() if reach == "gradient"]
+        got = [position for position, reach in reached.items() if reach == "gradient"]
         order = self._order
         self.backward(got, line=line, loss=loss, **numbers)
         recording = self._recording(reached, loss, graph)
@@ -52,25 +52,26 @@ class LookedRun(Run):
         shape = Shape(dims=(4,), dtype="float32")
         nodes = tuple(
             NodeRecord(
-                index=place,
+                index=position,
                 graph=0,
                 operation="MeanBackward0",
                 kind="operation",
-                depth=place,
-                sequence=graph - place,
+                depth=position,
+                sequence=graph - position,
                 module_call=None,
                 site=0,
                 outputs=(shape,),
                 parameter=None,
             )
-            for place in range(graph)
+            for position in range(graph)
         )
         return replace(
             whole,
             sites=(Site(file=FILE, line=9, function="main", source="loss = …"),),
             nodes=nodes,
             edges=tuple(
-                EdgeRecord(source=place, target=place + 1, slot=0) for place in range(graph - 1)
+                EdgeRecord(source=position, target=position + 1, slot=0)
+                for position in range(graph - 1)
             ),
             steps=(StepRecord(index=0, kind="step", graph=0, loss=loss, optimizer=None),),
             events=(),

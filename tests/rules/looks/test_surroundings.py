@@ -18,9 +18,9 @@ def run():
     return run
 
 
-def surroundings(run, place=0):
+def surroundings(run, position=0):
     recording = run.recording()
-    return Training(RuleContext(recording)).surroundings(recording.captured_steps[place])
+    return Training(RuleContext(recording)).surroundings(recording.captured_steps[position])
 
 
 def reaches(*parameters):

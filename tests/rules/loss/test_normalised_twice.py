@@ -81,7 +81,7 @@ def test_softmax_before_a_log_softmax_written_by_hand_is_found_with_both_lines(f
     found = only(findings_of(network(), (X, CLASSES), loss), "GS701")
     first = inspect.getsourcelines(loss)[1]
     assert found.location.line == first + 1
-    assert [place.line for place in found.related] == [first + 2]
+    assert [position.line for position in found.related] == [first + 2]
 
 
 def test_the_dimension_decides(findings_of):

@@ -13,7 +13,7 @@ def test_flushed_gradients_without_a_scale_are_an_error():
 def test_it_points_to_the_autocast():
     (finding,) = judge(recording_of()).findings
     assert "torch.autocast" in finding.location.source
-    assert [place.source for place in finding.related] == [
+    assert [position.source for position in finding.related] == [
         "return (predicted.float() - target).square().mean() * self.factor"
     ]
 

@@ -23,8 +23,8 @@ def said(run):
     return [one for one in judge(run.recording()).findings if one.rule == "GS602"]
 
 
-def every(place, steps):
-    return [step % place == place - 1 for step in range(steps)]
+def every(position, steps):
+    return [step % position == position - 1 for step in range(steps)]
 
 
 def test_lasting_share_is_a_warning_at_the_step():

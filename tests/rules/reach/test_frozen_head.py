@@ -16,8 +16,8 @@ def stack(depth: int = 2, frozen: tuple[int, ...] = ()) -> nn.Sequential:
     for _ in range(depth):
         model.extend([nn.Linear(8, 8), nn.GELU()])
     model.append(nn.Linear(8, 4))
-    for place in frozen:
-        model[2 * place].requires_grad_(False)
+    for position in frozen:
+        model[2 * position].requires_grad_(False)
     return model
 
 
@@ -114,7 +114,7 @@ def test_new_head_that_the_freezing_loop_froze_too_is_found_at_that_line(inspect
     found = only(report.findings, "GS214")
     assert {found.location.line} == marked_lines(tmp_path / "model.py", "# <-")
     assert found.parameters == ("head.weight", "head.bias")
-    assert [place.source for place in found.related] == ["model.head = nn.Linear(16, 4)"]
+    assert [position.source for position in found.related] == ["model.head = nn.Linear(16, 4)"]
 
 
 def test_head_that_was_replaced_after_freezing_is_healthy(inspect_file):

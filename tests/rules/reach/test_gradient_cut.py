@@ -401,7 +401,7 @@ def loss_fn(output, batch):
     )
     found = only(report.findings, "GS201")
     assert {found.location.line} == marked_lines(tmp_path / "model.py", "# <-")
-    assert [(place.line, place.source) for place in found.related] == [
+    assert [(position.line, position.source) for position in found.related] == [
         (12, "hidden = self.encoder(x).relu()"),
         (8, "self.encoder = nn.Linear(8, 8)"),
     ]

@@ -24,7 +24,7 @@ def test_replacement_is_named_with_both_lines(inspect_file, line, parameters):
     (finding,) = found(inspect_file, f"{ADAM}\n{line}")
     assert finding.severity == "error" or "blocks" in line
     assert finding.location.source == line
-    assert [place.source for place in finding.related] == [ADAM]
+    assert [position.source for position in finding.related] == [ADAM]
     if "blocks" not in line:
         assert set(finding.parameters) == parameters
         assert [one.rule for one in finding.consequences] == ["GS205"]

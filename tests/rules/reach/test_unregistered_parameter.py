@@ -82,7 +82,7 @@ def test_computed_buffer_is_found_at_the_line_that_registers_it(findings_of):
 
     found = only(findings_of(Scaled(), (X, CLASSES), functional.cross_entropy), "GS207")
     assert found.location.source.startswith('self.register_buffer("scale"')
-    assert [place.source for place in found.related] == ["return self.head(x * self.scale)"]
+    assert [position.source for position in found.related] == ["return self.head(x * self.scale)"]
 
 
 def test_computed_tensor_that_was_given_from_outside_is_found_at_its_use(findings_of):
@@ -256,7 +256,7 @@ def loss_fn(output, batch):
     )
     found = only(report.findings, "GS207")
     assert {found.location.line} == marked_lines(tmp_path / "model.py", "# <-")
-    assert [place.line for place in found.related] == [15]
+    assert [position.line for position in found.related] == [15]
     assert found.parameters == tuple(
         f"layers.{n}.{name}" for n in range(3) for name in ("weight", "bias")
     )

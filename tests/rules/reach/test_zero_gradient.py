@@ -216,8 +216,8 @@ class Experts(nn.Module):
             return sum(weights[:, e, None] * expert(x) for e, expert in enumerate(self.experts))
         output = x.new_zeros(len(x), 4)
         for e, expert in enumerate(self.experts):
-            row, place = (index == e).nonzero(as_tuple=True)
-            output = output.index_add(0, row, expert(x[row]) * values[row, place, None])
+            row, position = (index == e).nonzero(as_tuple=True)
+            output = output.index_add(0, row, expert(x[row]) * values[row, position, None])
         return output
 
 
@@ -279,7 +279,8 @@ def with_share(recording, share):
     stuck = {s.parameter for s in recording.parameter_stats if s.reach == "zero"}
     sizes = {True: round(10_000 * share), False: round(10_000 * (1 - share))}
     counts = {
-        place: len(stuck) if place else len(recording.parameters) - len(stuck) for place in sizes
+        position: len(stuck) if position else len(recording.parameters) - len(stuck)
+        for position in sizes
     }
     parameters = []
     for parameter in recording.parameters:

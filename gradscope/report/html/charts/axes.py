@@ -37,8 +37,8 @@ def stacked(panels: Sequence[Panel], title: str) -> tuple[list[Json], dict[str, 
     }
     bands: list[Json] = []
     top = whole
-    for place, panel in enumerate(panels, start=1):
-        axis = _axis(place)
+    for position, panel in enumerate(panels, start=1):
+        axis = _axis(position)
         domain = [max((top - panel.height) / whole, 0.0), min(top / whole, 1.0)]
         layout[f"yaxis{axis[1:]}"] = {**panel.axis, "domain": domain, "anchor": "x"}
         data += [{**trace, "xaxis": "x", "yaxis": axis} for trace in panel.traces]
@@ -64,8 +64,8 @@ def _band(axis: str, ends: tuple[float, float]) -> dict[str, Json]:
     }
 
 
-def _axis(place: int) -> str:
-    return f"y{place if place > 1 else ''}"
+def _axis(position: int) -> str:
+    return f"y{position if position > 1 else ''}"
 
 
 Axis = dict[str, Json]
@@ -189,25 +189,25 @@ _GOLDEN = (5**0.5 - 1) / 2
 """Its multiples are spread evenly between whole numbers, and fall in with no period."""
 
 
-def thinned(places: Sequence[int], values: Sequence[Sequence[float]]) -> list[int]:
+def thinned(positions: Sequence[int], values: Sequence[Sequence[float]]) -> list[int]:
     """Return which marks to draw, ascending: all, or the least and the largest of each bin.
 
     Some of the others are drawn too: extremes alone would make patterns that are not there.
 
     Args:
-        places: Of each mark on its axis.
+        positions: Of each mark on its axis.
         values: What is drawn there, in each of several ways; numbers that can be compared.
     """
-    if len(places) <= MOST_MARKS:
-        return list(range(len(places)))
-    first, last = min(places), max(places)
+    if len(positions) <= MOST_MARKS:
+        return list(range(len(positions)))
+    first, last = min(positions), max(positions)
     bins: dict[int, list[int]] = {}
-    for mark, place in enumerate(places):
-        bins.setdefault((place - first) * _BINS // (last - first + 1), []).append(mark)
+    for mark, position in enumerate(positions):
+        bins.setdefault((position - first) * _BINS // (last - first + 1), []).append(mark)
     kept: set[int] = set()
     for marks in bins.values():
         for value in values:
             kept.add(min(marks, key=value.__getitem__))
             kept.add(max(marks, key=value.__getitem__))
-    kept.update(at for at in range(len(places)) if at * _GOLDEN % 1 < _OTHERS / len(places))
+    kept.update(at for at in range(len(positions)) if at * _GOLDEN % 1 < _OTHERS / len(positions))
     return sorted(kept)

@@ -146,7 +146,7 @@ def _limits(
     """Return lines at the limits, and what stands beside them; arrows to those farther away."""
     shapes: list[Json] = []
     notes: list[Json] = []
-    for place, (word, limit, color) in enumerate(_own_limits(section)):
+    for position, (word, limit, color) in enumerate(_own_limits(section)):
         if ends[0] <= limit <= ends[1]:
             shapes.append(_upright(limit, color))
         at = min(max(limit, ends[0]), ends[1])
@@ -160,7 +160,7 @@ def _limits(
                 "yref": "paper",
                 # Unlike shapes, notes are placed on the logarithm itself.
                 "x": math.log10(at) if is_log else at,
-                "y": top - _LINE * place,
+                "y": top - _LINE * position,
                 "text": text,
                 "showarrow": False,
                 "xanchor": "right" if share > 0.5 else "left",

@@ -9,7 +9,7 @@ from gradscope.analysis.report import Report
 from gradscope.phrasing import counted
 from gradscope.report.clipping.phrasing import headline, percent
 from gradscope.report.html.charts.lettering import hover, lettered, number
-from gradscope.report.html.columns import Json, numbers, places, texts
+from gradscope.report.html.columns import Json, numbers, positions, texts
 from gradscope.report.html.modules import ModulePlaces
 from gradscope.report.html.page import Picture
 from gradscope.report.html.tables import column
@@ -45,7 +45,9 @@ def share_picture(section: Section, report: Report) -> Picture | None:
     shown = found.modules[:_MODULES]
     bars = [parts_of(module, found) for module in shown]
     known = _Places(report)
-    data: list[Json] = [_layer(place, shown, bars, known) for place in range(max(map(len, bars)))]
+    data: list[Json] = [
+        _layer(position, shown, bars, known) for position in range(max(map(len, bars)))
+    ]
     data.append(_largest(shown))
     return Picture(
         name="clip-shares",
@@ -113,13 +115,15 @@ class _Places:
 
 
 def _layer(
-    place: int, shown: Sequence[Contribution], bars: Sequence[Sequence[Part]], known: _Places
+    position: int, shown: Sequence[Contribution], bars: Sequence[Sequence[Part]], known: _Places
 ) -> dict[str, Json]:
     """Return the trace of each module's piece at a place."""
-    rows = [(at, shown[at], parts[place]) for at, parts in enumerate(bars) if place < len(parts)]
+    rows = [
+        (at, shown[at], parts[position]) for at, parts in enumerate(bars) if position < len(parts)
+    ]
     links: Mapping[str, Json] = {
-        "module": places(known.module(part.parameter, module.name) for _, module, part in rows),
-        "parameter": places(known.parameter(part.parameter) for _, _, part in rows),
+        "module": positions(known.module(part.parameter, module.name) for _, module, part in rows),
+        "parameter": positions(known.parameter(part.parameter) for _, _, part in rows),
     }
     return {
         "type": "bar",
@@ -127,7 +131,7 @@ def _layer(
         "y": numbers(at for at, _, _ in rows),
         "x": numbers(part.share for _, _, part in rows),
         "marker": {
-            "color": _SHADES[place % len(_SHADES)],
+            "color": _SHADES[position % len(_SHADES)],
             "line": {"color": "@paper", "width": 1},
         },
         "text": [_told(part, module) for _, module, part in rows],
@@ -209,8 +213,8 @@ def share_table(section: Section, report: Report) -> Picture | None:
             "name": "parameters",
             "columns": columns,
             "links": {
-                "module": places(known.module(one.name) for one in rows),
-                "parameter": places(known.parameter(one.name) for one in rows),
+                "module": positions(known.module(one.name) for one in rows),
+                "parameter": positions(known.parameter(one.name) for one in rows),
             },
         },
     )

@@ -9,7 +9,7 @@ from gradscope.analysis.clip_sections import Section
 from gradscope.analysis.clip_series import ClipPoint
 from gradscope.report.clipping.phrasing import norm_name
 from gradscope.report.html.charts.axes import Panel, log_axis, share_axis, stacked, strip_axis
-from gradscope.report.html.columns import Json, numbers, places
+from gradscope.report.html.columns import Json, numbers, positions
 from gradscope.report.html.page import Picture
 
 _MOST = 3000
@@ -61,23 +61,23 @@ def drawn(points: Sequence[ClipPoint], most: int = _MOST) -> list[ClipPoint]:
     if len(points) <= most:
         return list(points)
     size = math.ceil(8 * len(points) / most)
-    places = sorted(
-        place
+    positions = sorted(
+        position
         for start in range(0, len(points), size)
-        for place in _telling(points, range(start, min(start + size, len(points))))
+        for position in _telling(points, range(start, min(start + size, len(points))))
     )
-    return [points[place] for place in places]
+    return [points[position] for position in positions]
 
 
 def _telling(points: Sequence[ClipPoint], stretch: range) -> set[int]:
     found = {stretch[0], stretch[-1]}
-    finite = [place for place in stretch if math.isfinite(points[place].norm)]
+    finite = [position for position in stretch if math.isfinite(points[position].norm)]
     if finite:
-        found.add(min(finite, key=lambda place: points[place].norm))
-        found.add(max(finite, key=lambda place: points[place].norm))
-        found.add(min(finite, key=lambda place: points[place].coefficient))
+        found.add(min(finite, key=lambda position: points[position].norm))
+        found.add(max(finite, key=lambda position: points[position].norm))
+        found.add(min(finite, key=lambda position: points[position].coefficient))
     for is_kind in (math.isnan, math.isinf, lambda norm: norm == 0):
-        found.update([place for place in stretch if is_kind(points[place].norm)][:1])
+        found.update([position for position in stretch if is_kind(points[position].norm)][:1])
     return found
 
 
@@ -194,7 +194,7 @@ def _marks(steps: Sequence[int], values: Json) -> Trace:
         "mode": "markers",
         "x": numbers(steps),
         "y": values,
-        "meta": {"links": {"step": places(steps)}},
+        "meta": {"links": {"step": positions(steps)}},
     }
 
 

@@ -79,7 +79,7 @@ class ColourScale:
             "cmin": self.low,
             "cmax": self.high,
             "colorscale": [
-                [place / (len(self.stops) - 1), stop] for place, stop in enumerate(self.stops)
+                [position / (len(self.stops) - 1), stop] for position, stop in enumerate(self.stops)
             ],
             "showscale": self.is_of_numbers,
             "colorbar": {

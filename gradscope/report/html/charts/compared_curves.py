@@ -10,7 +10,7 @@ from gradscope.report.comparison.phrasing import parting_text
 from gradscope.report.html.charts.axes import Axis, Panel, log_axis, stacked, strip_axis
 from gradscope.report.html.charts.curves import drawn_points
 from gradscope.report.html.charts.lettering import lettered
-from gradscope.report.html.columns import Json, numbers, places
+from gradscope.report.html.columns import Json, numbers, positions
 from gradscope.report.html.page import Picture
 from gradscope.report.page import UNICODE
 
@@ -52,8 +52,8 @@ def compared_curves(comparison: Comparison) -> Picture | None:
 
 def _caption(comparison: Comparison) -> Iterator[str]:
     for curve in comparison.curves:
-        for place, side in enumerate(comparison.sides[: _TOLD + 1]):
-            told = parting_text(curve, place, comparison, UNICODE)
+        for position, side in enumerate(comparison.sides[: _TOLD + 1]):
+            told = parting_text(curve, position, comparison, UNICODE)
             if told and curve.kind == "loss":
                 of = f" of {curve.optimizer}" if curve.optimizer else ""
                 yield f"The loss{of} of {side.letter} {told}."
@@ -115,11 +115,11 @@ def _scales(layout: dict[str, Json]) -> Json:
     return {"label": "axes", "choices": choices}
 
 
-def _color(place: int) -> str:
-    return f"@series-{place % _COLORS}"
+def _color(position: int) -> str:
+    return f"@series-{position % _COLORS}"
 
 
-def _line(curve: SideCurve, side: Side, place: int, *, in_legend: bool) -> Trace:
+def _line(curve: SideCurve, side: Side, position: int, *, in_legend: bool) -> Trace:
     points = drawn_points(tuple(zip(curve.steps, curve.values, strict=True)))
     steps = [step for step, _ in points]
     return {
@@ -130,14 +130,14 @@ def _line(curve: SideCurve, side: Side, place: int, *, in_legend: bool) -> Trace
         "showlegend": in_legend,
         "x": numbers(steps),
         "y": numbers(value if math.isfinite(value) else None for _, value in points),
-        "line": {"color": _color(place), "width": 1.6},
-        "marker": {"color": _color(place), "size": 4},
+        "line": {"color": _color(position), "width": 1.6},
+        "marker": {"color": _color(position), "size": 4},
         "hovertemplate": f"step %{{x}}<br>%{{y:.6~g}}<extra>{side.letter}</extra>",
-        "meta": {"links": {"step": places(steps)}},
+        "meta": {"links": {"step": positions(steps)}},
     }
 
 
-def _strip(curve: SideCurve, place: int) -> Trace:
+def _strip(curve: SideCurve, position: int) -> Trace:
     """Return the steps of a side in which its number is not finite."""
     points = [
         point
@@ -152,19 +152,19 @@ def _strip(curve: SideCurve, place: int) -> Trace:
         "x": numbers(steps),
         "y": numbers([0.5] * len(steps)),
         "marker": {
-            "color": _color(place),
+            "color": _color(position),
             "symbol": "x" if len(points) <= _MARKED else "line-ns-open",
             "size": 8,
         },
         "text": ["NaN" if math.isnan(value) else f"{value:g}" for _, value in points],
         "hovertemplate": "step %{x}<br>%{text}<extra></extra>",
-        "meta": {"links": {"step": places(steps)}},
+        "meta": {"links": {"step": positions(steps)}},
     }
 
 
-def _parting(curve: ComparedCurve, place: int) -> Trace:
+def _parting(curve: ComparedCurve, position: int) -> Trace:
     """Return the mark at which a side parts from the base."""
-    side, step = curve.sides[place], _beyond(curve.partings[place])
+    side, step = curve.sides[position], _beyond(curve.partings[position])
     known = {} if side is None else dict(zip(side.steps, side.values, strict=True))
     value = known.get(step) if step is not None else None
     return {
@@ -174,11 +174,11 @@ def _parting(curve: ComparedCurve, place: int) -> Trace:
         "x": numbers([step]),
         "y": numbers([value if value is not None and math.isfinite(value) else None]),
         "marker": {
-            "color": _color(place),
+            "color": _color(position),
             "symbol": "diamond",
             "size": 12,
             "line": {"color": "@ink", "width": 1.5},
         },
         "hovertemplate": "parts at step %{x}<extra></extra>",
-        "meta": {"links": {"step": places([step])}},
+        "meta": {"links": {"step": positions([step])}},
     }

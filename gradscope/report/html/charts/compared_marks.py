@@ -10,7 +10,7 @@ from gradscope.comparison.parameters import CHANGES, WORSE, Change, ComparedPara
 from gradscope.comparison.regressions import ComparisonVerdict, Outcome
 from gradscope.comparison.side import Side, SideParameter
 from gradscope.report.comparison.phrasing import TITLES
-from gradscope.report.html.columns import Json, numbers, places, texts
+from gradscope.report.html.columns import Json, numbers, positions, texts
 from gradscope.report.html.modules import ModulePlaces
 from gradscope.report.html.page import Picture
 from gradscope.report.html.tables import NumberKind, column
@@ -22,7 +22,7 @@ _Kind = TypeVar("_Kind")
 class PairRow:
     """A parameter that one of the two has at least."""
 
-    place: int
+    position: int
     """In the order of the model."""
     rank: int
     """By how much it changed, the most first: its row in the table, by which pictures know it."""
@@ -34,33 +34,33 @@ class PairRow:
     pair: ParameterPair
 
 
-def pair_of(comparison: Comparison, place: int) -> Comparison:
+def pair_of(comparison: Comparison, position: int) -> Comparison:
     """Return the comparison of the base with one other side alone."""
-    regressions = tuple(one for one in comparison.verdict.regressions if one.side == place)
+    regressions = tuple(one for one in comparison.verdict.regressions if one.side == position)
     verdict = comparison.verdict
     outcome: Outcome = "unjudged" if verdict.obstacles else "failed" if regressions else "passed"
     return replace(
         comparison,
-        sides=_both(comparison.sides, place),
+        sides=_both(comparison.sides, position),
         differences=tuple(
             replace(one, values=values)
             for one in comparison.differences
-            if len(set(values := _both(one.values, place))) > 1
+            if len(set(values := _both(one.values, position))) > 1
         ),
-        renamings=_both(comparison.renamings, place),
-        directions=_both(comparison.directions, place),
+        renamings=_both(comparison.renamings, position),
+        directions=_both(comparison.directions, position),
         parameters=tuple(
-            replace(one, sides=_both(one.sides, place), pairs=_both(one.pairs, place))
+            replace(one, sides=_both(one.sides, position), pairs=_both(one.pairs, position))
             for one in comparison.parameters
-            if any(_both(one.sides, place))
+            if any(_both(one.sides, position))
         ),
         findings=tuple(
-            ComparedFinding(findings=_both(one.findings, place))
+            ComparedFinding(findings=_both(one.findings, position))
             for one in comparison.findings
-            if any(_both(one.findings, place))
+            if any(_both(one.findings, position))
         ),
         curves=tuple(
-            replace(one, sides=_both(one.sides, place), partings=_both(one.partings, place))
+            replace(one, sides=_both(one.sides, position), partings=_both(one.partings, position))
             for one in comparison.curves
         ),
         verdict=ComparisonVerdict(
@@ -71,26 +71,26 @@ def pair_of(comparison: Comparison, place: int) -> Comparison:
     )
 
 
-def _both(values: tuple[_Kind, ...], place: int) -> tuple[_Kind, ...]:
-    return values[0], values[place]
+def _both(values: tuple[_Kind, ...], position: int) -> tuple[_Kind, ...]:
+    return values[0], values[position]
 
 
 def pair_rows(pair: Comparison) -> list[PairRow]:
     """Return the parameters of two sides, in the order of the base."""
     modules = ModulePlaces(pair.sides[0].report)
     worst = sorted(range(len(pair.parameters)), key=lambda at: pair.parameters[at].worst)
-    ranks = {place: rank for rank, place in enumerate(worst)}
+    ranks = {position: rank for rank, position in enumerate(worst)}
     return [
         PairRow(
-            place=place,
-            rank=ranks[place],
+            position=position,
+            rank=ranks[position],
             name=one.name,
             module=modules.of(_module(one)),
             base=one.sides[0],
             other=one.sides[1],
             pair=found,
         )
-        for place, one in enumerate(pair.parameters)
+        for position, one in enumerate(pair.parameters)
         if (found := one.pairs[1]) is not None
     ]
 
@@ -186,8 +186,8 @@ def marks(rows: Sequence[PairRow]) -> Trace:
         },
         "meta": {
             "links": {
-                "module": places(row.module for row in rows),
-                "parameter": places(row.rank for row in rows),
+                "module": positions(row.module for row in rows),
+                "parameter": positions(row.rank for row in rows),
             },
             "told": TABLE,
         },
@@ -203,8 +203,8 @@ def pair_table(rows: Sequence[PairRow], sides: tuple[Side, Side]) -> Picture:
     ordered = sorted(rows, key=lambda row: row.rank)
     columns = list(_columns(ordered, sides))
     links: dict[str, Json] = {
-        "module": places(row.module for row in ordered),
-        "parameter": places(row.rank for row in ordered),
+        "module": positions(row.module for row in ordered),
+        "parameter": positions(row.rank for row in ordered),
     }
     return _table(columns, links, len(ordered))
 
@@ -292,7 +292,7 @@ def sides_table(comparison: Comparison) -> Picture:
     modules = ModulePlaces(base.report)
     paths = (next((s.module for s in one.sides if s is not None), None) for one in rows)
     links: dict[str, Json] = {
-        "module": places(modules.each(paths)),
-        "parameter": places(range(len(rows))),
+        "module": positions(modules.each(paths)),
+        "parameter": positions(range(len(rows))),
     }
     return _table(columns, links, len(rows))

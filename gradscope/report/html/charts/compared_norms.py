@@ -87,7 +87,7 @@ def _axes(
     """Return the numbers of the axes that are needed, as plotly counts them."""
     found = {kind_of(side(row)) for row in rows} | {"norm"}
     beside = [kind for kind in KINDS if kind in found and kind != "norm"]
-    return {"norm": "", **{kind: str(place) for place, kind in enumerate(beside, start=2)}}
+    return {"norm": "", **{kind: str(position) for position, kind in enumerate(beside, start=2)}}
 
 
 def _ends(rows: Sequence[PairRow]) -> tuple[float, float]:

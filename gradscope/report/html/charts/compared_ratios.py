@@ -183,7 +183,7 @@ def _changed(rows: Sequence[PairRow]) -> Iterator[Panel]:
 
 
 def _placed(rows: Sequence[PairRow]) -> Trace:
-    return {**marks(rows), "x": numbers(row.place for row in rows)}
+    return {**marks(rows), "x": numbers(row.position for row in rows)}
 
 
 def _in_legend_once(data: Sequence[Json]) -> list[Json]:
@@ -201,7 +201,7 @@ def _parts_axis(rows: Sequence[PairRow]) -> Axis:
     """Return the axis of parameters, on which the parts of the model are named."""
     prefix = _common_modules([row.name for row in rows])
     groups = [
-        (part, [row.place for row in group])
+        (part, [row.position for row in group])
         for part, group in groupby(rows, key=lambda row: _part(row.name, prefix))
     ]
     named: list[tuple[str, float]] = []
@@ -211,7 +211,7 @@ def _parts_axis(rows: Sequence[PairRow]) -> Axis:
         if not named or centre - named[-1][1] >= len(rows) / _PARTS:
             named.append((part, centre))
     return {
-        "range": [rows[0].place - 0.5, rows[-1].place + 0.5],
+        "range": [rows[0].position - 0.5, rows[-1].position + 0.5],
         "tickvals": [centre for _, centre in named],
         "ticktext": [lettered(part, _NAME) for part, _ in named],
         "showgrid": False,

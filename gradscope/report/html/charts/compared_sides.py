@@ -9,7 +9,7 @@ from gradscope.comparison.parameters import Change, ComparedParameter, Parameter
 from gradscope.report.html.charts.colours import DIVERGING
 from gradscope.report.html.charts.compared_marks import worst_first
 from gradscope.report.html.charts.lettering import lettered, number
-from gradscope.report.html.columns import Json, numbers, places, single_numbers
+from gradscope.report.html.columns import Json, numbers, positions, single_numbers
 from gradscope.report.html.modules import ModulePlaces
 from gradscope.report.html.page import Picture
 
@@ -21,7 +21,7 @@ _ROW, _LOW, _HIGH = 15, 160, 900
 """Heights in pixels: of a row, and the least and the largest of all."""
 _FARTHEST = 2.0
 """Powers of ten from which on all is of one colour."""
-_SCALE: Json = [[place / (len(DIVERGING) - 1), stop] for place, stop in enumerate(DIVERGING)]
+_SCALE: Json = [[position / (len(DIVERGING) - 1), stop] for position, stop in enumerate(DIVERGING)]
 
 Trace = dict[str, Json]
 Row = tuple[int, ComparedParameter]
@@ -71,9 +71,9 @@ def compared_sides(comparison: Comparison, tolerance: float) -> Picture | None:
 
 def shown_rows(comparison: Comparison, most: int = ROWS) -> list[Row]:
     """Return the parameters that are drawn, in the order of the model."""
-    places = {one.name: place for place, one in enumerate(comparison.parameters)}
+    positions = {one.name: position for position, one in enumerate(comparison.parameters)}
     worst = list(enumerate(worst_first(comparison)))[:most]
-    return sorted(worst, key=lambda row: places[row[1].name])
+    return sorted(worst, key=lambda row: positions[row[1].name])
 
 
 def _caption(comparison: Comparison, rows: Sequence[Row]) -> list[str]:
@@ -113,8 +113,8 @@ def _base(comparison: Comparison, rows: Sequence[Row], labels: Sequence[str]) ->
         "hoverongaps": False,
         "meta": {
             "rows": {
-                "module": places(modules.each(paths)),
-                "parameter": places(rank for rank, _ in rows),
+                "module": positions(modules.each(paths)),
+                "parameter": positions(rank for rank, _ in rows),
             },
             "isLogarithm": True,
         },

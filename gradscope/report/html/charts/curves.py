@@ -17,7 +17,7 @@ from gradscope.report.html.charts.step_marks import (
     mark_panel,
     mark_rows,
 )
-from gradscope.report.html.columns import Json, numbers, places, single_numbers
+from gradscope.report.html.columns import Json, numbers, positions, single_numbers
 from gradscope.report.html.page import Picture
 from gradscope.report.run.phrasing import CURVE_NAMES, curves_note, optimizer_text
 
@@ -172,8 +172,8 @@ def curve_picture(report: Report, run: TrainingRun) -> Picture | None:
                     "xaxis": _step_axis(run, layout["xaxis"]),
                     "shapes": [step_line(mark.step, mark.color) for mark in finding_marks(report)],
                     "annotations": [
-                        _title(one.name, place)
-                        for place, one in enumerate(named, start=1 + len(marks))
+                        _title(one.name, position)
+                        for position, one in enumerate(named, start=1 + len(marks))
                     ],
                 },
             },
@@ -205,19 +205,19 @@ def _curves(run: TrainingRun) -> list[_OfOptimizer]:
     by_optimizer: dict[int, list[RunStep]] = {}
     for step in run.steps:
         by_optimizer.setdefault(step.optimizer, []).append(step)
-    busiest = sorted(by_optimizer, key=lambda place: -len(by_optimizer[place]))[:_OPTIMIZERS]
+    busiest = sorted(by_optimizer, key=lambda position: -len(by_optimizer[position]))[:_OPTIMIZERS]
     return [
         _OfOptimizer(
-            optimizer=place,
-            name=_name(run, place) if len(by_optimizer) > 1 else "",
-            measured=measured_curves(by_optimizer[place]),
+            optimizer=position,
+            name=_name(run, position) if len(by_optimizer) > 1 else "",
+            measured=measured_curves(by_optimizer[position]),
         )
-        for place in sorted(busiest)
+        for position in sorted(busiest)
     ]
 
 
-def _name(run: TrainingRun, place: int) -> str:
-    row = run.optimizers[place]
+def _name(run: TrainingRun, position: int) -> str:
+    row = run.optimizers[position]
     return shortened(printable(row.name or optimizer_text(row, run)), 40)
 
 
@@ -225,9 +225,9 @@ def _panel(
     curves: Sequence[_OfOptimizer], group: Sequence[CurveKind], height: float
 ) -> Iterator[_NamedPanel]:
     found = [
-        (curve, kind, place)
+        (curve, kind, position)
         for kind in group
-        for place, curve in enumerate(curves)
+        for position, curve in enumerate(curves)
         if kind in curve.measured
     ]
     if not found:
@@ -239,8 +239,8 @@ def _panel(
         panel=Panel(
             height=height,
             traces=[
-                _trace(curve, kind, place, of_curve)
-                for (curve, kind, place), of_curve in zip(found, points, strict=True)
+                _trace(curve, kind, position, of_curve)
+                for (curve, kind, position), of_curve in zip(found, points, strict=True)
             ],
             axis=_axis(group[-1], values),
         ),
@@ -265,9 +265,9 @@ def _axis(kind: CurveKind, values: Sequence[float]) -> Trace:
     }
 
 
-def _trace(curve: _OfOptimizer, kind: CurveKind, place: int, points: Points) -> Trace:
+def _trace(curve: _OfOptimizer, kind: CurveKind, position: int, points: Points) -> Trace:
     steps = [step for step, _ in points]
-    color = f"@series-{place}" if curve.name else "@series-7" if kind == "raw" else "@series-0"
+    color = f"@series-{position}" if curve.name else "@series-7" if kind == "raw" else "@series-0"
     owner = lettered(curve.name)
     name = owner if kind != "raw" else f"{owner} before the clip".strip()
     label = CURVE_NAMES[kind] if kind != "raw" else "norm before the clip"
@@ -282,12 +282,12 @@ def _trace(curve: _OfOptimizer, kind: CurveKind, place: int, points: Points) -> 
         "showlegend": _is_told(curve, kind),
         "x": numbers(steps),
         "y": numbers(value if math.isfinite(value) else None for _, value in points),
-        "customdata": places(steps),
+        "customdata": positions(steps),
         "hovertemplate": f"{label} %{{y:.4~g}}{at}<extra>{owner}</extra>",
         "line": {"color": color, "width": 1 if kind == "raw" else 1.5},
         "opacity": 0.6 if kind == "raw" else 1,
         "marker": {"color": color, "size": 4 if is_sparse and len(points) > 1 else 7},
-        "meta": {"links": {"step": places(steps)}, "under": True, "curve": kind},
+        "meta": {"links": {"step": positions(steps)}, "under": True, "curve": kind},
     }
 
 
@@ -300,7 +300,7 @@ def drawn_points(points: Points) -> list[tuple[int, float]]:
     for is_finite in (True, False):
         found = [point for point in points if math.isfinite(point[1]) == is_finite]
         ranks = [[value if is_finite else float(step) for step, value in found]]
-        drawn += [found[place] for place in thinned([step for step, _ in found], ranks)]
+        drawn += [found[position] for position in thinned([step for step, _ in found], ranks)]
     return sorted(drawn, key=lambda point: point[0])
 
 
@@ -320,7 +320,7 @@ def _step_axis(run: TrainingRun, axis: Json) -> Trace:
     }
 
 
-def _title(name: str, place: int) -> Trace:
+def _title(name: str, position: int) -> Trace:
     """Return a panel's title: on top of it there is more room than beside."""
     return {
         "text": f"<b>{name}</b>",
@@ -328,7 +328,7 @@ def _title(name: str, place: int) -> Trace:
         "xref": "paper",
         "x": 0,
         "xanchor": "left",
-        "yref": f"y{place if place > 1 else ''} domain",
+        "yref": f"y{position if position > 1 else ''} domain",
         "y": 1,
         "yanchor": "bottom",
         "font": {"color": "@ink-soft"},

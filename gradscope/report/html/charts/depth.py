@@ -21,7 +21,7 @@ from gradscope.report.html.charts.depth_layout import (
 )
 from gradscope.report.html.charts.flags import flag_traces, flags
 from gradscope.report.html.charts.forward_order import ForwardOrder
-from gradscope.report.html.columns import Json, numbers, places
+from gradscope.report.html.columns import Json, numbers, positions
 from gradscope.report.html.page import Picture
 
 _BELOW: tuple[tuple[State, str, str], ...] = (
@@ -117,7 +117,7 @@ def _drawn(marks: Sequence[Mark]) -> list[Mark]:
     """Return those with numbers; of more than can be told apart the extremes."""
     found = [mark for mark in marks if mark.state == "number"]
     values = [[mark.value(measure) or 0.0 for mark in found] for measure in ("norm", "rms")]
-    return [found[at] for at in thinned([mark.place for mark in found], values)]
+    return [found[at] for at in thinned([mark.position for mark in found], values)]
 
 
 def _values(marks: Sequence[Mark], measure: Measure) -> Json:
@@ -133,7 +133,7 @@ def _line_trace(line: SpineLine, tensors: Sequence[Mark]) -> Trace:
             "type": "scatter",
             "mode": "lines+markers",
             "name": f"{line.operation}, on the way of every gradient",
-            "x": places(mark.place for mark in marks),
+            "x": positions(mark.position for mark in marks),
             "y": _values(marks, "norm"),
             "line": {"color": "@series-0", "width": 2},
             "marker": {"color": "@series-0", "size": 7},
@@ -147,12 +147,12 @@ def _scatter(marks: Sequence[Mark], link: str) -> dict[str, Json]:
     return {
         "type": "scatter",
         "mode": "markers",
-        "x": places(mark.place for mark in marks),
+        "x": positions(mark.position for mark in marks),
         "meta": {
             "told": f"{link}s",
             "links": {
-                "module": places(mark.module for mark in marks),
-                link: places(mark.index for mark in marks),
+                "module": positions(mark.module for mark in marks),
+                link: positions(mark.index for mark in marks),
             },
         },
     }
@@ -182,7 +182,7 @@ def _strip_traces(tensors: Sequence[Mark], parameters: Sequence[Mark]) -> Iterat
 
 
 def _thinned_strip(marks: Sequence[Mark]) -> list[Mark]:
-    at = [mark.place for mark in marks]
+    at = [mark.position for mark in marks]
     return [marks[kept] for kept in thinned(at, [list(map(float, range(len(marks))))])]
 
 
@@ -190,8 +190,8 @@ def _beside(marks: Sequence[Mark]) -> Iterator[float]:
     """Yield by how much each is moved in its strip, so that those of one place can be told."""
     seen = Counter[int]()
     for mark in marks:
-        turn = seen[mark.place] % len(_ASIDE)
-        seen[mark.place] += 1
+        turn = seen[mark.position] % len(_ASIDE)
+        seen[mark.position] += 1
         yield _ASIDE[turn]
 
 

@@ -27,7 +27,7 @@ Measure = Literal["norm", "rms", "weight", "update"]
 class Mark:
     """A tensor or a parameter at its place in the forward."""
 
-    place: int
+    position: int
     row: TensorRow | ParameterRow
     index: int
     """Of the row among its like, as the tables have them."""
@@ -78,20 +78,20 @@ def tensor_marks(report: Report, order: ForwardOrder) -> list[Mark]:
     indices = {(row.node, row.slot): index for index, row in enumerate(report.tensors)}
     return [
         Mark(
-            place=place,
+            position=position,
             row=row,
             index=indices[row.node, row.slot],
             module=order.module_of(row.module),
         )
-        for row, place in zip(order.tensors, order.tensor_places, strict=True)
+        for row, position in zip(order.tensors, order.tensor_places, strict=True)
     ]
 
 
 def parameter_marks(report: Report, order: ForwardOrder) -> list[Mark]:
     """Return a mark for each parameter."""
     return [
-        Mark(place=place, row=row, index=row.index, module=order.module_of(row.module))
-        for row, place in zip(report.parameters, order.parameter_places, strict=True)
+        Mark(position=position, row=row, index=row.index, module=order.module_of(row.module))
+        for row, position in zip(report.parameters, order.parameter_places, strict=True)
     ]
 
 

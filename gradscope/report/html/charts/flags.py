@@ -36,13 +36,13 @@ def flags(report: Report, order: ForwardOrder) -> tuple[Flag, ...]:
     taken: list[list[tuple[float, float]]] = []
     found = []
     for finding in report.findings:
-        places = sorted(_places(finding, report, order))
-        if not places:
+        positions = sorted(_positions(finding, report, order))
+        if not positions:
             continue
-        middle = (places[0] + places[-1]) / 2
-        start, end = min(places[0], middle - room / 2), max(places[-1], middle + room / 2)
+        middle = (positions[0] + positions[-1]) / 2
+        start, end = min(positions[0], middle - room / 2), max(positions[-1], middle + room / 2)
         row = _free_row(taken, start, end)
-        found.append(Flag(finding=finding, first=places[0], last=places[-1], row=row))
+        found.append(Flag(finding=finding, first=positions[0], last=positions[-1], row=row))
     return tuple(found)
 
 
@@ -60,17 +60,17 @@ def _free_row(taken: list[list[tuple[float, float]]], start: float, end: float) 
     return row
 
 
-def _places(finding: Finding, report: Report, order: ForwardOrder) -> Iterator[int]:
+def _positions(finding: Finding, report: Report, order: ForwardOrder) -> Iterator[int]:
     """Yield the places of a finding: of its modules, else its parameters, else its line."""
     modules = _modules(finding, report)
     inside = [
-        place
-        for place, module in enumerate(order.modules)
+        position
+        for position, module in enumerate(order.modules)
         if modules.intersection(order.above(module))
     ]
     at_line = [
-        place
-        for row, place in zip(order.tensors, order.tensor_places, strict=True)
+        position
+        for row, position in zip(order.tensors, order.tensor_places, strict=True)
         if finding.location is not None and row.site == finding.location
     ]
     both = sorted(set(inside).intersection(at_line))
@@ -86,8 +86,8 @@ def _modules(finding: Finding, report: Report) -> frozenset[int]:
 def _of_parameters(finding: Finding, report: Report, order: ForwardOrder) -> Sequence[int]:
     names = set(finding.parameters)
     return [
-        place
-        for row, place in zip(report.parameters, order.parameter_places, strict=True)
+        position
+        for row, position in zip(report.parameters, order.parameter_places, strict=True)
         if names.intersection((row.name, *row.aliases))
     ]
 
@@ -109,7 +109,9 @@ def flag_traces(
         yield {
             "type": "scatter",
             "mode": "lines",
-            "x": [place for flag in flags for place in (flag.first - 0.5, flag.last + 0.5, None)],
+            "x": [
+                position for flag in flags for position in (flag.first - 0.5, flag.last + 0.5, None)
+            ],
             "y": [row for flag in flags for row in (*[flag.row + first_row - _UNDER] * 2, None)],
             "yaxis": "y3",
             "line": {"color": f"@{severity}", "width": 3},

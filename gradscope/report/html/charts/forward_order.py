@@ -43,9 +43,9 @@ class ForwardOrder:
         # A parameter under another shape has the parameter's own gradient.
         self.tensors = tuple(row for row in report.tensors if not row.is_parameter_view)
         keys = self._parameter_keys()
-        every = {(place, 0) for place in range(len(self.tensors))} | set(keys)
-        counted = {key: place for place, key in enumerate(sorted(every))}
-        self.tensor_places = tuple(counted[place, 0] for place in range(len(self.tensors)))
+        every = {(position, 0) for position in range(len(self.tensors))} | set(keys)
+        counted = {key: position for position, key in enumerate(sorted(every))}
+        self.tensor_places = tuple(counted[position, 0] for position in range(len(self.tensors)))
         self.parameter_places = tuple(counted[key] for key in keys)
         self.length = len(counted)
 
@@ -54,10 +54,10 @@ class ForwardOrder:
         """By place: the innermost module at work there."""
         found: list[int | None] = [None] * self.length
         # Where a tensor stands, its own module counts.
-        for parameter, place in zip(self._report.parameters, self.parameter_places, strict=True):
-            found[place] = self._modules.of(parameter.module)
-        for tensor, place in zip(self.tensors, self.tensor_places, strict=True):
-            found[place] = self._modules.of(tensor.module)
+        for parameter, position in zip(self._report.parameters, self.parameter_places, strict=True):
+            found[position] = self._modules.of(parameter.module)
+        for tensor, position in zip(self.tensors, self.tensor_places, strict=True):
+            found[position] = self._modules.of(tensor.module)
         return tuple(found)
 
     def module_of(self, path: str | None) -> int | None:
@@ -90,12 +90,12 @@ class ForwardOrder:
             for module in set(self.modules)
         }
         runs: list[Run] = []
-        for place, inner in enumerate(self.modules):
+        for position, inner in enumerate(self.modules):
             module = of_module[inner]
             if runs and runs[-1].module == module:
-                runs[-1] = Run(module=module, first=runs[-1].first, last=place)
+                runs[-1] = Run(module=module, first=runs[-1].first, last=position)
             else:
-                runs.append(Run(module=module, first=place, last=place))
+                runs.append(Run(module=module, first=position, last=position))
         return tuple(runs)
 
     def _alike(self, module: int, runs: Iterable[Run]) -> frozenset[int]:
@@ -151,10 +151,10 @@ class ForwardOrder:
 
     def _first_of_modules(self) -> dict[int, int]:
         found: dict[int, int] = {}
-        for place, row in enumerate(self.tensors):
+        for position, row in enumerate(self.tensors):
             module = self._modules.of(row.module)
             if module is not None:
-                found.setdefault(module, place)
+                found.setdefault(module, position)
         return found
 
 

@@ -13,7 +13,7 @@ from gradscope.analysis.report import Report
 from gradscope.analysis.training_run import TrainingRun
 from gradscope.recording.norm_table import NOT_MEASURED, NormTable, norms_of
 from gradscope.report.html.charts.step_marks import finding_text
-from gradscope.report.html.columns import Json, numbers, places
+from gradscope.report.html.columns import Json, numbers, positions
 from gradscope.report.html.modules import ModulePlaces
 
 ROWS = 300
@@ -55,28 +55,28 @@ class Heat:
 
 def heat_rows(report: Report, most: int = ROWS) -> list[HeatRow]:
     """Return a row for each parameter; of more than fit, for each module as deep as fits."""
-    places = ModulePlaces(report)
+    positions = ModulePlaces(report)
     if len(report.parameters) <= most:
         return [
             HeatRow(
                 name=row.name,
                 parameter=row.index,
-                module=places.of(row.module),
+                module=positions.of(row.module),
                 held=(row.index,),
             )
             for row in report.parameters
         ]
     depths = range(max((row.depth for row in report.modules), default=0), 0, -1)
-    cuts = (_modules_at(report, places, depth) for depth in depths)
+    cuts = (_modules_at(report, positions, depth) for depth in depths)
     fitting = next((rows for rows in cuts if len(rows) <= most), None)
-    return _modules_at(report, places, 0) if fitting is None else fitting
+    return _modules_at(report, positions, 0) if fitting is None else fitting
 
 
-def _modules_at(report: Report, places: ModulePlaces, depth: int) -> list[HeatRow]:
+def _modules_at(report: Report, positions: ModulePlaces, depth: int) -> list[HeatRow]:
     """Return a row for each module down to a depth, with all that its row is to stand for."""
     held: dict[int | None, list[int]] = {}
     for parameter in report.parameters:
-        chain = places.above(places.of(parameter.module))
+        chain = positions.above(positions.of(parameter.module))
         module = chain[min(depth, len(chain) - 1)] if chain else None
         held.setdefault(module, []).append(parameter.index)
     return [
@@ -126,7 +126,7 @@ def _gradients(norms: NormTable, rows: Sequence[HeatRow], columns: Columns) -> H
     return Heat(
         quantity="gradient",
         columns=columns,
-        cells=tuple(peaks.get(place, {}) for row in rows for place in row.held),
+        cells=tuple(peaks.get(position, {}) for row in rows for position in row.held),
         telling=_telling(columns, totals),
     )
 
@@ -151,17 +151,17 @@ def _heat(
     columns: Columns,
     reading: _Reading,
 ) -> Heat:
-    owners = {parameter: place for place, row in enumerate(rows) for parameter in row.held}
+    owners = {parameter: position for position, row in enumerate(rows) for parameter in row.held}
     cells: list[dict[int, Cell]] = [{} for _ in rows]
     by_step: list[tuple[int, list[Cell]]] = []
     for step in columns.steps:
-        column = columns.place(step)
+        column = columns.position(step)
         if column is None:
             continue
         found = _step_cells(norms, step, owners, reading)
-        for place, value in found.items():
-            known = cells[place].get(column)
-            cells[place][column] = value if known is None else larger(known, value)
+        for position, value in found.items():
+            known = cells[position].get(column)
+            cells[position][column] = value if known is None else larger(known, value)
         by_step.append((step, list(found.values())))
     return Heat(
         quantity=quantity,
@@ -175,7 +175,7 @@ def _telling(columns: Columns, by_step: Iterable[tuple[int, Sequence[Cell]]]) ->
     """Return, by column, the first step with the largest norm of all that was measured."""
     best: dict[int | None, tuple[tuple[bool, float], int]] = {}
     for step, values in by_step:
-        column, rank = columns.place(step), _rank(values)
+        column, rank = columns.position(step), _rank(values)
         if column not in best or rank > best[column][0]:
             best[column] = rank, step
     return tuple(best[column][1] for column in range(columns.count))
@@ -185,33 +185,33 @@ def _step_cells(
     norms: NormTable, step: int, owners: dict[int, int], reading: _Reading
 ) -> dict[int, Cell]:
     """Return what was measured in a step, by row."""
-    places: dict[int, list[int]] = {}
+    positions: dict[int, list[int]] = {}
     for at in norms.rows_of(step):
         owner = owners.get(norms.parameters[at])
         if owner is not None:
-            places.setdefault(owner, []).append(at)
-    return {row: reading(norms, at) for row, at in places.items()}
+            positions.setdefault(owner, []).append(at)
+    return {row: reading(norms, at) for row, at in positions.items()}
 
 
-def _gradient(norms: NormTable, places: Sequence[int]) -> Cell:
-    return _total(norms.gradients, places)
+def _gradient(norms: NormTable, positions: Sequence[int]) -> Cell:
+    return _total(norms.gradients, positions)
 
 
-def _update(norms: NormTable, places: Sequence[int]) -> Cell:
-    measured = [at for at in places if norms.updates[at] != NOT_MEASURED]
+def _update(norms: NormTable, positions: Sequence[int]) -> Cell:
+    measured = [at for at in positions if norms.updates[at] != NOT_MEASURED]
     update, weight = _total(norms.updates, measured), _total(norms.weights, measured)
     return None if update is None or not weight else update / weight
 
 
-def _weight(norms: NormTable, places: Sequence[int]) -> Cell:
-    return _total(norms.weights, places)
+def _weight(norms: NormTable, positions: Sequence[int]) -> Cell:
+    return _total(norms.weights, positions)
 
 
-def _total(column: Sequence[float], places: Sequence[int]) -> Cell:
-    if len(places) == 1:
-        value = column[places[0]]
+def _total(column: Sequence[float], positions: Sequence[int]) -> Cell:
+    if len(positions) == 1:
+        value = column[positions[0]]
         return None if value < 0 else value
-    return total_norm(column[at] for at in places if not column[at] < 0)
+    return total_norm(column[at] for at in positions if not column[at] < 0)
 
 
 def _rank(values: Iterable[Cell]) -> tuple[bool, float]:
@@ -225,14 +225,14 @@ def marks_on_rows(
     rows: Sequence[HeatRow], labels: Sequence[str], report: Report
 ) -> Iterator[Mapping[str, Json]]:
     """Yield the findings that a step shows, on the rows that they are about."""
-    owners = {parameter: place for place, row in enumerate(rows) for parameter in row.held}
+    owners = {parameter: position for position, row in enumerate(rows) for parameter in row.held}
     indices = {alias: row.index for row in report.parameters for alias in (row.name, *row.aliases)}
     marks = []
     for finding in reversed(report.findings):
         about = {owners[indices[name]] for name in finding.parameters if name in indices}
         # Where it is about every row, no row tells anything.
         if finding.step is not None and len(about) < len(rows):
-            marks += [(finding, place) for place in sorted(about)]
+            marks += [(finding, position) for position in sorted(about)]
     if not marks:
         return
     yield {
@@ -241,7 +241,7 @@ def marks_on_rows(
         "name": "findings",
         "showlegend": False,
         "x": numbers(finding.step for finding, _ in marks),
-        "y": [labels[place] for _, place in marks],
+        "y": [labels[position] for _, position in marks],
         "text": [finding_text(finding, report) for finding, _ in marks],
         "hovertemplate": "%{text}<br>%{y}<extra></extra>",
         "marker": {
@@ -252,9 +252,9 @@ def marks_on_rows(
         },
         "meta": {
             "links": {
-                "step": places(finding.step for finding, _ in marks),
-                "module": places(rows[place].module for _, place in marks),
-                "parameter": places(rows[place].parameter for _, place in marks),
+                "step": positions(finding.step for finding, _ in marks),
+                "module": positions(rows[position].module for _, position in marks),
+                "parameter": positions(rows[position].parameter for _, position in marks),
             },
             "under": True,
         },

@@ -24,7 +24,7 @@ from gradscope.report.html.charts.step_marks import (
     finding_marks,
     mark_panel,
 )
-from gradscope.report.html.columns import Json, numbers, places, single_numbers
+from gradscope.report.html.columns import Json, numbers, positions, single_numbers
 from gradscope.report.html.page import Picture
 
 Trace = Mapping[str, Json]
@@ -39,7 +39,9 @@ _LOW, _HIGH, _ROW = 220, 760, 15
 _STRIP = 20
 _AROUND = 120
 _UNIT = 150
-_SCALE: Json = [[place / (len(SEQUENTIAL) - 1), stop] for place, stop in enumerate(SEQUENTIAL)]
+_SCALE: Json = [
+    [position / (len(SEQUENTIAL) - 1), stop] for position, stop in enumerate(SEQUENTIAL)
+]
 _MARKED = 40
 """Rows up to which a finding is marked on each."""
 
@@ -73,7 +75,7 @@ def heatmap(report: Report) -> Picture | None:
     prefix = common_prefix([row.name for row in rows])
     labels = row_labels([row.name.removeprefix(prefix) for row in rows])
     groups = [list(_traces(heat, rows, labels)) for heat in found]
-    owners = [place for place, group in enumerate(groups) for _ in group]
+    owners = [position for position, group in enumerate(groups) for _ in group]
     shown = [trace for group in groups for trace in group]
     marks = MarkRow(name="findings", symbol="triangle-down", marks=tuple(finding_marks(report)))
     height = min(max(_ROW * len(rows), _LOW), _HIGH)
@@ -110,9 +112,9 @@ def _switch(found: Sequence[Heat], owners: Sequence[int], *, before: int) -> Tra
         "choices": [
             {
                 "label": _NAMES[heat.quantity],
-                "data": [*always, *({"visible": at == place} for at in owners)],
+                "data": [*always, *({"visible": at == position} for at in owners)],
             }
-            for place, heat in enumerate(found)
+            for position, heat in enumerate(found)
         ],
     }
 
@@ -199,13 +201,13 @@ def _edges(heat: Heat) -> Json:
 def _meta(heat: Heat, rows: Sequence[HeatRow]) -> Trace:
     held: dict[int | None, list[int]] = {}
     for step in heat.columns.steps:
-        held.setdefault(heat.columns.place(step), []).append(step)
+        held.setdefault(heat.columns.position(step), []).append(step)
     return {
         "rows": {
-            "module": places(row.module for row in rows),
-            "parameter": places(row.parameter for row in rows),
+            "module": positions(row.module for row in rows),
+            "parameter": positions(row.parameter for row in rows),
         },
-        "steps": places(heat.telling),
+        "steps": positions(heat.telling),
         "columns": [
             f"step {steps[0]:,}"
             if len(steps) == 1

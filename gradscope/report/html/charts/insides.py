@@ -19,8 +19,8 @@ def inside_picture(report: Report) -> Picture | None:
         return None
     drawings = _outermost(every, report)
     tensors: dict[int, int] = {}
-    for place, row in enumerate(report.tensors):
-        tensors.setdefault(row.node, place)
+    for position, row in enumerate(report.tensors):
+        tensors.setdefault(row.node, position)
     left_out = len(every) - len(drawings)
     return Picture(
         name="inside",

@@ -8,7 +8,7 @@ from typing import Literal
 from gradscope.analysis.report import Report
 from gradscope.analysis.rows import ParameterRow
 from gradscope.report.html.charts.lettering import row_labels
-from gradscope.report.html.columns import Json, places
+from gradscope.report.html.columns import Json, positions
 from gradscope.report.html.modules import ModulePlaces
 from gradscope.report.html.page import Picture
 
@@ -103,8 +103,8 @@ def _heat(rows: Sequence[Octaves], report: Report) -> Json:
         "meta": {
             "columns": [_octave_text(octave) for octave in range(first, last + 1)],
             "rows": {
-                "module": places(modules.each(one.row.module for one in rows)),
-                "parameter": places(one.row.index for one in rows),
+                "module": positions(modules.each(one.row.module for one in rows)),
+                "parameter": positions(one.row.index for one in rows),
             },
         },
     }

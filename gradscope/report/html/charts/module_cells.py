@@ -90,30 +90,30 @@ def _distance(gain: float) -> float:
 
 def _reached_elements(report: Report) -> Mapping[int, int]:
     """Return, by module, how many elements have a gradient in it and below it."""
-    places, found = ModulePlaces(report), dict[int, int]()
+    positions, found = ModulePlaces(report), dict[int, int]()
     for parameter in report.parameters:
         if parameter.grad is not None:
-            for module in _holders(parameter, places):
+            for module in _holders(parameter, positions):
                 found[module] = found.get(module, 0) + parameter.numel
     return found
 
 
 def _reaches(report: Report) -> Mapping[int, frozenset[str]]:
     """Return, by module, what backward left in the parameters in it and below it."""
-    places, found = ModulePlaces(report), dict[int, set[str]]()
+    positions, found = ModulePlaces(report), dict[int, set[str]]()
     for parameter in report.parameters:
-        for module in _holders(parameter, places):
+        for module in _holders(parameter, positions):
             found.setdefault(module, set()).add(parameter.reach)
     return {module: frozenset(reaches) for module, reaches in found.items()}
 
 
-def _holders(parameter: ParameterRow, places: ModulePlaces) -> frozenset[int]:
+def _holders(parameter: ParameterRow, positions: ModulePlaces) -> frozenset[int]:
     """Return the modules that hold a parameter under any of its names."""
     owners = [
         parameter.module,
         *(alias.rpartition(".")[0] for alias in parameter.aliases),
     ]
-    return frozenset(module for owner in owners for module in places.above(places.of(owner)))
+    return frozenset(module for owner in owners for module in positions.above(positions.of(owner)))
 
 
 Area = Literal["root", "parameters", "equal"]
@@ -193,9 +193,9 @@ def areas(cells: Sequence[Cell], area: Area) -> list[float]:
 
 
 def _findings(report: Report) -> dict[int, list[Finding]]:
-    places, found = ModulePlaces(report), dict[int, list[Finding]]()
+    positions, found = ModulePlaces(report), dict[int, list[Finding]]()
     for finding in report.findings:
-        named = [at for at in places.each(finding.modules) if at is not None]
+        named = [at for at in positions.each(finding.modules) if at is not None]
         innermost = module_of_finding(finding, report)
         for module in named or ([] if innermost is None else [innermost]):
             found.setdefault(module, []).append(finding)

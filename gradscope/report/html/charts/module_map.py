@@ -17,7 +17,7 @@ from gradscope.report.html.charts.module_cells import (
     module_measures,
     state_of,
 )
-from gradscope.report.html.columns import Json, numbers, places, single_numbers, texts
+from gradscope.report.html.columns import Json, numbers, positions, single_numbers, texts
 from gradscope.report.html.page import Picture
 from gradscope.report.html.tables import column, module_column, word_column
 
@@ -215,7 +215,7 @@ def _tree(
         },
         "pathbar": {"thickness": 22},
         "meta": {
-            "links": {"module": places(cell.module for cell in cells)},
+            "links": {"module": positions(cell.module for cell in cells)},
             "told": _told(cells, measures),
             "written": coloured.colouring.label,
             "most": MOST_DRAWN,

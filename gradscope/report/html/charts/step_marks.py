@@ -12,7 +12,7 @@ from gradscope.recording.finding import Finding
 from gradscope.report.finding_phrasing import parameter_text
 from gradscope.report.html.charts.axes import Panel
 from gradscope.report.html.charts.lettering import lettered
-from gradscope.report.html.columns import Json, numbers, places
+from gradscope.report.html.columns import Json, numbers, positions
 from gradscope.report.html.phrasing import module_of_finding
 from gradscope.report.run.phrasing import CURVE_NAMES
 
@@ -114,8 +114,8 @@ def _trace(row: MarkRow, tick: int) -> dict[str, Json]:
         },
         "meta": {
             "links": {
-                "step": places(mark.step for mark in marks),
-                "module": places(mark.module for mark in marks),
+                "step": positions(mark.step for mark in marks),
+                "module": positions(mark.module for mark in marks),
             },
             "under": True,
         },

@@ -12,7 +12,7 @@ from gradscope.analysis.view import shown_site
 from gradscope.analysis.windows import Window, windows
 from gradscope.phrasing import counted, printable
 from gradscope.recording.records import EventRecord, Recording
-from gradscope.report.html.columns import Json, numbers, places, single_numbers, texts
+from gradscope.report.html.columns import Json, numbers, positions, single_numbers, texts
 from gradscope.report.html.page import Picture
 from gradscope.report.page import UNICODE
 from gradscope.report.run.phrasing import heading, picture_parts
@@ -114,9 +114,9 @@ def timeline(report: Report, run: TrainingRun) -> Picture | None:
     if not found or not run.pictures:
         return None
     lanes = [0] * len(found)
-    for place, lane in enumerate(run.pictures):
+    for position, lane in enumerate(run.pictures):
         for window in lane.windows:
-            lanes[window] = place
+            lanes[window] = position
     kept = kept_windows(found, lanes, report, run)
     return Picture(
         name="timeline",
@@ -127,7 +127,7 @@ def timeline(report: Report, run: TrainingRun) -> Picture | None:
             "lanes": [_lane(lane, run, report) for lane in run.pictures[:_LANES]],
             "moreLanes": max(len(run.pictures) - _LANES, 0),
             "windows": _windows(found, lanes, kept),
-            **_events([found[place] for place in kept], report),
+            **_events([found[position] for position in kept], report),
             "first": _first(found, report),
         },
         height=_height(found, min(len(run.pictures), _LANES)),
@@ -155,12 +155,13 @@ def _windows(found: Sequence[Window], lanes: Sequence[int], kept: Sequence[int])
     """Return a row a window: its step, its lane, when it began, and how many events are kept."""
     known = set(kept)
     return {
-        "step": places(window.step.index for window in found),
-        "lane": places(lanes),
-        "skipped": places(int(window.is_skipped) for window in found),
+        "step": positions(window.step.index for window in found),
+        "lane": positions(lanes),
+        "skipped": positions(int(window.is_skipped) for window in found),
         "seconds": single_numbers(_lengths(found)),
-        "events": places(
-            len(window.events) if place in known else None for place, window in enumerate(found)
+        "events": positions(
+            len(window.events) if position in known else None
+            for position, window in enumerate(found)
         ),
     }
 
@@ -214,7 +215,7 @@ def _events(found: Sequence[Window], report: Report) -> dict[str, Json]:
             "names": [list(call.names) for call in calls],
             "notes": [list(call.notes) for call in calls],
         },
-        "events": {"call": places(at), "seconds": numbers(seconds), "numbers": numbers(values)},
+        "events": {"call": positions(at), "seconds": numbers(seconds), "numbers": numbers(values)},
     }
 
 
@@ -232,10 +233,10 @@ def kept_windows(
         return list(range(len(found)))
     kept: dict[int, None] = {}
     room = _EVENTS
-    for place in _by_interest(found, lanes, report, run):
-        size = len(found[place].events)
-        if place not in kept and size <= room:
-            kept[place] = None
+    for position in _by_interest(found, lanes, report, run):
+        size = len(found[position].events)
+        if position not in kept and size <= room:
+            kept[position] = None
             room -= size
     return sorted(kept)
 
@@ -245,7 +246,7 @@ def _by_interest(
 ) -> Iterator[int]:
     steps = {finding.step for finding in report.findings} | {row.step for row in run.captured_steps}
     near = {step + by for step in steps if step is not None for by in range(-_AROUND, _AROUND + 1)}
-    yield from (place for place, window in enumerate(found) if window.step.index in near)
+    yield from (position for position, window in enumerate(found) if window.step.index in near)
     yield from range(min(_ENDS, len(found)))
     yield from range(max(len(found) - _ENDS, 0), len(found))
     for lane in run.pictures:
@@ -263,9 +264,16 @@ def _by_interest(
 def _first(found: Sequence[Window], report: Report) -> int:
     """Return the window to begin with: that of the first finding with a step, else the last."""
     steps = [finding.step for finding in report.findings if finding.step is not None]
-    last = max(place for place, window in enumerate(found) if window.is_finished or place == 0)
+    last = max(
+        position for position, window in enumerate(found) if window.is_finished or position == 0
+    )
     return next(
-        (place for step in steps for place, one in enumerate(found) if one.step.index == step),
+        (
+            position
+            for step in steps
+            for position, one in enumerate(found)
+            if one.step.index == step
+        ),
         last,
     )
 

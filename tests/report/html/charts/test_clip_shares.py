@@ -16,8 +16,8 @@ def report():
     optimizer = run.optimizer(weights, "SGD")
     for turn in range(4):
         run.zero(optimizer)
-        for place, weight in enumerate(weights):
-            run.backward([weight], size=1.0 + place + turn)
+        for position, weight in enumerate(weights):
+            run.backward([weight], size=1.0 + position + turn)
         run.clip(weights, 1.0)
         run.step(optimizer)
     return Report.from_recording(run.recording())

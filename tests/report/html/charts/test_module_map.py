@@ -9,8 +9,8 @@ from gradscope.report.html.charts.module_map import module_map
 from gradscope.report.html.modules import module_columns
 from gradscope.session.report import Report
 from tests.report.conftest import build, build_hostile, module
+from tests.report.html.charts.conftest import REPORTS
 from tests.report.html.figures import assert_valid, labels, shown
-from tests.report.html.pictures.conftest import REPORTS
 
 POSITIVE = st.floats(1e-300, 1e300)
 

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from gradscope.analysis.windows import windows
 from gradscope.report.html.charts import timeline as pictures
 from gradscope.report.html.charts.timeline import timeline
+from tests.report.html.charts.loops import NUMBERS, finding, loop, report_of
 from tests.report.html.figures import plain
-from tests.report.html.pictures.loops import NUMBERS, finding, loop, report_of
 from tests.report_run.conftest import accumulation, adversarial
 from tests.rules.accumulation.runs import Run
 
@@ -58,8 +58,8 @@ def test_lanes_are_the_pictures_of_the_report():
     run = report.training_run
     assert [lane["count"] for lane in content["lanes"]] == [one.count for one in run.pictures]
     assert [lane["optimizer"] for lane in content["lanes"]][:1] == ["opt_c Adam(lr=0.1)"]
-    for place, (lane, one) in enumerate(zip(content["lanes"], run.pictures, strict=True)):
-        assert content["windows"]["lane"].count(place) == one.count
+    for position, (lane, one) in enumerate(zip(content["lanes"], run.pictures, strict=True)):
+        assert content["windows"]["lane"].count(position) == one.count
         assert lane["isTypical"] == one.is_typical
     assert content["lanes"][0]["parts"] == ["zero", "(forward → backward) ×2", "step"]  # noqa: RUF001
 
@@ -100,7 +100,7 @@ def test_of_a_long_run_the_steps_that_tell_most_are_kept(monkeypatch):
     monkeypatch.setattr(pictures, "_EVENTS", 300)
     recording = loop([1.0] * 500)
     events = list(recording.events)
-    odd = next(place for place, event in enumerate(events) if event.step == 333)
+    odd = next(position for position, event in enumerate(events) if event.step == 333)
     events[odd] = replace(events[odd], kind="unscale")
     report = report_of(replace(recording, events=tuple(events)), finding(step=111))
     picture = picture_of(report)

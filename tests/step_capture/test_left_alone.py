@@ -127,14 +127,16 @@ def test_a_model_whose_truth_or_length_cannot_be_told(look):
 @pytest.mark.parametrize(
     ("place", "name"), [(torch.Tensor, "backward"), (torch.nn.functional, "layer_norm")]
 )
-def test_functions_that_the_script_replaces_run_as_often_as_without(place, name, look, monkeypatch):
-    original, called = getattr(place, name), []
+def test_functions_that_the_script_replaces_run_as_often_as_without(
+    position, name, look, monkeypatch
+):
+    original, called = getattr(position, name), []
 
     def own(*args, **kwargs):
         called.append(name)
         return original(*args, **kwargs)
 
-    monkeypatch.setattr(place, name, own)
+    monkeypatch.setattr(position, name, own)
 
     def loop():
         model = nn.Sequential(nn.LayerNorm(8), mlp())

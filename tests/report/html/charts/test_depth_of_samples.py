@@ -41,7 +41,7 @@ def test_a_finding_has_a_flag_over_its_layers(stack):
     figure = shown(depth(stack))
     (finding,) = stack.findings
     flag = flags_of(figure)[finding.rule]
-    (place,) = flag["x"]
+    (position,) = flag["x"]
     tensors = trace(figure, "tensors")
     modules = tensors["meta"]["links"]["module"]
     about = [
@@ -49,7 +49,7 @@ def test_a_finding_has_a_flag_over_its_layers(stack):
         for x, module in zip(tensors["x"], modules, strict=True)
         if module is not None and stack.modules[module].path in finding.modules
     ]
-    assert min(about) <= place <= max(about)
+    assert min(about) <= position <= max(about)
     assert figure["layout"]["yaxis3"]["ticktext"] == ["findings"]
 
 

@@ -132,8 +132,8 @@ def test_one_line_is_looked_at_once_a_window(look):
         model = mlp(0.0)
         optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
         for _ in range(2):
-            for place, (x, y) in enumerate(batches((16, 8))):
-                if not place:
+            for position, (x, y) in enumerate(batches((16, 8))):
+                if not position:
                     expected.append(in_float64(model, x, y))
                 cross_entropy(model(x), y).backward()
             optimizer.step()
@@ -175,9 +175,9 @@ def test_a_step_that_a_scaler_leaves_out_is_followed_by_another_look(look):
         model = mlp(0.0)
         optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
         scaler = torch.amp.GradScaler("cpu", init_scale=2.0**14)
-        for place, (x, y) in enumerate(batches((16, 8), 6)):
+        for position, (x, y) in enumerate(batches((16, 8), 6)):
             optimizer.zero_grad()
-            loss = cross_entropy(model(x), y) * (math.inf if place < 2 else 1)
+            loss = cross_entropy(model(x), y) * (math.inf if position < 2 else 1)
             scaler.scale(loss).backward()
             scaler.step(optimizer)
             scaler.update()

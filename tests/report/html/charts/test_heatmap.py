@@ -12,8 +12,8 @@ from gradscope.report.html.charts.heat import heat_rows, heats
 from gradscope.report.html.charts.heatmap import heatmap
 from gradscope.report.html.charts.lettering import common_prefix
 from tests.report.conftest import HOSTILE_NAMES
+from tests.report.html.charts.loops import NORMS, finding, loop, report_of
 from tests.report.html.figures import assert_valid, shown, trace
-from tests.report.html.pictures.loops import NORMS, finding, loop, report_of
 from tests.report_run.conftest import network
 from tests.rules.accumulation.runs import Run
 
@@ -56,7 +56,7 @@ def test_every_norm_is_drawn_where_it_belongs(norms, optimizers):
     figure = shown(heatmap(report_of(recording)))
     wanted = {}
     for step, of_step in enumerate(norms):
-        place = step % optimizers
+        position = step % optimizers
         # Optimizers that take turns share a column.
         column = (
             step
@@ -64,7 +64,7 @@ def test_every_norm_is_drawn_where_it_belongs(norms, optimizers):
             else step * ((len(norms) + 1) // 2) // len(norms)
         )
         for parameter, norm in enumerate(of_step):
-            key = 2 * place + parameter, column
+            key = 2 * position + parameter, column
             wanted[key] = larger(wanted[key], norm) if key in wanted else norm
     assert cells(figure) == {key: state(norm) for key, norm in wanted.items()}
 
@@ -84,7 +84,7 @@ def test_of_many_steps_the_largest_of_each_column_is_drawn():
     (heat,) = heats(report, heat_rows(report))
     assert heat.columns.count == 500
     for column in range(500):
-        steps = [step for step in range(2000) if heat.columns.place(step) == column]
+        steps = [step for step in range(2000) if heat.columns.position(step) == column]
         values = [norms[step][0] for step in steps]
         told = heat.cells[0][column]
         if 777 in steps:
@@ -104,9 +104,9 @@ def test_of_many_steps_the_largest_of_each_column_is_drawn():
 
 def test_optimizers_one_after_another_have_a_column_a_step():
     run = Run()
-    for place in range(4):
-        weights = run.model(f"model{place}", 1)
-        sgd = run.optimizer(weights, line=3 + place, name=f"opt{place}")
+    for position in range(4):
+        weights = run.model(f"model{position}", 1)
+        sgd = run.optimizer(weights, line=3 + position, name=f"opt{position}")
         for _ in range(6):
             run.backward(weights, line=10)
             run.step(sgd, line=11)
@@ -147,8 +147,8 @@ def many(recording, count):
     """The same with so many parameters in its last module, each as the last one."""
     last = recording.parameters[-1]
     records = tuple(
-        replace(last, index=len(recording.parameters) + place, name=f"{last.name}{place}")
-        for place in range(count)
+        replace(last, index=len(recording.parameters) + position, name=f"{last.name}{position}")
+        for position in range(count)
     )
     likes = [stat for stat in recording.parameter_stats if stat.parameter == last.index]
     stats = tuple(replace(like, parameter=one.index) for like in likes for one in records)
@@ -163,7 +163,7 @@ def test_of_more_parameters_than_fit_modules_are_drawn():
     recording = many(network(4, lambda step, block: 3.0 + step), 400)
     report = report_of(recording)
     rows = heat_rows(report)
-    assert [row.name for row in rows] == [f"net.blocks.{place}" for place in range(3)]
+    assert [row.name for row in rows] == [f"net.blocks.{position}" for position in range(3)]
     assert [len(row.held) for row in rows] == [1, 1, 401]
     (heat, *_) = heats(report, rows)
     assert [heat.cells[2][step] for step in range(4)] == [
@@ -187,7 +187,7 @@ def test_names_of_all_kinds_have_rows_of_their_own():
     recording = loop([1.0] * 2)
     names = [*HOSTILE_NAMES, "a" * 3000 + "1", "a" * 3000 + "2", "same", "same"]
     like = recording.parameters[0]
-    records = tuple(replace(like, index=place, name=name) for place, name in enumerate(names))
+    records = tuple(replace(like, index=position, name=name) for position, name in enumerate(names))
     stat = recording.parameter_stats[0]
     stats = tuple(replace(stat, parameter=one.index) for one in records)
     picture = heatmap(report_of(replace(recording, parameters=records, parameter_stats=stats)))

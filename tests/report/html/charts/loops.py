@@ -29,21 +29,21 @@ def loop(losses, norms=(), *, optimizers=1, updates=(), rates=()):
         rates: Learning rates by step.
     """
     run = Run()
-    models = [run.model(f"model{place}", 2) for place in range(optimizers)]
+    models = [run.model(f"model{position}", 2) for position in range(optimizers)]
     held = [
-        run.optimizer(model, "SGD", line=3 + place, name=f"opt{place}")
-        for place, model in enumerate(models)
+        run.optimizer(model, "SGD", line=3 + position, name=f"opt{position}")
+        for position, model in enumerate(models)
     ]
     stats = []
     for step, loss in enumerate(losses):
-        place = step % optimizers
+        position = step % optimizers
         of_step = norms[step] if norms else (1.0, 2.0)
-        run.zero(held[place], line=9)
-        run.backward(models[place], line=10, loss=loss, rows=4)
+        run.zero(held[position], line=9)
+        run.backward(models[position], line=10, loss=loss, rows=4)
         known = [norm for norm in of_step if norm is not None]
         total = math.nan if any(map(math.isnan, known)) else math.hypot(*known)
         numbers = {"norm": total} | ({"lr": rates[step]} if rates else {})
-        run.step(held[place], line=11, **numbers)
+        run.step(held[position], line=11, **numbers)
         stats += [
             ParameterStat(
                 step=step,
@@ -54,7 +54,7 @@ def loop(losses, norms=(), *, optimizers=1, updates=(), rates=()):
                 weight_norm=10.0,
                 update_norm=updates[step] if updates else None,
             )
-            for parameter, norm in zip(models[place], of_step, strict=True)
+            for parameter, norm in zip(models[position], of_step, strict=True)
         ]
     return replace(run.recording(), parameter_stats=tuple(stats))
 

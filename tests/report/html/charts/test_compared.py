@@ -54,14 +54,14 @@ def pictures(pair):
 def placed(figure, pair):
     """(x, y) of each parameter by its place, with the names of strips for what lies in one."""
     found = {}
-    by_rank = {row.rank: row.place for row in pair_rows(pair)}
+    by_rank = {row.rank: row.position for row in pair_rows(pair)}
     for trace in figure["data"]:
         names = [strip_of(figure, trace[f"{letter}axis"]) for letter in "xy"]
         links = trace["meta"]["links"]["parameter"]
         for rank, x, y in zip(links, trace["x"], trace["y"], strict=True):
-            place = by_rank[rank]
-            assert place not in found
-            found[place] = tuple(
+            position = by_rank[rank]
+            assert position not in found
+            found[position] = tuple(
                 value if name is None else name for name, value in zip(names, (x, y), strict=True)
             )
     return found
@@ -100,7 +100,7 @@ def test_every_norm_lies_where_it_belongs(norms):
 def test_every_ratio_is_drawn_once_and_where_it_belongs(norms):
     pair = pair_with(norms)
     picture = pictures(pair)[1]
-    ratios = {row.place: row.pair.ratio for row in pair_rows(pair) if row.pair.ratio is not None}
+    ratios = {row.position: row.pair.ratio for row in pair_rows(pair) if row.pair.ratio is not None}
     found = {}
     if picture is not None:
         figure = shown(picture)
@@ -111,9 +111,9 @@ def test_every_ratio_is_drawn_once_and_where_it_belongs(norms):
             strip = axis.get("ticktext", [None])[0]
             if strip == "changed" or axis.get("title", {}).get("text") == "weights":
                 continue
-            for place, y in zip(trace["x"], trace["y"], strict=True):
-                found[place] = y if strip is None else strip
-    assert found == {place: kind(ratio) for place, ratio in ratios.items()}
+            for position, y in zip(trace["x"], trace["y"], strict=True):
+                found[position] = y if strip is None else strip
+    assert found == {position: kind(ratio) for position, ratio in ratios.items()}
 
 
 @settings(max_examples=50, deadline=None)
@@ -205,8 +205,8 @@ def test_of_many_parameters_those_that_changed_are_all_drawn():
     pair = pair_with([(1.0, 1.0 if at % 100 else 9.0) for at in range(600)])
     rows = pair_rows(pair)
     kept = drawn(rows, most=100)
-    changed = [row.place for row in rows if row.pair.change == "norm"]
-    assert len(changed) == 6 and set(changed) <= {row.place for row in kept}
+    changed = [row.position for row in rows if row.pair.change == "norm"]
+    assert len(changed) == 6 and set(changed) <= {row.position for row in kept}
     assert len(kept) <= 106
     assert drawn_text(rows) == ""
 

@@ -24,9 +24,9 @@ def train(model, loss_of, steps=2):
         optimizer.step()
 
 
-def origins(looked, place=0):
+def origins(looked, position=0):
     """Return the operations from which a look's NaN and infinities come, with their lines."""
-    recording = looked.captured_steps[place].recording
+    recording = looked.captured_steps[position].recording
     return [
         (one.operation, one.makes, one.source, recording.sites[one.site].source)
         for one in recording.evidence_of(NonfiniteRecord)
@@ -59,7 +59,7 @@ def test_units_that_are_never_active(activation, look):
     for one in look(loop).captured_steps:
         (units,) = one.recording.evidence_of(UnitRecord)
         assert (units.units, units.inactive, units.samples) == (16, 5, 64)
-        names = {one.recording.parameters[place].name for place in units.parameters}
+        names = {one.recording.parameters[position].name for position in units.parameters}
         assert {name.rpartition(".")[2] for name in names} == {"weight", "bias"}
 
 

@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 
 from gradscope.report.html.charts.compared_sides import compared_sides, shown_rows
 from tests.comparison.sides import compared, of_step
+from tests.report.html.charts.test_compared import NORMS, given_norm
 from tests.report.html.figures import assert_valid, shown, trace
-from tests.report.html.pictures.test_compared import NORMS, given_norm
 
 MODELS = st.lists(st.lists(NORMS, min_size=3, max_size=3), min_size=1, max_size=6)
 

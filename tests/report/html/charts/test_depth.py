@@ -9,8 +9,8 @@ from gradscope.report.html.charts.depth import depth
 from gradscope.report.html.charts.forward_order import ForwardOrder
 from gradscope.session.report import Report
 from tests.report.conftest import build_hostile
+from tests.report.html.charts.conftest import REPORTS
 from tests.report.html.figures import assert_valid, labels, shown, trace
-from tests.report.html.pictures.conftest import REPORTS
 
 
 def kind_of(row):
@@ -89,10 +89,12 @@ def test_a_parameter_stands_at_the_first_tensor_made_with_it(report):
     order = ForwardOrder(report)
     made = [row.operation for row in order.tensors]
     assert made == ["AddmmBackward0", "ReluBackward0", "AddmmBackward0", "MseLossBackward0"]
-    places = dict(zip([row.name for row in report.parameters], order.parameter_places, strict=True))
-    assert places["first.weight"] == places["first.bias"] == order.tensor_places[0]
+    positions = dict(
+        zip([row.name for row in report.parameters], order.parameter_places, strict=True)
+    )
+    assert positions["first.weight"] == positions["first.bias"] == order.tensor_places[0]
     # By way of its transpose, which is no tensor of its own.
-    assert places["last.weight"] == places["last.bias"] == order.tensor_places[2]
+    assert positions["last.weight"] == positions["last.bias"] == order.tensor_places[2]
 
 
 def test_a_parameter_outside_the_graph_has_a_place_of_its_own(report):
@@ -107,7 +109,7 @@ def test_a_parameter_outside_the_graph_has_a_place_of_its_own(report):
 def test_stretches_cover_the_axis_and_name_the_modules(report):
     order = ForwardOrder(report)
     runs = order.runs()
-    covered = [place for run in runs for place in range(run.first, run.last + 1)]
+    covered = [position for run in runs for position in range(run.first, run.last + 1)]
     assert covered == list(range(order.length))
     named = [report.modules[run.module].path for run in runs if run.module is not None]
     assert named == ["first", "act", "last", "head"]

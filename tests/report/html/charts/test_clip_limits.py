@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given, settings
 
 from gradscope.report.html.charts.clip_limits import limit_picture, norm_picture
+from tests.report.html.charts.test_clip_steps import SIZES, section_of
 from tests.report.html.figures import assert_valid, shown, trace
-from tests.report.html.pictures.test_clip_steps import SIZES, section_of
 
 
 def bars(figure):

@@ -20,8 +20,8 @@ def made():
 def sources(recording, error):
     """Return the line of each place that takes part in an error."""
     return {
-        place.role: None if place.site is None else recording.sites[place.site].source
-        for place in error.places
+        position.role: None if position.site is None else recording.sites[position.site].source
+        for position in error.positions
     }
 
 

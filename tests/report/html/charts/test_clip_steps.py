@@ -48,8 +48,8 @@ def test_every_norm_is_drawn_once_and_where_it_belongs(sizes):
         ("0", lambda size: size == 0),
     ):
         strips = [one for one in figure["data"] if one["name"] == name]
-        places = [step for one in strips for step in one["x"]]
-        assert places == [at for at, size in enumerate(sizes) if is_kind(size)]
+        positions = [step for one in strips for step in one["x"]]
+        assert positions == [at for at, size in enumerate(sizes) if is_kind(size)]
         # A strip is no logarithmic axis.
         for one in strips:
             assert figure["layout"][f"yaxis{one['yaxis'][1:]}"].get("type") != "log"
@@ -101,8 +101,8 @@ def points(norms):
 @given(st.data())
 def test_of_many_points_none_that_tells_is_left_out(data):
     norms = [1 + at % 7 / 10 for at in range(500)]
-    for place in data.draw(st.lists(st.integers(0, 499), max_size=6)):
-        norms[place] = data.draw(st.sampled_from([math.nan, math.inf, 0.0, 1e9, 1e-9]))
+    for position in data.draw(st.lists(st.integers(0, 499), max_size=6)):
+        norms[position] = data.draw(st.sampled_from([math.nan, math.inf, 0.0, 1e9, 1e-9]))
     every = points(norms)
     kept = drawn(every, most=100)
     assert len(kept) < len(every) and kept[0] == every[0] and kept[-1] == every[-1]
