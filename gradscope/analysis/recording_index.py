@@ -4,10 +4,10 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Self, TypeVar, cast
+from typing import Self, TypeVar, cast, get_args
 
 from gradscope.analysis.step_view import StepView, first_step, step_view
-from gradscope.recording.evidence.batches import ProbeRecord
+from gradscope.recording.evidence.batches import ProbeName, ProbeRecord
 from gradscope.recording.evidence.parameters import RedrawRecord
 from gradscope.recording.finding import RelatedLocation
 from gradscope.recording.records import (
@@ -118,12 +118,18 @@ class RecordingIndex:
         """Whether the first step got as far as a gradient."""
         return any(stat.gradient is not None for stat in self.first.tensor_stats.values())
 
-    def probe_skip_reason(self, name: str) -> str | None:
-        """Return why an examination was not made, None where it was."""
+    def probe_skip_reason(self, name: ProbeName) -> str | None:
+        """Return why a probe did not run, None if it did.
+
+        Raises:
+            ValueError: There is no probe of that name.
+        """
+        if name not in get_args(ProbeName):
+            raise ValueError(f"no probe is called {name!r}")
         for record in self.recording.evidence_of(ProbeRecord):
             if record.name == name:
                 return record.obstacle
-        return "the recording holds no such examination"
+        return "the recording holds no such probe"
 
     @cached_property
     def redrawn(self) -> frozenset[int]:

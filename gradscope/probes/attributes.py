@@ -18,7 +18,7 @@ _LIKENESS = 0.85
 """A name is taken for a misspelt one from here on; 1 is equal."""
 
 
-def examine_attributes(context: ProbeContext) -> str | None:
+def probe_attributes(context: ProbeContext) -> str | None:
     """Note the attributes that look like `requires_grad` and say something else than it."""
     found: dict[tuple[str, bool, bool], tuple[list[str], list[int]]] = {}
     for name, value, path, parameters in (*_of_parameters(context), *_of_modules(context)):

@@ -17,7 +17,7 @@ from gradscope.recording.evidence.batches import BatchRecord
 from gradscope.target.structures import describe, map_items, named_tensors
 
 
-def examine_batch(context: ProbeContext) -> str | None:
+def probe_batch(context: ProbeContext) -> str | None:
     """Note the shapes of the batch's tensors."""
     shapes = tuple(shape_of(tensor) for tensor in tensors(context.target.batch))
     context.assembler.note(BatchRecord(shapes=shapes))

@@ -10,7 +10,7 @@ from gradscope.recording.records import TensorRef
 _SOFTMAXES = frozenset({"LogSoftmaxBackward0", "SoftmaxBackward0"})
 
 
-def examine_comparisons(context: ProbeContext) -> str | None:
+def probe_comparisons(context: ProbeContext) -> str | None:
     """Note the comparisons that lead to the loss, and the softmaxes of the graph."""
     if context.opaque:
         return "compiled code runs out of sight"

@@ -1,4 +1,4 @@
-"""What an examination finds before it: a model right after a backward."""
+"""What a probe finds before it: a model right after a backward."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -27,7 +27,7 @@ def is_made(optimizer: torch.optim.Optimizer) -> bool:
 class ProbeContext:
     """A model right after the backward of the judged step, before the optimizer's part of it.
 
-    An examination leaves parameters and their gradients as it finds them; everything else is put
+    A probe leaves parameters and their gradients as it finds them; everything else is put
     back when the inspection ends.
     """
 

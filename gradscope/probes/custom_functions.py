@@ -79,7 +79,7 @@ class _Applications:
             self.found.append(_Application(kept, positions, line))
 
 
-def examine_custom_functions(context: ProbeContext) -> str | None:
+def probe_custom_functions(context: ProbeContext) -> str | None:
     """Note for every custom function of the forward whether its backward is right."""
     functions = custom_functions(context.capture.graph)
     if not functions:

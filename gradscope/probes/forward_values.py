@@ -39,7 +39,7 @@ class Values(NamedTuple):
     nonfinite: int
 
 
-def examine_forward(context: ProbeContext) -> str | None:
+def probe_forward(context: ProbeContext) -> str | None:
     """Note what each tensor of the first step's graph held."""
     mode = _ValuesMode()
     positions = run_again(context, mode)

@@ -12,7 +12,7 @@ from gradscope.recording.evidence.parameters import FreezeRecord, ReplacementRec
 _FREEZES = re.compile(r"requires_grad(\s*=\s*False|_\(\s*(requires_grad\s*=\s*)?False)")
 
 
-def examine_freezes(context: ProbeContext) -> str | None:
+def probe_freezes(context: ProbeContext) -> str | None:
     """Note which modules were replaced, and the lines that freeze parameters."""
     for position, module in enumerate(context.named.modules):
         line = context.definitions.replacements.get(module)

@@ -30,7 +30,7 @@ class _Heard:
     calls: int = 0
 
 
-def examine_horizons(context: ProbeContext) -> str | None:
+def probe_horizons(context: ProbeContext) -> str | None:
     """Note for every recurrent layer of torch's how its last output depends on each time step."""
     layers = [module for module in context.named.modules if isinstance(module, nn.RNNBase)]
     if not layers:

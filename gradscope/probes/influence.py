@@ -14,7 +14,7 @@ from gradscope.probes.context import ProbeContext
 from gradscope.recording.evidence.parameters import DroppedRecord, InfluenceRecord
 
 
-def examine_dropped(context: ProbeContext) -> str | None:
+def probe_dropped(context: ProbeContext) -> str | None:
     """Note the parameters of which neither the loss nor what the model returned makes use."""
     lost = {
         id(context.named.parameters[record.index]): record.index
@@ -50,7 +50,7 @@ MOST_GROUPS = 8
 """So many groups of parameters are asked about, each by a forward."""
 
 
-def examine_influence(context: ProbeContext) -> str | None:
+def probe_influence(context: ProbeContext) -> str | None:
     """Change the parameters of which it is not known whether they lead to the loss."""
     groups = _groups(context)
     if not groups:

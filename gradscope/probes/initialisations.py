@@ -4,7 +4,7 @@ from gradscope.probes.context import ProbeContext
 from gradscope.recording.evidence.parameters import InitialisationRecord
 
 
-def examine_initialisations(context: ProbeContext) -> str | None:
+def probe_initialisations(context: ProbeContext) -> str | None:
     """Note the line of `torch.nn.init` for each parameter that another line made."""
     for index, parameter in enumerate(context.named.parameters):
         found = context.definitions.initialisations.of(parameter)

@@ -34,7 +34,7 @@ class _Place(NamedTuple):
     origin: LeafOrigin
 
 
-def examine_leaves(context: ProbeContext) -> str | None:
+def probe_leaves(context: ProbeContext) -> str | None:
     """Note every leaf that belongs to the model or the batch and is no parameter."""
     capture = context.capture
     own = set(capture.parameter_nodes().values())

@@ -28,7 +28,7 @@ class _Term(NamedTuple):
     """By parameter, times the weight."""
 
 
-def examine_loss_terms(context: ProbeContext) -> str | None:
+def probe_loss_terms(context: ProbeContext) -> str | None:
     """Note the gradients of the terms, where the loss is given with two terms or more."""
     if context.terms < 2:
         return None

@@ -26,7 +26,7 @@ _ALIKE = 1e-2
 """What two numbers of micro-batches have too much is the same, if it differs by less than that."""
 
 
-def examine_micro_batches(context: ProbeContext) -> str | None:
+def probe_micro_batches(context: ProbeContext) -> str | None:
     """Note what accumulating the gradients of micro-batches gives, where that was asked for."""
     if context.micro_batches is None:
         return "no micro-batches were asked for"

@@ -22,7 +22,7 @@ from gradscope.probes.operations import Positions, plain_floats, reference, run_
 from gradscope.recording.evidence.failures import NonfiniteRecord, NonfiniteSource
 
 
-def examine_nonfinite(context: ProbeContext) -> str | None:
+def probe_nonfinite(context: ProbeContext) -> str | None:
     """Note which operations made NaN or infinity, if the loss or a gradient is not finite."""
     if _all_finite(context):
         return None

@@ -30,11 +30,11 @@ _ADAPTIVE = (
 )
 
 
-def examine_optimizers(context: ProbeContext) -> str | None:
+def probe_optimizers(context: ProbeContext) -> str | None:
     """Note every optimizer that is known."""
-    examination = _OptimizerReading(context)
+    reading = _OptimizerReading(context)
     for index, optimizer in enumerate(context.optimizers):
-        context.assembler.note(examination.record(index, optimizer))
+        context.assembler.note(reading.record(index, optimizer))
     return None
 
 

@@ -26,7 +26,7 @@ _NODES, _ELEMENTS = 20_000, 20_000_000
 """All draws together may make so many operations, and gradients of so many elements."""
 
 
-def examine_redraws(context: ProbeContext) -> str | None:
+def probe_redraws(context: ProbeContext) -> str | None:
     """Note the parameters to which gradients come under other random numbers."""
     missing = _without_gradient(context)
     if not missing:

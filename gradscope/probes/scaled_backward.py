@@ -37,7 +37,7 @@ _NARROW = tuple(
 """Types of less than 32 bits, the narrowest range first."""
 
 
-def examine_half_precision(context: ProbeContext) -> str | None:
+def probe_half_precision(context: ProbeContext) -> str | None:
     """Compare the gradients with those of a larger loss, where any go through half precision."""
     dtype = narrowest(context.capture.graph)
     if dtype is None:

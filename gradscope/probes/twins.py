@@ -12,7 +12,7 @@ from gradscope.probes.user_code_search import UserCodeSearch
 from gradscope.recording.evidence.parameters import SymmetryRecord, TwinRecord
 
 
-def examine_twins(context: ProbeContext) -> str | None:
+def probe_twins(context: ProbeContext) -> str | None:
     """Note parameters that share their memory, and output layers that copy an embedding."""
     found = [(*pair, "storage") for pair in _sharing(context)]
     known = {pair[:2] for pair in found}
@@ -89,7 +89,7 @@ _FEW = 8
 """So many rows are compared first: of most weights no two are equal."""
 
 
-def examine_symmetry(context: ProbeContext) -> str | None:
+def probe_symmetry(context: ProbeContext) -> str | None:
     """Note the weights whose rows are equal, and equal in their gradients."""
     found = []
     for record in context.named.parameter_records:

@@ -370,7 +370,7 @@ class Recording:
     input_stats: tuple[InputStat, ...] = ()
     cuts: tuple[CutRecord, ...] = ()
     evidence: tuple[object, ...] = ()
-    """What the examinations found: records of the kinds in `gradscope.recording.evidence`."""
+    """What the probes found: records of the kinds in `gradscope.recording.evidence`."""
     finished: bool = True
     """False of a run that goes on still, or was killed: what it did last may be missing."""
     captured_steps: "tuple[CapturedStep, ...]" = ()

@@ -38,7 +38,7 @@ _OF_STRUCTURE = frozenset(
 """Evidence that follows from graph, modules and lines, whatever the numbers are."""
 
 _OF_NUMBERS = frozenset({"forward", "half precision", "symmetry", "twins"})
-"""Examinations that read elements of tensors."""
+"""Probes that read elements of tensors."""
 
 _NONFINITE = "non-finite"
 """Finds nothing where everything is finite, as in a look that repeats another."""

@@ -4,10 +4,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 
+from gradscope.recording.evidence.batches import ProbeName
 from gradscope.recording.evidence.optimizers import OptimizerRecord
 from gradscope.rules.context import RuleContext
 
-PROBE = "optimizers"
+PROBE: ProbeName = "optimizers"
 NO_OPTIMIZER = "the target has no optimizer"
 NO_STEPPER = "no optimizer steps with what was watched closely"
 """The same of a run, where optimizers may step with the gradients of other passes."""

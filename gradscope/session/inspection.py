@@ -1,4 +1,4 @@
-"""One judged step of a target, those before and after it, and the examinations, as a recording."""
+"""One judged step of a target, those before and after it, and the probes, as a recording."""
 
 from collections.abc import Callable
 
@@ -18,7 +18,7 @@ from gradscope.probes.batch_division import divide
 from gradscope.probes.clipping import ClipProbe
 from gradscope.probes.context import ProbeContext
 from gradscope.probes.optimizer_steps import OptimizerProbe
-from gradscope.probes.registry import examine, examine_making, make_none
+from gradscope.probes.registry import probe_making, record_none, run_probes
 from gradscope.probes.snapshot import preserved
 from gradscope.recording.records import Recording, TargetRecord
 from gradscope.session.description import environment_of, target_record
@@ -124,7 +124,7 @@ class _Watch:
             step = training.judged_step(
                 trial.steps,
                 1 if trial.clipping is None else trial.clipping.batches,
-                lambda first: examine_making(self._context(first, trial)),
+                lambda first: probe_making(self._context(first, trial)),
             )
         except StepFailedError as failed:
             ending = self._end(failed)
@@ -142,13 +142,13 @@ class _Watch:
             self._assembler.note(*self._clipping.records(trial.steps))
 
     def _judge(self, step: WatchedStep, trial: Trial) -> None:
-        """Examine a step, make the optimizer's part of it, and go on with probing ones."""
+        """Run the probes of a step, make the optimizer's part of it, and go on with probing ones."""
         capture, measured, probe = step.capture, step.measured, self._probe
         probe_steps = trial.probe_steps
         self._assembler.place_of(capture)  # so that its graph is the recording's first
         if trial.keep_gradients != "none":
             self._assembler.keep_gradients(trial.keep_gradients)
-        examine(self._context(step, trial), is_trained=self._training.made > 0)
+        run_probes(self._context(step, trial), is_trained=self._training.made > 0)
         wants_steps = probe.is_users or probe_steps > 0
         updates = self._step() if wants_steps else None
         self._assembler.add_step(
@@ -186,7 +186,7 @@ class _Watch:
         reason = failed.what if failed.raised is failed.shown else f"{failed.what} ({kind})"
         self._assembler.add_broken_step(failed.capture, reason=reason)
         self._note(failed, step=made)
-        make_none(self._assembler, reason)
+        record_none(self._assembler, reason)
         self._tell(told_after(made, failed.shown) if made else failed.shown)
         return Ending(loss=None, description=failed.subject, synthetic=False, terms=0)
 

@@ -49,14 +49,14 @@ class Training:
         """How many optimizer steps were made."""
 
     def judged_step(
-        self, steps: int, batches: int, examine_making: Callable[[WatchedStep], None]
+        self, steps: int, batches: int, probe_making: Callable[[WatchedStep], None]
     ) -> WatchedStep:
         """Make optimizer steps, and return the watched step after them.
 
         Args:
             steps: How many.
             batches: How many are read afterwards; the last one's step is judged.
-            examine_making: Is given the first step, before any of them.
+            probe_making: Is given the first step, before any of them.
 
         Raises:
             StepFailedError: Autograd ended a step, which is the one to be judged.
@@ -75,7 +75,7 @@ class Training:
                 self._skip_rest(ending, steps)
                 return step
             if not self.made:
-                examine_making(step)
+                probe_making(step)
             self._keep(step, gradients)
             with said_after(self.made):
                 if self._clipping is not None:

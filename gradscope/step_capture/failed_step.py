@@ -17,7 +17,7 @@ from gradscope.capture.step.edges import is_old
 from gradscope.capture.step.forward_backward import StepCapture
 from gradscope.capture.step.saved_tensors import has_storage
 from gradscope.capture.step.sites import SiteMode
-from gradscope.probes.registry import make_none
+from gradscope.probes.registry import record_none
 from gradscope.recording.records import Recording, TargetRecord
 
 
@@ -83,5 +83,5 @@ def failed_look(
     assembler.add_broken_step(capture, reason=reason)
     record = Diagnosis(failed, earlier).record(location, assembler.site_of, step=0, named=named)
     assembler.note(record)
-    make_none(assembler, reason)
+    record_none(assembler, reason)
     return assembler.finish(target)

@@ -1,4 +1,4 @@
-"""The examinations of a backward of a script's own: what can be told without running it again."""
+"""The probes of a backward of a script's own: what can be told without running it again."""
 
 import math
 from collections.abc import Callable
@@ -7,18 +7,18 @@ import torch
 from torch import Tensor
 
 from gradscope.capture.source.lines import created
-from gradscope.probes.attributes import examine_attributes
-from gradscope.probes.comparisons import examine_comparisons
+from gradscope.probes.attributes import probe_attributes
+from gradscope.probes.comparisons import probe_comparisons
 from gradscope.probes.context import ProbeContext
 from gradscope.probes.forward_values import note_forward
-from gradscope.probes.freezes import examine_freezes
-from gradscope.probes.influence import examine_dropped
-from gradscope.probes.initialisations import examine_initialisations
-from gradscope.probes.leaves import examine_leaves
+from gradscope.probes.freezes import probe_freezes
+from gradscope.probes.influence import probe_dropped
+from gradscope.probes.initialisations import probe_initialisations
+from gradscope.probes.leaves import probe_leaves
 from gradscope.probes.nonfinite_origins import note_origins
-from gradscope.probes.optimizers import examine_optimizers
-from gradscope.probes.registry import EXAMINATIONS
-from gradscope.probes.twins import examine_symmetry, examine_twins
+from gradscope.probes.optimizers import probe_optimizers
+from gradscope.probes.registry import PROBES
+from gradscope.probes.twins import probe_symmetry, probe_twins
 from gradscope.recording.evidence.batches import ProbeRecord
 from gradscope.recording.repeated_captures import NOT_IN_EVERY_STEP
 from gradscope.step_capture.forward_watch import ForwardWatch
@@ -27,15 +27,15 @@ from gradscope.step_capture.half_precision import HalfPrecision
 NOT_RUN_AGAIN = "a script's forward is not run again"
 
 _WITHOUT_RERUN: dict[str, Callable[[ProbeContext], str | None]] = {
-    "attributes": examine_attributes,
-    "comparisons": examine_comparisons,
-    "dropped": examine_dropped,
-    "freezes": examine_freezes,
-    "initialisations": examine_initialisations,
-    "leaves": examine_leaves,
-    "optimizers": examine_optimizers,
-    "symmetry": examine_symmetry,
-    "twins": examine_twins,
+    "attributes": probe_attributes,
+    "comparisons": probe_comparisons,
+    "dropped": probe_dropped,
+    "freezes": probe_freezes,
+    "initialisations": probe_initialisations,
+    "leaves": probe_leaves,
+    "optimizers": probe_optimizers,
+    "symmetry": probe_symmetry,
+    "twins": probe_twins,
 }
 
 
@@ -44,7 +44,7 @@ _OCCASIONAL = frozenset({"attributes", "forward", "symmetry", "twins"})
 cost more than they tell."""
 
 
-def examine_look(
+def probe_captured_step(
     context: ProbeContext, values: ForwardWatch, loss: Tensor, half: HalfPrecision
 ) -> None:
     """Note what can be told of a backward that is over.
@@ -56,7 +56,7 @@ def examine_look(
         half: What a larger loss has given.
     """
     note = context.assembler.note
-    for name, _ in EXAMINATIONS:
+    for name, _ in PROBES:
         if name in _OCCASIONAL and not values.measures:
             obstacle: str | None = NOT_IN_EVERY_STEP
         elif name in _WITHOUT_RERUN:

@@ -16,7 +16,7 @@ from gradscope.errors import GradscopeError
 from gradscope.probes.context import ProbeContext, is_made
 from gradscope.probes.nonfinite_origins import record_of
 from gradscope.probes.operations import Positions, reference
-from gradscope.probes.registry import EXAMINATIONS
+from gradscope.probes.registry import PROBES
 from gradscope.recording.evidence.batches import ProbeRecord
 from gradscope.recording.evidence.failures import LateCapture, SuspectedBreak
 from gradscope.recording.evidence.forward import ForwardStat
@@ -24,7 +24,7 @@ from gradscope.recording.meta import Header
 from gradscope.recording.records import Recording, TargetRecord
 from gradscope.step_capture.half_precision import HalfPrecision
 from gradscope.step_capture.late_captures import LastStart, LateLook, Suspicion
-from gradscope.step_capture.probing import examine_look
+from gradscope.step_capture.probing import probe_captured_step
 from gradscope.step_capture.script_models import Script
 from gradscope.step_capture.structures import Structures, structure_of
 from gradscope.step_capture.window import Window
@@ -80,7 +80,7 @@ def note_suspicion(assembler: Assembler, suspicion: Suspicion) -> None:
 
 
 def _note_probes(assembler: Assembler) -> None:
-    for name, _ in EXAMINATIONS:
+    for name, _ in PROBES:
         obstacle = None if name == "non-finite" else NOT_WATCHED
         assembler.note(ProbeRecord(name=name, obstacle=obstacle))
 
@@ -161,7 +161,7 @@ class LookRecords:
             random_states=None,
             of_run=True,
         )
-        examine_look(context, look.window.values, look.root, look.half)
+        probe_captured_step(context, look.window.values, look.root, look.half)
         assembler.add_step("step", look.capture, context.measured, loss=loss)
         return assembler.finish(self.described(look.subject))
 

@@ -76,7 +76,7 @@ class Assembler:
         self._kept: list[KeptGradient] = []
 
     def note(self, *evidence: object) -> None:
-        """Add what an examination found: records of the kinds in `recording.evidence`."""
+        """Add what a probe found: records of the kinds in `recording.evidence`."""
         self._evidence += evidence
 
     def site_of(self, line: Line | None) -> int | None:

@@ -1,4 +1,4 @@
-"""What the examinations found beside gradients: each kind of record a file, all listed here.
+"""What the probes found beside gradients: each kind of record a file, all listed here.
 
 A kind of evidence is a frozen dataclass with a `table`, whose fields are numbers, strings, shapes,
 tensor references, and tuples or dataclasses of these; the recording's file gets a table for it.

@@ -144,12 +144,36 @@ class TermPairRecord:
     parameters: tuple[int, ...]
 
 
+ProbeName = Literal[
+    "attributes",
+    "batch",
+    "comparisons",
+    "custom functions",
+    "dropped",
+    "forward",
+    "freezes",
+    "half precision",
+    "horizons",
+    "influence",
+    "initialisations",
+    "leaves",
+    "loss terms",
+    "micro-batches",
+    "non-finite",
+    "optimizers",
+    "redraws",
+    "symmetry",
+    "twins",
+]
+"""Names of the probes of a model after a backward."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProbeRecord:
-    """An experiment or a look at the model, made or not."""
+    """A probe of the model, and whether it ran."""
 
     table: ClassVar[str] = "examination"
-    name: str
-    """As in `gradscope.probes.registry`: `forward`."""
+    name: ProbeName
+    """Name of the probe."""
     obstacle: str | None
-    """Why it was not made; None where it was."""
+    """Why it did not run; None if it did."""

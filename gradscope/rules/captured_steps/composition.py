@@ -150,7 +150,7 @@ def _with_updates(sight: Sight, training: Training) -> Iterator[ParameterStat]:
 
 
 def _evidence(sight: Sight, training: Training) -> Iterator[object]:
-    """Yield what the examinations found; of the optimizers the one that steps is the target's."""
+    """Yield what the probes found; of the optimizers the one that steps is the target's."""
     records = sight.recording.evidence_of(OptimizerRecord)
     stepping = _stepping(sight, records, training)
     for one in sight.recording.evidence:

@@ -40,7 +40,7 @@ def test_the_report_holds_the_structure_and_no_gradient():
     assert "2 parameters (2 not measured)" in render_concise(report, ViewOptions())
     assert model.linear.weight.grad is None
     assert any("RuntimeError" in note.reason for note in report.skipped)
-    assert all("no such examination" not in skipped.reason for skipped in report.rules.skipped)
+    assert all("no such probe" not in skipped.reason for skipped in report.rules.skipped)
 
 
 def test_the_recording_keeps_the_error(tmp_path):
