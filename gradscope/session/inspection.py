@@ -142,7 +142,7 @@ class _Watch:
             self._assembler.note(*self._clipping.records(trial.steps))
 
     def _judge(self, step: WatchedStep, trial: Trial) -> None:
-        """Run the probes of a step, make the optimizer's part of it, and go on with probing ones."""
+        """Run the probes of a step, make the optimizer's part of it, and go on with later ones."""
         capture, measured, probe = step.capture, step.measured, self._probe
         probe_steps = trial.probe_steps
         self._assembler.place_of(capture)  # so that its graph is the recording's first

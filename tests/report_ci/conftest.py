@@ -42,18 +42,18 @@ def recording_of_sample():
     return replace(recording, target=target)
 
 
-def finding(location=0, **changes):
+def finding(place=0, **changes):
     values = {
         "rule": "GS201",
         "name": "gradient-cut",
         "severity": "error",
-        "message": f"no gradient comes to layers.{location}.weight",
-        "location": site(12 + location),
-        "parameters": (f"layers.{location}.weight",),
-        "modules": (f"layers.{location}",),
+        "message": f"no gradient comes to layers.{place}.weight",
+        "location": site(12 + place),
+        "parameters": (f"layers.{place}.weight",),
+        "modules": (f"layers.{place}",),
         "evidence": (("parameters_cut", 1), ("why", "detach"), ("held", True), ("none", None)),
         "remedy": "remove the detach()",
-        "fingerprint": f"{location:016x}",
+        "fingerprint": f"{place:016x}",
     }
     return Finding(**(values | changes))
 
@@ -106,13 +106,13 @@ def many(count=1200):
     rules = (("GS201", "gradient-cut"), ("GS105", "dead-unit"), ("GS203", "unused-parameter"))
     found = (
         finding(
-            position,
-            severity=levels[position % 3],
-            rule=rules[position % 2 + (position == 7)][0],
-            name=rules[position % 2 + (position == 7)][1],
-            fingerprint="same" if position % 2 else f"{position}",
+            place,
+            severity=levels[place % 3],
+            rule=rules[place % 2 + (place == 7)][0],
+            name=rules[place % 2 + (place == 7)][1],
+            fingerprint="same" if place % 2 else f"{place}",
         )
-        for position in range(count)
+        for place in range(count)
     )
     return result_of(target_with(*checked(*found)))
 
@@ -143,8 +143,8 @@ def outside():
     """Findings whose line CI has no file of."""
     torch = "/opt/env/lib/python3.11/site-packages/torch/nn/functional.py"
     inside_of_the_environment = ROOT / ".venv/lib/python3.11/site-packages/lib/net.py"
-    locations = (torch, str(inside_of_the_environment), "/elsewhere/model.py", "<stdin>")
-    sites = [Site(file=file, line=7, function="f", source="") for file in locations]
+    places = (torch, str(inside_of_the_environment), "/elsewhere/model.py", "<stdin>")
+    sites = [Site(file=file, line=7, function="f", source="") for file in places]
     found = [finding(number, location=one) for number, one in enumerate([*sites, None])]
     with_related = [
         replace(one, fingerprint=f"r{one.fingerprint}", related=(related(torch), related()))
@@ -189,10 +189,7 @@ SITUATIONS = {
     "many targets": lambda: result_of(
         *(target_with(*checked(finding()), name=f"t{number}.py") for number in range(25))
     ),
-    **{
-        f"hostile {position}": lambda text=text: hostile(text)
-        for position, text in enumerate(HOSTILE)
-    },
+    **{f"hostile {place}": lambda text=text: hostile(text) for place, text in enumerate(HOSTILE)},
 }
 
 
