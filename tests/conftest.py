@@ -11,9 +11,10 @@ from hypothesis import settings
 
 from tests.forked import ForkedCommands
 
-# How long an example takes says more of the machine than of what is tested.
-settings.register_profile("untimed", deadline=None)
-settings.load_profile("untimed")
+# How long an example takes says more about the machine than about the code under test.
+settings.register_profile("ci", deadline=None, max_examples=25)
+settings.register_profile("nightly", deadline=None, max_examples=200)
+settings.load_profile("ci")  # `--hypothesis-profile nightly` overrides it
 
 pytest_plugins = "pytester"
 """For the tests of the plugin; it costs every run two milliseconds."""

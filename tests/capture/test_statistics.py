@@ -5,7 +5,7 @@ import struct
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
@@ -99,7 +99,6 @@ def tensors(draw, dtype: torch.dtype) -> Tensor:
 
 
 @pytest.mark.parametrize("dtype", REAL, ids=str)
-@settings(max_examples=60, deadline=None)
 @given(examples=st.data())
 def test_numbers_equal_those_of_float64(dtype, examples):
     several = examples.draw(st.lists(tensors(dtype), min_size=1, max_size=4))
@@ -108,7 +107,6 @@ def test_numbers_equal_those_of_float64(dtype, examples):
 
 
 @pytest.mark.parametrize("dtype", REAL, ids=str)
-@settings(max_examples=40, deadline=None)
 @given(elements=st.lists(st.floats(-1e4, 1e4, width=16), min_size=1, max_size=50))
 def test_octaves_count_every_normal_element_of_a_small_gradient(dtype, elements):
     tensor = torch.tensor(elements, dtype=dtype)

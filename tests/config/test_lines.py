@@ -2,7 +2,7 @@
 
 import tomllib
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from gradscope.config.document import lines_of
@@ -78,7 +78,6 @@ GAPS = st.sampled_from(["", "\n", "# x = 1\n", "  \n"])
 STATEMENTS = st.lists(st.tuples(KEYS, VALUES, GAPS), unique_by=lambda one: one[0])
 
 
-@settings(max_examples=60, deadline=None)
 @given(before=STATEMENTS, own=STATEMENTS)
 def test_line_is_that_of_the_statement(before, own):
     text, expected = "[project]\n", {}

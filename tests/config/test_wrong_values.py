@@ -222,9 +222,7 @@ PLACES = [
 
 
 @pytest.mark.parametrize(("written", "key"), PLACES, ids=[key for _, key in PLACES])
-@settings(
-    max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(value=VALUES)
 def test_any_value_is_read_or_one_clean_error(written, key, value, project):
     project(f"[tool.gradscope]\n{written} = {toml(value)}\n")

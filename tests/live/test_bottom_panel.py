@@ -7,7 +7,7 @@ import sys
 import time
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from gradscope.cli.bottom_panel import BottomPanel
@@ -159,7 +159,6 @@ def test_closing_is_final_and_the_guard_says_nothing(panel_on):
     assert screen.written == done
 
 
-@settings(max_examples=60, deadline=None)
 @given(
     st.tuples(st.integers(10, 60), st.integers(6, 24)),
     st.lists(

@@ -7,7 +7,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 
@@ -218,7 +218,6 @@ RUNS = [
 ]
 
 
-@settings(max_examples=300, deadline=None)
 @given(
     st.sampled_from(RUNS),
     st.integers(1, 200),

@@ -21,9 +21,7 @@ from tests.recording.recordings import (
 from tests.recording.strategies import RECORDINGS
 
 
-@settings(
-    max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(recording=RECORDINGS)
 @example(recording=small())
 def test_recording_comes_back_as_it_was(recording, tmp_path):

@@ -4,7 +4,7 @@ import json
 from importlib.resources import files
 
 import jsonschema
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from gradscope.session.report import Report
@@ -43,7 +43,6 @@ def recordings(draw):
     return run.recording()
 
 
-@settings(max_examples=25, deadline=None)
 @given(recordings(), st.integers(20, 150))
 def test_any_run_can_be_shown(recording, width):
     for output_format in ("full", "concise", "markdown", "jsonl"):
@@ -52,7 +51,6 @@ def test_any_run_can_be_shown(recording, width):
     jsonschema.Draft202012Validator(SCHEMA).validate(value)
 
 
-@settings(max_examples=25, deadline=None)
 @given(recordings())
 def test_every_step_is_in_one_picture(recording):
     run = Report.from_recording(recording).training_run

@@ -9,7 +9,7 @@ from importlib.resources import files
 
 import jsonschema
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 
@@ -171,7 +171,6 @@ def test_many_sides_are_told():
         assert max(map(len, text.splitlines())) <= 80 or name != "full"
 
 
-@settings(deadline=None, max_examples=40)
 @given(before=st.floats(allow_nan=True), after=st.floats(allow_nan=True))
 def test_any_number_can_be_written(before, after):
     base, other = (

@@ -2,7 +2,7 @@ import math
 from dataclasses import replace
 from statistics import median
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from gradscope.report.html.tables import run_parameter_table
@@ -19,7 +19,6 @@ def same(one, other):
     return one == other or (one is not None and other is not None and math.isnan(one + other))
 
 
-@settings(max_examples=40, deadline=None)
 @given(st.lists(NORMS, min_size=1, max_size=12))
 def test_columns_tell_how_a_gradient_went(norms):
     picture = run_parameter_table(report_of(loop([1.0] * len(norms), [(n, 1.0) for n in norms])))

@@ -3,7 +3,7 @@
 import math
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 
 from gradscope.report.html.charts.clip_limits import limit_picture, norm_picture
 from tests.report.html.charts.test_clip_steps import SIZES, section_of
@@ -21,7 +21,6 @@ def bars(figure):
     return [(low, high, count) for (low, high), count in found.items()]
 
 
-@settings(max_examples=40, deadline=None)
 @given(SIZES)
 def test_every_norm_is_counted_in_its_bar(sizes):
     picture = norm_picture(section_of(sizes))

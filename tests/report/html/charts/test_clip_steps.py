@@ -4,7 +4,7 @@ import math
 from dataclasses import replace
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from gradscope.analysis.clip_series import ClipPoint
@@ -36,7 +36,6 @@ def finite_points(one):
     return {step: norm for step, norm in zip(one["x"], one["y"], strict=True) if norm is not None}
 
 
-@settings(max_examples=40, deadline=None)
 @given(SIZES)
 def test_every_norm_is_drawn_once_and_where_it_belongs(sizes):
     picture = step_picture(section_of(sizes))

@@ -3,7 +3,7 @@
 import math
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from gradscope.report.html.charts.compared_marks import (
@@ -78,7 +78,6 @@ def kind(norm):
     return "0" if norm == 0 else norm if math.isfinite(norm) else "NaN, inf"
 
 
-@settings(max_examples=50, deadline=None)
 @given(MODELS)
 def test_every_norm_lies_where_it_belongs(norms):
     pair = pair_with(norms)
@@ -95,7 +94,6 @@ def test_every_norm_lies_where_it_belongs(norms):
     assert_valid(picture)
 
 
-@settings(max_examples=50, deadline=None)
 @given(MODELS)
 def test_every_ratio_is_drawn_once_and_where_it_belongs(norms):
     pair = pair_with(norms)
@@ -116,7 +114,6 @@ def test_every_ratio_is_drawn_once_and_where_it_belongs(norms):
     assert found == {position: kind(ratio) for position, ratio in ratios.items()}
 
 
-@settings(max_examples=50, deadline=None)
 @given(MODELS)
 def test_bars_count_every_ratio_once(norms):
     pair = pair_with(norms)
@@ -222,7 +219,6 @@ def test_a_pair_is_the_base_and_one_side():
     assert len(pair.verdict.regressions) == 1
 
 
-@settings(max_examples=50)
 @given(MODELS)
 def test_every_axis_of_ratios_has_something_on_it(norms):
     picture = pictures(pair_with(norms))[1]

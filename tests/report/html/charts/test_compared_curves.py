@@ -3,7 +3,7 @@
 import math
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from gradscope.report.html.charts.compared_curves import compared_curves
@@ -31,7 +31,6 @@ def axis_of(figure, title):
     )
 
 
-@settings(max_examples=40, deadline=None)
 @given(LOSSES, LOSSES)
 def test_every_loss_is_drawn_on_its_line_or_in_the_strip(one, other):
     picture = compared_curves(compared(run(one), run(other)))

@@ -2,7 +2,7 @@
 
 import math
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from gradscope.report.html.charts.compared_sides import compared_sides, shown_rows
@@ -25,7 +25,6 @@ def compared_models(models):
     )
 
 
-@settings(max_examples=40, deadline=None)
 @given(MODELS)
 def test_every_ratio_is_a_cell_and_the_rest_is_told_apart(models):
     comparison = compared_models(models)

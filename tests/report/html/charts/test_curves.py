@@ -32,7 +32,6 @@ def marked(figure, name):
     return [step for trace in figure["data"] if trace["name"] == name for step in trace["x"]]
 
 
-@settings(max_examples=40, deadline=None)
 @given(st.lists(st.tuples(NUMBERS, NORMS, NORMS), min_size=1, max_size=12), st.integers(1, 3))
 def test_every_number_is_drawn_where_it_belongs(steps, optimizers):
     losses = [loss for loss, _, _ in steps]
@@ -55,7 +54,6 @@ def test_every_number_is_drawn_where_it_belongs(steps, optimizers):
     }
 
 
-@settings(max_examples=30, deadline=None)
 @given(st.lists(NUMBERS, min_size=1, max_size=8))
 def test_plotly_takes_every_figure(losses):
     norms = [(loss, None) for loss in losses]

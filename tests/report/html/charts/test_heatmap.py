@@ -3,7 +3,7 @@ from dataclasses import replace
 from struct import pack, unpack
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from gradscope.analysis.layers import larger
@@ -49,7 +49,6 @@ def cells(figure, name="gradient norm"):
 STEPS = st.lists(st.tuples(NORMS, NORMS), min_size=1, max_size=10)
 
 
-@settings(max_examples=40, deadline=None)
 @given(STEPS, st.integers(1, 2))
 def test_every_norm_is_drawn_where_it_belongs(norms, optimizers):
     recording = loop([1.0] * len(norms), norms, optimizers=optimizers)
@@ -69,7 +68,6 @@ def test_every_norm_is_drawn_where_it_belongs(norms, optimizers):
     assert cells(figure) == {key: state(norm) for key, norm in wanted.items()}
 
 
-@settings(max_examples=25, deadline=None)
 @given(STEPS)
 def test_plotly_takes_every_figure(norms):
     recording = loop([1.0] * len(norms), norms, updates=[0.5] * len(norms))

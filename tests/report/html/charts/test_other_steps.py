@@ -1,7 +1,7 @@
 import math
 from dataclasses import replace
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from gradscope.recording.records import StepRecord
@@ -33,7 +33,6 @@ def report_of(training, judged, probes):
     )
 
 
-@settings(max_examples=40, deadline=None)
 @given(LOSSES, st.none() | st.floats(), LOSSES)
 def test_each_loss_is_a_number_a_cross_or_nothing(training, judged, probes):
     picture = other_steps(report_of(training, judged, probes))

@@ -3,7 +3,7 @@ from dataclasses import replace
 from itertools import pairwise
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from gradscope.analysis.windows import windows
@@ -37,7 +37,6 @@ def steps_of(content):
     assert (event, number) == (len(events["call"]), len(events["numbers"]))
 
 
-@settings(max_examples=40, deadline=None)
 @given(st.lists(NUMBERS, min_size=1, max_size=8), st.integers(1, 3))
 def test_events_come_in_their_order_with_their_numbers(losses, optimizers):
     report = report_of(loop(losses, optimizers=optimizers))
