@@ -95,7 +95,7 @@ class Deep(nn.Module):
 
 
 @pytest.mark.parametrize(
-    ("activation", "place"),
+    ("activation", "position"),
     [(torch.sigmoid, "Sigmoid"), (torch.relu, "Addmm"), (torch.tanh, "Addmm")],
     ids=["sigmoid", "relu", "tanh"],
 )
