@@ -1,9 +1,10 @@
 """Keeps what README.md and docs/ show true: `python tests/documentation.py` pastes it again.
 
 Every ```console block holds one command behind `$ ` and what it prints, 100 columns wide. Behind
-`| head -n N` it shows the first N lines. The blocks of a page run in order, in a folder of their
-own that has sample_models/ and pyproject.toml. A ```diff block between them changes a file there:
-the blocks below it show the result. The rules stand in a table between two comments.
+`| head -n N` it shows the first N lines, behind `| grep -A N WORD` the line with WORD and N more.
+The blocks of a page run in order, in a folder of their own that has sample_models/ and
+pyproject.toml. A ```diff block between them changes a file there: the blocks below it show the
+result. The rules stand in a table between two comments.
 """
 
 import os
@@ -98,7 +99,7 @@ def query(path: Path, statement: str) -> str:
 
 def output_of(command: str, folder: Path, run: Run = run) -> str:
     """Return what a command prints in a terminal of 100 columns without colour."""
-    command, _, head = command.partition(" | head -n ")
+    command, _, filter_ = command.partition(" | ")
     command, joined, _ = command.partition(" 2>&1")
     program, *arguments = shlex.split(command)
     if program == "sqlite3":
@@ -107,10 +108,23 @@ def output_of(command: str, folder: Path, run: Run = run) -> str:
         text = query(folder / file, statement)
     else:
         done = run(folder, program, *arguments)
-        assert done.returncode in (0, 1), done.stderr
         text = done.stdout + (done.stderr if joined else "")
+        assert text and done.returncode in (0, 1, 2), done.stderr
     lines = [line.rstrip() for line in text.strip("\n").splitlines()]
-    return "\n".join(lines[: int(head) if head else None]) + "\n"
+    return "\n".join(filtered(lines, filter_)) + "\n"
+
+
+def filtered(lines: list[str], command: str) -> list[str]:
+    """Return the lines that a command behind a pipe lets through."""
+    match command.split():
+        case []:
+            return lines
+        case "head", "-n", number:
+            return lines[: int(number)]
+        case "grep", "-A", number, word:
+            first = next(index for index, line in enumerate(lines) if word in line)
+            return lines[first : first + int(number) + 1]
+    raise ValueError(f"what is {command!r}?")
 
 
 def apply(file: Path, hunks: str) -> None:
