@@ -18,7 +18,7 @@ def literal_blocks(lines: list[str]) -> list[str]:
     return found
 
 
-def convert(  # noqa: PLR0913 - autodoc's signature
+def convert(
     app: Sphinx, what: str, name: str, documented: object, options: object, lines: list[str]
 ) -> None:
     """Convert a docstring in place."""
