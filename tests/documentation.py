@@ -3,8 +3,9 @@
 Every ```console block holds one command behind `$ ` and what it prints, 100 columns wide. Behind
 `| head -n N` it shows the first N lines, behind `| grep -A N WORD` the line with WORD and N more.
 The blocks of a page run in order, in a folder of their own that has sample_models/ and
-pyproject.toml. A ```diff block between them changes a file there: the blocks below it show the
-result. The rules stand in a table between two comments.
+pyproject.toml. A ```python block that begins with `# model.py` writes that file there, and a
+```diff block changes one: the blocks below show the result. The rules stand in a table between two
+comments.
 """
 
 import os
@@ -29,7 +30,8 @@ NOT_OURS = ("_build", "rules")
 
 CONSOLE = r"```console\n\$ (?P<command>(?:gradscope|pytest|sqlite3) [^\n]*)\n(?P<output>.*?)```"
 DIFF = r"```diff\n--- (?P<file>\S+)\n\+\+\+ \S+\n(?P<hunks>.*?)```"
-BLOCK = re.compile(f"{CONSOLE}|{DIFF}", re.DOTALL)
+SOURCE = r"```python\n(?P<text># (?P<written>\w+\.py)\n.*?)```"
+BLOCK = re.compile(f"{CONSOLE}|{DIFF}|{SOURCE}", re.DOTALL)
 TABLE = re.compile(r"(?<=<!-- rules -->\n).*?(?=\n<!-- end of rules -->)", re.DOTALL)
 
 Run = Callable[..., subprocess.CompletedProcess[str]]
@@ -142,7 +144,7 @@ def apply(file: Path, hunks: str) -> None:
 def printed(page: Path, run: Run = run) -> Iterator[tuple[str, str, str]]:
     """Run a page's blocks in order; yield each command, its output in the page, and the real one.
 
-    Between them, change files as the diffs of the page say.
+    Between them, write and change files as the page says.
     """
     with TemporaryDirectory(prefix="checkout-") as name:
         folder = Path(name)
@@ -150,6 +152,8 @@ def printed(page: Path, run: Run = run) -> Iterator[tuple[str, str, str]]:
         for block in BLOCK.finditer(page.read_text(encoding="utf-8")):
             if block["file"]:
                 apply(folder / block["file"], block["hunks"])
+            elif block["written"]:
+                (folder / block["written"]).write_text(block["text"], encoding="utf-8")
             else:
                 real = output_of(block["command"], folder, run)
                 yield block["command"], block["output"], real
@@ -161,7 +165,9 @@ def rewrite(page: Path) -> None:
     real = (output for _, _, output in list(printed(page)))
 
     def paste(block: re.Match[str]) -> str:
-        return block[0] if block["file"] else f"```console\n$ {block['command']}\n{next(real)}```"
+        return (
+            f"```console\n$ {block['command']}\n{next(real)}```" if block["command"] else block[0]
+        )
 
     text = TABLE.sub(lambda _: rule_table(), BLOCK.sub(paste, text))
     page.write_text(text, encoding="utf-8")
