@@ -7,17 +7,30 @@ from pathlib import Path
 import pytest
 
 from gradscope.configuration import keys, plan_targets, read_configuration
+from gradscope.rules.catalogue import RULES
 
-_spec = importlib.util.spec_from_file_location(
-    "documentation", Path(__file__).with_name("documentation.py")
-)
-documentation = importlib.util.module_from_spec(_spec)
-_spec.loader.exec_module(documentation)
+
+def imported(path):
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+documentation = imported(Path(__file__).with_name("documentation.py"))
 
 ROOT, DOCS = documentation.ROOT, documentation.DOCS
 TEXTS = {path: path.read_text(encoding="utf-8") for path in documentation.pages()}
 SHOWING = [path for path, text in TEXTS.items() if documentation.BLOCK.search(text)]
 README_LINES = 300
+WITH_INSTALLATION = (
+    "README.md",
+    "docs/ci.md",
+    "docs/installation.md",
+    ".github/actions/gradscope/action.yml",
+    ".gitlab/gradscope.yml",
+    ".pre-commit-hooks.yaml",
+)
 
 every_page = pytest.mark.parametrize(
     "page", TEXTS, ids=[path.relative_to(ROOT).as_posix() for path in TEXTS]
@@ -89,6 +102,20 @@ def headings(page):
 def test_table_of_rules_is_current():
     (table,) = documentation.TABLE.findall(TEXTS[documentation.RULES_PAGE])
     assert table == documentation.rule_table(), "python tests/documentation.py pastes it again"
+
+
+def test_pages_of_rules_hold_what_the_command_prints(gradscope_in, tmp_path):
+    pages = imported(DOCS / "_ext" / "rule_pages.py").rule_pages()
+    assert len(pages) == len(RULES)
+    for code in ("GS101", "GS702"):
+        done = gradscope_in(tmp_path, "rule", code, "--output-format", "markdown")
+        assert pages[f"{code}.md"] == done.stdout
+
+
+@pytest.mark.parametrize("name", WITH_INSTALLATION)
+def test_gradscope_is_installed_by_the_name_of_its_distribution(name):
+    text = (ROOT / name).read_text(encoding="utf-8")
+    assert not re.search(r"pip install[^\n]*\bgradscope\b(?!-torch)|\bgradscope *[=~<>]=", text)
 
 
 def test_shown_configuration_is_valid_and_has_every_key(tmp_path):

@@ -4,14 +4,19 @@ A page holds the manual as `gradscope rule CODE --output-format markdown` prints
 pages from files, so they are written to `docs/rules`, which git ignores.
 """
 
+from __future__ import annotations
+
 import re
 from pathlib import Path
-
-from sphinx.application import Sphinx
+from typing import TYPE_CHECKING
 
 from gradscope.report.rule_markdown import markdown_manual
 from gradscope.rules.catalogue import RULES
 from gradscope.rules.manual import manual_of
+
+if TYPE_CHECKING:
+    # Tests read the pages without Sphinx.
+    from sphinx.application import Sphinx
 
 FOLDER = "rules"
 TABLE_PAGE = "commands/rule"
