@@ -19,7 +19,9 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from gradscope.report.rule_markdown import markdown_table
+from rich.console import Console
+
+from gradscope.report.rule_manual import render_table
 from gradscope.rules.catalogue import RULES
 
 ROOT = Path(__file__).parents[1]
@@ -58,7 +60,7 @@ def pages() -> list[Path]:
 
 def rule_table() -> str:
     """Return every rule, a line each."""
-    return markdown_table(RULES)
+    return render_table(RULES, "markdown", Console())
 
 
 def make_checkout(folder: Path) -> None:

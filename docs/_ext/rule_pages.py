@@ -10,7 +10,9 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from gradscope.report.rule_markdown import markdown_manual
+from rich.console import Console
+
+from gradscope.report.rule_manual import render_manual
 from gradscope.rules.catalogue import RULES
 from gradscope.rules.manual import manual_of
 
@@ -24,7 +26,11 @@ TABLE_PAGE = "commands/rule"
 
 def rule_pages() -> dict[str, str]:
     """Return the text of each page by the name of its file."""
-    return {f"{rule.code}.md": markdown_manual(manual_of(rule)) + "\n" for rule in RULES}
+    console = Console()
+    return {
+        f"{rule.code}.md": render_manual(manual_of(rule), "markdown", console) + "\n"
+        for rule in RULES
+    }
 
 
 def write_pages(app: Sphinx) -> None:
