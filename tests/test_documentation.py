@@ -53,12 +53,19 @@ def test_readme_is_short_and_shows_commands():
     "page", SHOWING, ids=[path.relative_to(ROOT).as_posix() for path in SHOWING]
 )
 def test_shown_output_is_what_the_commands_print(page, gradscope_in):
+    script = ""
+
     def run(folder, program, *arguments):
+        nonlocal script
         if program != "gradscope":
             return documentation.run(folder, program, *arguments)
+        if arguments[0] == "run":
+            script = Path(arguments[-1]).name
         done = gradscope_in(folder, *arguments, **documentation.ENVIRONMENT)
-        # Where torch is at hand, a run begins before the script is `__main__`.
-        done.stderr = done.stderr.replace("run forking.py", f"run {Path(arguments[-1]).name}")
+        # Where torch is at hand, a run begins before the script is `__main__`, and has this name.
+        done.stdout, done.stderr = (
+            text.replace("forking.py", script) for text in (done.stdout, done.stderr)
+        )
         return done
 
     for command, shown, real in documentation.printed(page, run):
