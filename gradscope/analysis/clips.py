@@ -8,10 +8,11 @@ from math import isinf
 
 from gradscope.analysis.optimizer_steps import RunEvent, Windows
 from gradscope.analysis.recording_index import RecordingIndex
+from gradscope.recording.event_numbers import NumberName
 from gradscope.recording.evidence.clipping import ClipScope
 from gradscope.recording.norm_table import NormTable, norms_of
 
-_FUNCTIONS = {
+_FUNCTIONS: Mapping[str, tuple[str, NumberName]] = {
     "clip-norm": ("clip_grad_norm_", "max_norm"),
     "clip-value": ("clip_grad_value_", "clip_value"),
 }

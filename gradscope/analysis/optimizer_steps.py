@@ -5,8 +5,10 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from operator import attrgetter
+from typing import cast
 
 from gradscope.analysis.recording_index import RecordingIndex
+from gradscope.recording.event_numbers import NumberName
 from gradscope.recording.evidence.optimizers import OptimizerFamily, TrainedOptimizer
 from gradscope.recording.records import EventRecord
 
@@ -22,13 +24,13 @@ class RunEvent:
     site: int | None
     optimizer: int | None
     subject: str
-    numbers: Mapping[str, float] = field(repr=False)
+    numbers: Mapping[NumberName, float] = field(repr=False)
 
-    def number(self, name: str) -> float | None:
+    def number(self, name: NumberName) -> float | None:
         """Return a number, None where it is not known."""
         return self.numbers.get(name)
 
-    def count(self, name: str) -> int:
+    def count(self, name: NumberName) -> int:
         """Return how many, none where that is not known."""
         return int(self.numbers.get(name, 0.0))
 
@@ -254,7 +256,7 @@ def _event(position: int, record: EventRecord) -> RunEvent:
         site=record.site,
         optimizer=record.optimizer,
         subject=record.subject,
-        numbers=dict(record.numbers),
+        numbers=cast("Mapping[NumberName, float]", dict(record.numbers)),
     )
 
 

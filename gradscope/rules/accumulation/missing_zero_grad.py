@@ -93,7 +93,6 @@ class MissingZeroGrad(Rule):
                 "steps_judged": group.judged,
                 "share_limit": self.error_share if is_error else self.warning_share,
                 "passes_in_last_step": last.step.number("backwards"),
-                "parameters_in_last_step": last.step.number("carried"),
             },
             count=len(group.windows),
             step=first.step.step,
@@ -102,9 +101,6 @@ class MissingZeroGrad(Rule):
 
 def carries(window: Window) -> bool:
     """Return whether a step uses gradients again that an earlier one has used."""
-    carried = window.step.number("carried")
-    if carried is not None:
-        return carried > 0
     passes = [event for event in window.events if event.kind == "backward"]
     if window.step.number("backwards") is None:  # weights that the script moves itself
         return any(0 < one.count("reached") == one.count("stale") for one in passes)

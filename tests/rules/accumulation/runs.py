@@ -42,7 +42,6 @@ class Gradient:
     present: bool = False
     unspent: bool = False
     spent: bool = False
-    carried: bool = False
     """Whether it holds something that an earlier step has used, below what was added since."""
     passes: int = 0
     norm: float = 0.0
@@ -144,7 +143,6 @@ class Run:
             "divided": 1,
         }
         for one in held:
-            one.carried = one.carried or one.spent
             one.present, one.unspent, one.spent = True, True, False
             one.passes, one.norm = one.passes + 1, one.norm + 1
         self._loss = loss
@@ -183,7 +181,6 @@ class Run:
             "fresh": sum(one.unspent for one in held),
             "stale": sum(one.spent for one in held),
             "none": sum(not one.present for one in held),
-            "carried": sum(one.carried and one.unspent for one in held),
             "norm": math.hypot(*(one.norm for one in held)),
             "nonfinite": 0,
             "lr": self._rates[optimizer],
