@@ -36,7 +36,7 @@ def come_to(page, picture):
     return section
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_page_of_ten_thousand_tensors(opened):
     report = large_inspection(250)
     assert len(report.tensors) >= 10_000
@@ -53,7 +53,7 @@ def test_page_of_ten_thousand_tensors(opened):
     expect(page.locator(".crumbs")).to_have_text(re.compile(r"249.*9"))
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_page_of_two_thousand_steps(opened):
     page = opened(large_run(2000, 300))
     come_to(page, "curves")

@@ -134,7 +134,7 @@ def test_a_click_on_an_operation_selects_its_tensor(report, drawings):
             assert report.tensors[tensor].operation == label
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_time_grows_with_the_graph_alone():
     def seconds(depth):
         model = nn.Sequential(*(nn.Sequential(nn.Linear(2, 2), nn.Tanh()) for _ in range(depth)))

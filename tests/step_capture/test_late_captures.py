@@ -56,7 +56,7 @@ def test_the_operation_that_breaks_a_backward_is_told_in_that_step(look, name):
     [
         ("GS103", broken_loops.root, 137),
         ("GS104", broken_loops.log_of_zero, 137),
-        ("GS104", broken_loops.log_of_zero, 5_000),
+        pytest.param("GS104", broken_loops.log_of_zero, 5_000, marks=pytest.mark.nightly),
     ],
 )
 def test_late_steps_are_no_different(look, code, loss_of, at):
