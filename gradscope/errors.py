@@ -9,7 +9,7 @@ class ExitCode(IntEnum):
     OK = 0
     """Nothing at or above the fail level was found."""
     FINDINGS = 1
-    """`gradscope check` or a limit found something at or above the fail level."""
+    """A rule or a limit found something at or above the fail level."""
     CANNOT_JUDGE = 2
     """The usage or configuration is wrong, the target does not load, or the user's code raised."""
     INTERRUPTED = 130

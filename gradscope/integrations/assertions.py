@@ -38,7 +38,7 @@ class UnhealthyGradientsError(AssertionError):
         super().__init__(text, report, findings)  # pickle needs all of them
         self.report = report
         self.findings = findings
-        """The findings that made the check fail, the worst first. Empty if nothing could be judged."""
+        """What made the check fail, the worst first. Empty if nothing could be judged."""
 
     def __str__(self) -> str:
         return str(self.args[0])

@@ -80,7 +80,7 @@ def _left(code: object) -> int:
 
 
 def _show(error: BaseException) -> int | None:
-    """Show an exception as python does; return the exit code if the exception hook exits with one."""
+    """Show an exception as python does; return the exit code if the exception hook exits."""
     kind, traceback = type(error), error.__traceback__
     sys.last_type, sys.last_value, sys.last_traceback = kind, error, traceback
     if sys.version_info >= (3, 12):

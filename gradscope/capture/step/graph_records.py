@@ -1,4 +1,4 @@
-"""From live graphs to records: nodes, edges, module calls and lines."""
+"""Converts live graphs to records: nodes, edges, module calls and lines."""
 
 import linecache
 from collections import Counter
@@ -38,11 +38,11 @@ _HIDING = {
     "MiopenRnnBackward0": _FUSED,
     "MkldnnRnnLayerBackward0": _FUSED,
 }
-"""Nodes that stand for many operations, and what that hides."""
+"""Nodes that stand for many operations, and what they hide."""
 
 
 class GraphPlace(NamedTuple):
-    """Where the records of a graph are."""
+    """Position of a graph's records."""
 
     graph: int
     first_node: int
@@ -50,12 +50,12 @@ class GraphPlace(NamedTuple):
 
 
 class _Known(NamedTuple):
-    """What tells graphs apart."""
+    """Properties that distinguish graphs."""
 
     operations: list[str]
     successors: list[tuple[tuple[int, int], ...]]
     modules: list[nn.Module]
-    """As they were called."""
+    """Modules in the order of their calls."""
     position: GraphPlace
 
 
@@ -84,7 +84,7 @@ class GraphRecords:
         self.edges: list[EdgeRecord] = []
 
     def __len__(self) -> int:
-        """Return how many distinct graphs there are."""
+        """Return the number of distinct graphs."""
         return len(self._known)
 
     @property
@@ -93,7 +93,7 @@ class GraphRecords:
         return tuple(self._sites)
 
     def add(self, capture: StepCapture) -> GraphPlace:
-        """Add a graph unless one like it is there, and return where its records are."""
+        """Add a graph unless an equal one exists, and return the position of its records."""
         graph, modules = capture.graph, [call.module for call in capture.modules.calls]
         for known in self._known:
             if known[:3] == (graph.operations, graph.successors, modules):
@@ -125,7 +125,7 @@ class GraphRecords:
         owners = {node: position for position, node in nodes.items() if counts[node] == 1}
         innermost = capture.modules.innermost()
         numbers = [created(node) for node in graph.nodes]
-        # Each thread counts by itself: a number met twice tells nothing.
+        # Each thread counts separately: a number that occurs twice is ambiguous.
         repeated = {number for number, count in Counter(numbers).items() if count > 1}
         for index, node in enumerate(graph.nodes):
             sequence = None if numbers[index] in repeated else numbers[index]
@@ -169,7 +169,7 @@ class GraphRecords:
             counts[module] += 1
 
     def _module(self, module: nn.Module) -> int:
-        """Return the index of a module's record, made now if it lies outside the model."""
+        """Return the index of a module's record, added if it lies outside the model."""
         position = self._module_places.get(module)
         if position is None:
             position = self._module_places[module] = len(self.modules)
@@ -192,7 +192,7 @@ class GraphRecords:
         return None if registration is None else self.site_of(registration.line)
 
     def site_of(self, line: Line | None) -> int | None:
-        """Return the index of a line's record, made now if it is new."""
+        """Return the index of a line's record, added if it is new."""
         if line is None:
             return None
         file = line.code.co_filename
@@ -212,7 +212,7 @@ def _kind(graph: Graph, node: int, owners: dict[int, int]) -> NodeKind:
 
 
 def _output_shapes(node: Node) -> tuple[Shape | None, ...]:
-    """Return shape and type of a node's outputs, None for those that are not differentiable."""
+    """Return shape and type of a node's outputs, None for non-differentiable ones."""
     return tuple(
         None
         if metadata.is_nested_tensor
@@ -232,7 +232,7 @@ def _references(edges: list[Edge], graph: Graph, position: GraphPlace) -> tuple[
 
 
 def _longest_paths(graph: Graph) -> list[int]:
-    """Return the number of edges on the longest path from the loss to each node."""
+    """Return the length of the longest path from the loss to each node, in edges."""
     waiting = [0] * len(graph.nodes)
     for successors in graph.successors:
         for node, _ in successors:

@@ -1,4 +1,4 @@
-"""Who wants to know of certain calls of torch functions during the forward."""
+"""Observers of certain calls of torch functions during the forward."""
 
 from collections.abc import Mapping
 from functools import cache
@@ -8,15 +8,15 @@ from gradscope.capture.source.lines import Line
 
 
 class Witness(Protocol):
-    """Sees calls of torch functions of certain names, as `mse_loss` or `add_`."""
+    """Observes calls of torch functions with certain names, such as `mse_loss` or `add_`."""
 
     names: frozenset[str]
-    """By `__name__` of the function."""
+    """`__name__`s of the observed functions."""
 
     def wants(
         self, name: str, args: tuple[object, ...], kwargs: Mapping[str, object] | None
     ) -> bool:
-        """Return whether a call of such a name is worth finding its line."""
+        """Return whether the line of a call should be looked up."""
 
     def see(
         self,
@@ -26,22 +26,22 @@ class Witness(Protocol):
         result: object,
         line: Line | None,
     ) -> None:
-        """Take note of a call that has just returned; what is kept must not outlive the capture."""
+        """Record a call that has just returned. Nothing recorded may outlive the capture."""
 
 
 class Witnesses:
-    """Those who want to know, by the names of the functions."""
+    """Observers by the names of their functions."""
 
     def __init__(self, witnesses: tuple[Witness, ...]) -> None:
         self._witnesses = witnesses
         self._positions = _places_by_name(tuple(witness.names for witness in witnesses))
         self.names = self._positions.keys()
-        """Of all functions that somebody wants to know of."""
+        """Names of all observed functions."""
 
     def of(
         self, name: str, args: tuple[object, ...], kwargs: Mapping[str, object] | None
     ) -> list[Witness]:
-        """Return who wants to know of a call of one of these names."""
+        """Return the observers of a call with one of these names."""
         witnesses = [self._witnesses[position] for position in self._positions[name]]
         return [witness for witness in witnesses if witness.wants(name, args, kwargs)]
 

@@ -1,8 +1,8 @@
-"""Which line of code made which part of the graph.
+"""Records which line of code made which part of the graph.
 
-autograd numbers its nodes as it makes them. Around every call of a torch function the counter is
-read: the nodes with the numbers in between come from that call, and the innermost frame outside
-torch is the line that made it.
+autograd numbers its nodes as it makes them. The counter is read around every call of a torch
+function. Nodes with numbers in between come from that call, and the innermost frame outside torch
+is the line that made it.
 """
 
 import sys
@@ -20,10 +20,10 @@ from gradscope.capture.step.observers import Witness, Witnesses
 
 
 class SiteMode(TorchFunctionMode):
-    """Notes the line of every torch call that makes nodes.
+    """Records the line of every torch call that makes nodes.
 
-    Calls that torch functions make among themselves are seen as one, the outermost. Nodes made
-    without a torch function, as by a custom function whose forward calls none, have no line here.
+    Nested calls between torch functions are recorded as one, the outermost. Nodes made without a
+    torch function, for example by a custom function whose forward calls none, have no line here.
     """
 
     def __init__(
@@ -40,9 +40,9 @@ class SiteMode(TorchFunctionMode):
         self.ends: list[int] = []
         self.lines: list[Line | None] = []
         self.hooked: list[Edge] = []
-        """Tensors on which a hook was registered, which may change their gradient."""
+        """Tensors with a registered hook, which may change their gradient."""
         self.earlier: SiteMode | None = None
-        """Knows the lines of what was made before, where anybody does."""
+        """Observer of the earlier forward, which knows the lines of its nodes."""
 
     def __torch_function__(
         self,
@@ -51,18 +51,18 @@ class SiteMode(TorchFunctionMode):
         args: tuple[object, ...] = (),
         kwargs: Mapping[str, object] | None = None,
     ) -> object:
-        """Call the function, and note its line if autograd has counted on meanwhile."""
+        """Call the function, and record its line if autograd's counter advanced."""
         start = self.began(func, args, sys._getframe(1))
         result = func(*args, **kwargs) if kwargs else func(*args)
         self.returned(func, args, kwargs, result, start, sys._getframe(1))
         return result
 
     def has_nodes_without_line(self) -> bool:
-        """Return whether nodes were made since the last call, outside of any call that is seen."""
+        """Return whether nodes were made since the last call, outside any observed call."""
         return sequence_number() != self._next
 
     def began(self, func: Callable[..., object], args: tuple[object, ...], frame: FrameType) -> int:
-        """Return what the first node of a call that a frame makes will get for a number."""
+        """Return the sequence number of the first node of a call that a frame makes."""
         start = sequence_number()
         if start != self._next:
             of_apply = self._caller.line_of_apply(frame)
@@ -81,15 +81,15 @@ class SiteMode(TorchFunctionMode):
         start: int,
         frame: FrameType,
     ) -> None:
-        """Look at a call that has returned.
+        """Observe a call that has returned.
 
         Args:
-            func: What was called.
-            args: With what.
-            kwargs: Likewise.
-            result: What it returned.
-            start: What `began` has returned for it.
-            frame: That made the call.
+            func: The called function.
+            args: Its positional arguments.
+            kwargs: Its keyword arguments.
+            result: Its result.
+            start: The number that `began` returned for it.
+            frame: The frame that made the call.
         """
         end = sequence_number()
         line = None

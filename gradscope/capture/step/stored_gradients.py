@@ -1,4 +1,4 @@
-"""Keeps gradients, whole or as sketches, so that they can be compared with those of another run."""
+"""Stores gradients, whole or as sketches, to compare them with those of another run."""
 
 import ctypes
 from collections.abc import Iterator, Sequence
@@ -21,17 +21,17 @@ from gradscope.recording.stored_gradient import (
 )
 
 _TOGETHER = 1 << 16
-"""Gradients up to this size come from an accelerator in one transfer."""
+"""Maximum number of elements of gradients that are copied from an accelerator together."""
 
 UNREADABLE = "they cannot be reached, and are not kept"
-"""Why a gradient that was to be kept was not."""
+"""Why a gradient was not stored."""
 
 _COMPRESSED = (torch.sparse_csr, torch.sparse_csc, torch.sparse_bsr, torch.sparse_bsc)
 
 
 @dataclass(slots=True)
 class Kept:
-    """A gradient that was kept; of which step and parameter, the caller knows."""
+    """A stored gradient. The caller knows its step and parameter."""
 
     form: KeptForm
     shape: tuple[int, ...]
@@ -52,23 +52,23 @@ class Kept:
 
 @dataclass(slots=True)
 class _Held:
-    """The numbers of a gradient, before they are written down."""
+    """The elements of a gradient before they are written."""
 
     form: KeptForm
     shape: torch.Size
     dtype: torch.dtype
     values: Tensor
-    """Real and of one dimension; of sparse gradients `[rows, elements of a row]`."""
+    """Real and one-dimensional; `[rows, elements of a row]` for sparse gradients."""
     rows: Tensor | None = None
 
 
 def keep(gradients: Sequence[Tensor], mode: KeepMode, *, scale: float = 1.0) -> list[Kept | None]:
-    """Keep gradients as they are now; None stands for those whose elements cannot be reached.
+    """Store gradients as they are now; None stands for unreadable ones.
 
     Args:
-        gradients: Of parameters.
-        mode: Whether to keep all elements, or of large gradients a sketch.
-        scale: By which they are multiplied, and are divided here.
+        gradients: Gradients of parameters.
+        mode: Whether to store all elements, or a sketch of large gradients.
+        scale: Loss scale to divide by.
     """
     sketchers: dict[torch.device, Sketcher] = {}
     with DisableTorchFunction(), torch.no_grad():
@@ -110,7 +110,7 @@ def _held_dense(stored: Tensor) -> _Held:
 
 
 def _held_sparse(stored: Tensor) -> _Held:
-    """Return a sparse gradient, of which each row is all that one place holds."""
+    """Return a sparse gradient with its rows."""
     rows = torch.zeros_like(stored.indices()[0])
     for size, index in zip(stored.shape, stored.indices(), strict=False):
         rows = rows * size + index
@@ -126,7 +126,7 @@ def _real(values: Tensor) -> Tensor:
 
 
 def _bring_together(held: list[_Held]) -> None:
-    """Move what is small and lies on an accelerator into main memory, in one go."""
+    """Copy small gradients from an accelerator to main memory, in one transfer."""
     far = [one for one in held if not one.values.is_cpu and one.values.numel() <= _TOGETHER]
     for one, values in zip(far, to_host([one.values for one in far]), strict=True):
         one.values = values.reshape(one.values.shape)

@@ -1,4 +1,4 @@
-"""Lets go of deep graphs, and keeps Python's garbage collector away from large ones."""
+"""Frees deep graphs, and pauses Python's garbage collector for large ones."""
 
 import gc
 import sys
@@ -10,7 +10,7 @@ from torch.autograd.graph import Node
 
 @contextmanager
 def no_garbage_collection() -> Iterator[None]:
-    """Keep the collector from going through the many objects of a graph again and again."""
+    """Pause the garbage collector, which would traverse the many objects of a graph repeatedly."""
     was_enabled = gc.isenabled()
     gc.disable()
     try:
@@ -21,16 +21,16 @@ def no_garbage_collection() -> Iterator[None]:
 
 
 DEEP = 5_000
-"""Graphs of fewer nodes are small enough for the stack."""
+"""Graphs with fewer nodes can be freed recursively without a stack overflow."""
 
 SPACING = 1_000
 
 _waiting: list[list[Node]] = []
-"""Of each deep graph that somebody else still holds: nodes in the order of the forward."""
+"""For each deep graph that other code still holds: nodes in the order of the forward."""
 
 
 def let_go(nodes: list[Node]) -> None:
-    """Empty a list of a graph's nodes; see to it that their end does not overflow the stack."""
+    """Empty a list of a graph's nodes, so that freeing them does not overflow the stack."""
     if len(nodes) > DEEP:
         nodes[:] = [node for node in nodes if node.next_functions]
         nodes.sort(key=_created, reverse=True)
@@ -54,5 +54,5 @@ def _created(node: Node) -> int:
 
 
 def _is_ours_alone(anchors: list[Node]) -> bool:
-    # The list and the call's argument hold one reference each; the graph holds a third if it lives.
+    # The list and the call's argument hold one reference each; a live graph holds a third.
     return sys.getrefcount(anchors[-1]) == 2
