@@ -1,4 +1,4 @@
-"""Watches a training script from the moment it has imported torch."""
+"""Records a training script from the moment it has imported torch."""
 
 import os
 import sys
@@ -37,28 +37,28 @@ from gradscope.recording.run_recorder import RunRecorder
 from gradscope.switch import NO_TENSORS, OFF
 
 _ALWAYS = 1_000_000
-"""Steps for which nothing is due where no step is captured."""
+"""Number of steps for which nothing is due, if captures are off."""
 
 
 class TrainingWatch:
     """Records what a script does with gradients, from `start` to `stop`.
 
     Args:
-        recorder_path: The recording's file, made anew.
-        command: What was run, for the record.
+        recorder_path: File of the recording, created anew.
+        command: The command, for the record.
         every: Measure the gradients of every Nth step; None for as many as the budget allows.
-        budget: The share of the training's own time that watching may take; None for no limit.
-        keeping: Which gradients are kept.
-        max_steps: The recording ends after so many steps; the script goes on.
-        on_step: Is called with the number of steps that were recorded, after each; what it raises
-            comes out of the optimizer's step.
-        name: Of what is watched; by default of the script that runs.
-        given: What was there before, and is known.
-        make_looks: Returns who looks at some backward passes closely; None for nobody.
+        budget: Share of the training's own time that recording may take; None for no limit.
+        keeping: Which gradients are stored.
+        max_steps: Number of steps after which the recording ends; the script continues.
+        on_step: Called with the number of recorded steps after each. Its exceptions come out of the
+            optimizer's step.
+        name: Name of what is recorded; by default that of the running script.
+        given: Models and optimizers that exist already.
+        make_looks: Returns the object that captures some steps in detail; None for no captures.
     """
 
     _current: ClassVar["TrainingWatch | None"] = None
-    """The one that watches: there can be no other beside it."""
+    """The active recorder: there can be only one."""
 
     def __init__(  # noqa: PLR0913 - as many things can be chosen
         self,
@@ -83,13 +83,13 @@ class TrainingWatch:
         self._process = os.getpid()
         self._running: _Running | None = None
         self.steps = 0
-        """How many steps were recorded."""
+        """Number of steps recorded."""
 
     def start(self) -> None:
-        """Begin to watch; torch has been imported by now.
+        """Start recording; torch has been imported by now.
 
         Raises:
-            GradscopeError: Another watch goes on, or the recording cannot be written.
+            GradscopeError: Another watch is active, or the recording cannot be written.
         """
         self.check_alone()
         header = self._header()
@@ -101,10 +101,10 @@ class TrainingWatch:
         TrainingWatch._current = self
 
     def stop(self, ending: RunEnding | None = None) -> None:
-        """Finish the recording and leave torch as it was found; once is enough.
+        """Finish the recording and restore torch. Further calls do nothing.
 
         Args:
-            ending: How what is watched has ended, if that is known.
+            ending: The end of the training, if it is known.
         """
         running, self._running = self._running, None
         if running is not None and os.getpid() == self._process:
@@ -112,21 +112,21 @@ class TrainingWatch:
             running.stop(ending)
 
     def see_end(self, error: BaseException) -> None:
-        """Take in the exception that has ended the training, with its traceback."""
+        """Record the exception that ended the training, with its traceback."""
         if self._running is not None and os.getpid() == self._process:
             self._running.see_end(error)
 
     def flush(self) -> None:
-        """Write what is held of the steps so far."""
+        """Write the steps that are held."""
         if self._running is not None and os.getpid() == self._process:
             self._running.flush()
 
     @classmethod
     def check_alone(cls) -> None:
-        """Make sure that nothing is watched in this process yet.
+        """Check that no training is being recorded in this process.
 
         Raises:
-            GradscopeError: Something is.
+            GradscopeError: One is.
         """
         current = cls._current
         if current is None or current._process != os.getpid():
@@ -141,7 +141,7 @@ class TrainingWatch:
         )
 
     def record_nothing(self, path: Path) -> None:
-        """Make a recording in which nothing was seen."""
+        """Write an empty recording."""
         RunRecorder(path, self._header()).close(None)
 
     def _header(self) -> Header:
@@ -150,7 +150,7 @@ class TrainingWatch:
 
     def _after_step(self) -> None:
         self.steps += 1
-        if self._running is None:  # it is being stopped, which has shown a last step
+        if self._running is None:  # it is being stopped, which made it record a last step
             return
         if self.steps == self._max_steps:
             self.stop(RunEnding(kind="limited", message=f"--max-steps {self.steps}"))
@@ -159,7 +159,7 @@ class TrainingWatch:
 
 
 class _Running:
-    """A watch between its start and its stop."""
+    """A recorder between its start and its stop."""
 
     def __init__(
         self,
@@ -184,7 +184,7 @@ class _Running:
         self._pace.take_passed = self._take_passed
         training.step_repeated, training.resumed = self._step_repeated, self._resumed
         training.event_log.observer = None if budget.is_unlimited else self._pace.noted
-        # What is kept is told by the gradients themselves, which nobody looks at in such steps.
+        # Stored gradients come from the gradients themselves, which such steps do not read.
         self._may_repeat = keeping.mode == "none"
         self._backwards = Backwards(training)
         self._after_step = after_step
@@ -198,7 +198,7 @@ class _Running:
         self._compilations = Compilations(self._patches, self._begin_compiling)
 
     def start(self, given: Given, make_looks: MakeCaptures | None, header: Header) -> None:
-        """Install everything, and take in what was there before."""
+        """Install everything, and record what existed before."""
         if make_looks is None:
             self._writer.skip("tensors and module calls", f"not wanted ({NO_TENSORS})")
         else:
@@ -230,12 +230,12 @@ class _Running:
         self._compilations.start()
 
     def see_end(self, error: BaseException) -> None:
-        """Take in the exception that has ended the training."""
+        """Record the exception that ended the training."""
         if self._training.captures is not None:
             self._guard.run(self._training.captures.see_end, error)
 
     def stop(self, ending: RunEnding | None) -> None:
-        """Put everything back and finish the recording."""
+        """Restore everything and finish the recording."""
         self._training.record_in_full()
         self._guard.run(self._by_hand.finish)
         self._guard.run(self._finish, ending)
@@ -253,7 +253,7 @@ class _Running:
             self._training.captures.stop()
 
     def flush(self) -> None:
-        """Write what is held of the steps so far."""
+        """Write the steps that are held."""
         self._guard.run(self._pace.flush)
 
     def _ended(self, *, within_call: bool = False) -> None:
@@ -265,7 +265,7 @@ class _Running:
     def _ended_by_hand(self) -> None:
         if self._training.captures is not None:
             self._training.captures.stepped_by_hand()
-        # What notices such a step is the call that comes after it.
+        # Such a step is detected by the call that follows it.
         self._ended(within_call=True)
 
     def _begin_step(self, *, within_call: bool = False) -> None:
@@ -279,12 +279,12 @@ class _Running:
             self._guard.run(self._pace.catch_up, self._resumed)
 
     def _resumed(self) -> None:
-        """Record in full again."""
+        """Resume full recording."""
         self._training.models.resume()
         self._backwards.catch_up()
 
     def _step_repeated(self, end: Position, optimizer: int | None, rate: object) -> None:
-        """Take in that the running step has repeated another to its end."""
+        """Process the end of a step that repeated another."""
         if not self._guard.active:
             return
         self._backwards.scaled.clear()
@@ -303,7 +303,7 @@ class _Running:
         self._pace.rest(_ALWAYS if captures is None else captures.rests())
 
     def _take_passed(self, optimizers: Sequence[int | None]) -> None:
-        """Take in steps that have repeated others, by the optimizers that have made them."""
+        """Process steps that repeated others, by the indices of their optimizers."""
         self._writer.steps += len(optimizers)
         if self._training.captures is not None:
             self._training.captures.steps_repeated(optimizers)
@@ -340,14 +340,14 @@ class _Running:
         self._guard.run(self._see_compiling)
 
     def _see_compiling(self) -> None:
-        """Take away what compiled code would contain, or would be compiled again without."""
+        """Remove what compiled code would contain, or would be recompiled without."""
         self._training.models.stop()
         self._writer.skip("rows and modes of models", "torch.compile is used")
         if self._training.captures is not None:
             self._training.captures.give_up("torch.compile is used, whose code cannot be looked at")
 
     def _see_given(self, given: Given) -> None:
-        """Take in what was there before."""
+        """Record what existed before."""
         if given.model is not None:
             self._training.models.add(given.model, given.model_name)
         if given.optimizer is not None:
