@@ -1,4 +1,4 @@
-"""The probes of a backward of a script's own: what can be told without running it again."""
+"""Probes of a script's own backward: those that need no rerun."""
 
 import math
 from collections.abc import Callable
@@ -40,20 +40,19 @@ _WITHOUT_RERUN: dict[str, Callable[[ProbeContext], str | None]] = {
 
 
 _OCCASIONAL = frozenset({"attributes", "forward", "symmetry", "twins"})
-"""Those that are made only where a step is captured in full: they read elements of tensors, or
-cost more than they tell."""
+"""Probes that are run only in full captures: they read tensor elements, or are costly."""
 
 
 def probe_captured_step(
     context: ProbeContext, values: ForwardWatch, loss: Tensor, half: HalfPrecision
 ) -> None:
-    """Note what can be told of a backward that is over.
+    """Run the probes of a finished backward.
 
     Args:
-        context: What it left.
-        values: What was seen of the forward.
-        loss: Where it started.
-        half: What a larger loss has given.
+        context: State after the backward.
+        values: Observed values of the forward.
+        loss: Tensor that it started from.
+        half: Result of a larger loss.
     """
     note = context.assembler.note
     for name, _ in PROBES:
@@ -74,7 +73,7 @@ def probe_captured_step(
 
 
 def _locations(context: ProbeContext) -> dict[int, int]:
-    """Return by creation number where the records of the graph's nodes are."""
+    """Return the positions of the nodes' records, by sequence number."""
     numbers = ((created(node), index) for index, node in enumerate(context.capture.graph.nodes))
     first = context.position.first_node
     return {number: first + index for number, index in numbers if number is not None}

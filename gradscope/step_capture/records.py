@@ -1,4 +1,4 @@
-"""Makes the recording of a captured step, also where its forward was not watched."""
+"""Makes the recording of a captured step, also if its forward was not observed."""
 
 from dataclasses import dataclass, replace
 from typing import NamedTuple, Self
@@ -35,13 +35,13 @@ NOT_WATCHED = "the forward of this step was not watched"
 
 
 def note_late(assembler: Assembler, late: LateLook, locations: Positions, first_node: int) -> None:
-    """Note where a forward and its backward broke, and how that is known.
+    """Record where a forward and its backward broke, and the evidence.
 
     Args:
-        assembler: Takes the records.
-        late: What was seen.
-        locations: By creation number: where the records of the graph's nodes are.
-        first_node: Where the first of them is.
+        assembler: Receives the records.
+        late: The captured backward.
+        locations: Positions of the nodes' records, by sequence number.
+        first_node: Position of the graph's first node.
     """
     lines = late.lines
     assembler.note(replace(lines, unsure=tuple(first_node + node for node in lines.unsure)))
@@ -55,7 +55,7 @@ def note_late(assembler: Assembler, late: LateLook, locations: Positions, first_
 
 
 def note_suspicion(assembler: Assembler, suspicion: Suspicion) -> None:
-    """Note what has perhaps broken the gradients of a step that was not captured."""
+    """Record the suspected origin of non-finite gradients in a step that was not captured."""
     first, *others = suspicion.suspects
     site = assembler.site_of(first.line)
     sites = (assembler.site_of(one.line) for one in others if one.is_likely or not first.is_likely)
@@ -87,7 +87,7 @@ def _note_probes(assembler: Assembler) -> None:
 
 @dataclass(slots=True)
 class CurrentLook:
-    """A backward that is being looked at."""
+    """A backward that is being captured."""
 
     window: Window
     script: Script
@@ -98,13 +98,13 @@ class CurrentLook:
     root: Tensor
     subject: str
     line: object
-    """Tells the line that calls it from others."""
+    """Identifies the line that calls it."""
     scale: float
-    """By which the root was multiplied."""
+    """Factor on the root."""
 
 
 class Made(NamedTuple):
-    """The recording of a backward, and what it repeats."""
+    """The recording of a backward, and the recording that it repeats."""
 
     recording: Recording
     own_evidence: tuple[object, ...] = ()
@@ -115,14 +115,14 @@ class LookRecords:
     """Makes recordings of single backward passes.
 
     Args:
-        training: What is known of the script.
-        header: Of the run's recording.
+        training: State of the training.
+        header: Header of the run's recording.
     """
 
     def __init__(self, training: TrainingState, header: Header) -> None:
         self._training, self._header = training, header
         self.definitions = Definitions()
-        """Where the script has given its modules their parts."""
+        """Lines that registered the script's modules and parameters."""
         self._structures = Structures()
 
     def knows(self, line: object) -> bool:
@@ -130,7 +130,7 @@ class LookRecords:
         return self._structures.has_any(line)
 
     def made(self, look: CurrentLook, number: int) -> Made:
-        """Return the recording of a backward that is over, by its number among those of the run."""
+        """Return the recording of a finished backward, given its number in the run."""
         loss, measured = _number(look.root, look.scale), look.watch.measurements()
         optimizers = tuple(one for one in self.definitions.optimizers if is_made(one))
         structure = structure_of(look.named, look.capture, measured, optimizers)
@@ -166,11 +166,11 @@ class LookRecords:
         return assembler.finish(self.described(look.subject))
 
     def made_late(self, late: LateLook, measured: Measurements | None) -> Recording:
-        """Return the recording of a backward whose forward was not watched.
+        """Return the recording of a backward whose forward was not observed.
 
         Args:
-            late: What was seen of it.
-            measured: What it has delivered; None where it did not get through.
+            late: The captured backward.
+            measured: The gradients that it delivered; None if it did not finish.
         """
         assembler = self.assembler(late.named)
         location = assembler.place_of(late.capture)
@@ -184,14 +184,14 @@ class LookRecords:
         return assembler.finish(self.described(late.start.subject))
 
     def made_of_suspicion(self, suspicion: Suspicion, last: LastStart) -> Recording:
-        """Return the recording of a step that was not captured, and whose gradients are broken."""
+        """Return the recording of a step with non-finite gradients that was not captured."""
         assembler = self.assembler(suspicion.named)
         note_suspicion(assembler, suspicion)
         assembler.add_broken_step(StepCapture([]), reason="this step was not captured")
         return assembler.finish(self.described(last.subject))
 
     def assembler(self, named: NamedModel) -> Assembler:
-        """Return what makes the records of a look at these models."""
+        """Return an assembler for captures of these models."""
         header = self._header
         return Assembler(
             named,
@@ -202,7 +202,7 @@ class LookRecords:
         )
 
     def described(self, subject: str) -> TargetRecord:
-        """Return what is looked at: the script, and where this backward started."""
+        """Return the record of the target: the script, and the start of this backward."""
         return replace(
             self._header.target,
             model=self._training.models.described,
@@ -234,7 +234,7 @@ def _target(header: Header, script: Script) -> Target:
 
 
 def is_broken(recording: Recording) -> bool:
-    """Return whether a look tells of gradients of parameters that are not finite."""
+    """Return whether a recording contains non-finite parameter gradients."""
     gradients = (stat.gradient for stat in recording.parameter_stats)
     return any(one is not None and one.nonfinite for one in gradients)
 

@@ -1,7 +1,7 @@
-"""Functions of torch's that stand in for others, and calls that warn as if from another line.
+"""Calls torch functions so that warnings and tracebacks show the script's line.
 
-A warning belongs to the line that called. A mode in between would take it to itself, and Python
-would show it once in place of once for each line.
+A warning belongs to the calling line. A mode in between would become that line, and Python would
+show the warning once instead of once per line.
 """
 
 import os
@@ -16,7 +16,7 @@ import torch
 from gradscope.capture.frames import uncounted
 
 NAME = "<gradscope>"
-"""What the frames of such calls are called, which stand in tracebacks."""
+"""File name of the frames of such calls in tracebacks."""
 
 _Call = Callable[[Callable[..., object], tuple[object, ...], Mapping[str, object]], object]
 
@@ -24,11 +24,11 @@ _CALL = (lambda func, args, kwargs: func(*args, **kwargs)).__code__
 
 
 class CalledFrom:
-    """Makes calls from the line that a frame is at."""
+    """Makes calls from the current line of a frame."""
 
     def __init__(self) -> None:
         self._calls: dict[tuple[int, int, int], tuple[_Call, CodeType]] = {}
-        """By `id` of code and globals, and line; with the code, which so stays the one."""
+        """By `id` of code and globals, and line; with the code, to keep its `id` valid."""
 
     @uncounted
     def __call__(
@@ -38,9 +38,9 @@ class CalledFrom:
         args: tuple[object, ...],
         kwargs: Mapping[str, object] | None,
     ) -> object:
-        """Call a function from where a frame is, and return what it returns."""
+        """Call a function from a frame's location, and return its result."""
         if isinstance(sys.gettrace(), FunctionType | MethodType):
-            # A debugger, or a script's own, would be shown the line once more, in another frame.
+            # A debugger or tracer would otherwise see the line again, in another frame.
             return func(*args, **(kwargs or {}))
         code, line, names = frame.f_code, frame.f_lineno, frame.f_globals
         key = (id(code), line, id(names))
@@ -50,7 +50,7 @@ class CalledFrom:
         return known[0](func, args, kwargs or {})
 
     def clear(self) -> None:
-        """Forget the lines."""
+        """Clear the cache of lines."""
         self._calls.clear()
 
 
@@ -65,11 +65,11 @@ _OWN = (str(Path(torch.__file__).parent) + os.sep, str(Path(__file__).parents[1]
 
 
 def handed_on(func: Callable[..., object], frame: FrameType) -> Callable[..., object]:
-    """Return the function that has handed itself on to a mode.
+    """Return the function that passed itself to a mode.
 
     Args:
-        func: What the mode was given.
-        frame: That has called the mode.
+        func: The function that the mode got.
+        frame: Frame that called the mode.
     """
     caller = frame.f_back
     if frame.f_code is not HANDING_ON or caller is None:
@@ -81,7 +81,7 @@ def handed_on(func: Callable[..., object], frame: FrameType) -> Callable[..., ob
 
 
 def _again(caller: FrameType) -> Callable[..., object]:
-    """Return the function that runs in a frame, with what it was given there as its defaults."""
+    """Return the function that runs in a frame, with its arguments there as defaults."""
     code, values = caller.f_code, caller.f_locals
     names = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
     by_place, by_name = names[: code.co_argcount], names[code.co_argcount :]

@@ -1,4 +1,4 @@
-"""Parses `--input` specifications such as `int64[0,50257]:2,128`, without making anything."""
+"""Parses `--input` specifications such as `int64[0,50257]:2,128`, without creating tensors."""
 
 import re
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ _SPEC = re.compile(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InputSpec:
-    """One `--input`."""
+    """One `--input` option."""
 
     text: str
     name: str | None
@@ -27,7 +27,7 @@ class InputSpec:
     """One of `INPUT_TYPES`."""
     low: float | None
     high: float | None
-    """Not reached, as in `torch.randint`; None without a range."""
+    """Exclusive upper bound, as in `torch.randint`; None without a range."""
     dims: tuple[int, ...]
 
 

@@ -1,4 +1,4 @@
-"""The batches of a target: one for each training step, read when it is asked for."""
+"""The batches of a target: one per training step, read when requested."""
 
 from collections.abc import Callable, Iterable, Iterator
 from itertools import cycle, repeat
@@ -8,16 +8,16 @@ from gradscope.target.structures import named_tensors
 from gradscope.target.user_code import UserCode
 
 KEPT_BYTES = 256 * 2**20
-"""So much of what a one-shot iterator gave is kept, to be given again once it is exhausted."""
+"""Maximum bytes kept of a one-shot iterator's batches, to repeat them once it is exhausted."""
 
 _END = object()
 
 
 class Batches:
-    """A batch for each training step; here the same one again and again.
+    """A batch per training step; here always the same.
 
     Args:
-        first: That of the first step.
+        first: Batch of the first step.
     """
 
     def __init__(self, first: object) -> None:
@@ -28,25 +28,25 @@ class Batches:
         return repeat(self.first)
 
     def mapped(self, prepare: Callable[[object], object]) -> "Batches":
-        """Return the same batches, each of them prepared when it is read."""
+        """Return the same batches, each prepared when it is read."""
         return Batches(prepare(self.first))
 
     def close(self) -> None:
-        """Let go of whatever reads the batches; it begins anew if they are asked for again."""
+        """Release the reader of the batches; it restarts if more are requested."""
 
 
 class LoadedBatches(Batches):
-    """The batches of a loader, from its beginning again when it ends.
+    """The batches of a loader, which restarts when it ends.
 
-    They may be iterated once: another iteration gives the first one and goes on from there.
+    They may be iterated once: a second iteration yields the first batch and continues from there.
 
     Args:
         loader: A `DataLoader`, an iterator or another iterable; its first batch is read at once.
-        name: What it is called.
-        location: Where.
+        name: Name of the loader.
+        location: File of the loader.
 
     Raises:
-        GradscopeError: It is empty.
+        GradscopeError: The loader is empty.
         UserCodeError: It raised.
     """
 
@@ -61,13 +61,13 @@ class LoadedBatches(Batches):
         super().__init__(first)
 
     def mapped(self, prepare: Callable[[object], object]) -> "LoadedBatches":
-        """Return the same batches, each of them prepared when it is read."""
+        """Return the same batches, each prepared when it is read."""
         self._prepare = (*self._prepare, prepare)
         self.first = prepare(self.first)
         return self
 
     def close(self) -> None:
-        """Let go of the iterator, and with it of a `DataLoader`'s processes."""
+        """Release the iterator, and with it the processes of a `DataLoader`."""
         self._rest = None
 
     def __iter__(self) -> Iterator[object]:
@@ -94,7 +94,7 @@ class LoadedBatches(Batches):
             yield batch
 
     def _read(self) -> object:
-        """Return the next batch; at the end say so, and begin anew the next time."""
+        """Return the next batch; report the end, and restart at the next call."""
         with UserCode(f"reading the next batch of {self._name!r} failed"):
             if self._rest is None:
                 self._rest = iter(self._loader)
@@ -105,7 +105,7 @@ class LoadedBatches(Batches):
 
 
 class _Kept:
-    """Batches that were given, up to a bound of memory."""
+    """Batches read so far, within a memory limit."""
 
     def __init__(self, first: object) -> None:
         self.batches = [first]

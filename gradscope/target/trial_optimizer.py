@@ -1,4 +1,4 @@
-"""The optimizer that `--optimizer` and `--lr` ask for."""
+"""The optimizer of `--optimizer` and `--lr`."""
 
 import inspect
 import math
@@ -13,17 +13,17 @@ from gradscope.target.target import Target
 from gradscope.target.user_code import did_you_mean
 
 DEFAULT_LEARNING_RATE = 1e-3
-"""Of the Adam that is taken where there is no optimizer, and of classes that have no default."""
+"""Learning rate of the Adam used without an optimizer, and of classes without a default."""
 
 
 def with_trial_optimizer(target: Target, trial: Trial) -> Target:
-    """Return the target with the optimizer that the trial asks for.
+    """Return the target with the optimizer that the trial requests.
 
-    The target's own one is kept where a learning rate alone is asked for: see `set_learning_rate`.
-    A target without one gets an Adam then.
+    If only a learning rate is requested, the target keeps its own (see `set_learning_rate`). A
+    target without an optimizer then gets an Adam.
 
     Raises:
-        GradscopeError: There is no such optimizer, or it does not take this model or this rate.
+        GradscopeError: There is no such optimizer, or it rejects this model or this rate.
     """
     lr = trial.lr
     if lr is not None and not (math.isfinite(lr) and lr >= 0):
@@ -37,10 +37,10 @@ def with_trial_optimizer(target: Target, trial: Trial) -> Target:
 
 
 def set_learning_rate(target: Target, trial: Trial) -> None:
-    """Write the learning rate that the trial asks for into every group of the optimizer.
+    """Write the requested learning rate into every group of the optimizer.
 
     Raises:
-        GradscopeError: The optimizer has none.
+        GradscopeError: The optimizer has no learning rate.
     """
     if trial.lr is None or target.optimizer is None:
         return
@@ -56,17 +56,17 @@ def set_learning_rate(target: Target, trial: Trial) -> None:
 
 
 def named_optimizer(name: str, target: Target, lr: float | None) -> torch.optim.Optimizer | None:
-    """Return an optimizer of what the target's own one holds; None where there is nothing.
+    """Return an optimizer of the same parameters as the target's own; None if there are none.
 
-    Where the target has none, that is all parameters of the model that require grad.
+    If the target has none, it gets all parameters of the model that require grad.
 
     Args:
-        name: Of a class in `torch.optim`, in any case.
-        target: Whose model it trains.
-        lr: None is the class's own default, else `DEFAULT_LEARNING_RATE`.
+        name: Class name in `torch.optim`, in any case.
+        target: Target whose model it trains.
+        lr: Learning rate; None for the class's own default, else `DEFAULT_LEARNING_RATE`.
 
     Raises:
-        GradscopeError: There is no such class, or it refuses the parameters.
+        GradscopeError: There is no such class, or it rejects the parameters.
     """
     kind = _class_named(name)
     parameters = _trained(target)
@@ -96,7 +96,7 @@ def _trained(target: Target) -> list[torch.Tensor]:
 
 
 def closure_obstacle(kind: type[torch.optim.Optimizer]) -> str | None:
-    """Return why gradscope cannot make the steps of a class, None where it can."""
+    """Return why gradscope cannot make the steps of a class, None if it can."""
     closure = inspect.signature(kind.step).parameters.get("closure")
     if closure is not None and closure.default is inspect.Parameter.empty:
         return f"{kind.__name__} makes its steps with a closure"
