@@ -1,4 +1,4 @@
-"""Tables of the close looks at a run: each table of a recording has a twin for all of them."""
+"""Tables of a run's captured steps: each table of a recording has a counterpart for them."""
 
 import sqlite3
 from collections.abc import Callable, Mapping, Sequence
@@ -16,12 +16,12 @@ from gradscope.recording.step_tables import PARAMETER_STATS
 from gradscope.recording.table import Cells, Record, Row, Table
 
 _Parts = Mapping[str, Mapping[int, tuple[Any, ...]]]
-"""By name of the table, and number of the look: its records."""
+"""By name of the table, and number of the captured step: its records."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LookRow:
-    """A close look, without what was recorded in it."""
+    """A captured step, without its records."""
 
     step: int
     order: int
@@ -42,7 +42,7 @@ def _read_look(row: Row) -> LookRow:
 
 
 def _column(name: str) -> str:
-    return f"{name.rpartition('.')[2]} TEXT"  # a dot would have to be quoted at the prompt
+    return f"{name.rpartition('.')[2]} TEXT"  # a dot would have to be quoted in the sqlite3 shell
 
 
 LOOKS: Table[LookRow] = Table(
@@ -57,7 +57,7 @@ LOOKS: Table[LookRow] = Table(
 
 @cache
 def look_tables() -> dict[str, Table[Any]]:
-    """Return the tables that hold what was recorded in all looks, by the names of their twins."""
+    """Return the tables with the records of all captured steps, by name."""
     return {
         table.name: replace(table, name=f"look_{table.name}", owner="look")
         for table in all_tables()
@@ -65,11 +65,11 @@ def look_tables() -> dict[str, Table[Any]]:
 
 
 def look_definitions() -> tuple[str, ...]:
-    """Return the statements that make room for looks."""
+    """Return the statements that create the tables of captured steps."""
     return (
         LOOKS.definition,
         *(table.definition for table in look_tables().values()),
-        # For people at the sqlite3 prompt; gradscope itself reads the tables.
+        # For people in the sqlite3 shell; gradscope itself reads the tables.
         """CREATE VIEW look_parameter_gradient AS
            SELECT stat.look, look.step, parameter.name, reach, norm, absolute_maximum, weight_norm,
                reason
@@ -91,7 +91,7 @@ def look_definitions() -> tuple[str, ...]:
 
 
 def read_looks(base: sqlite3.Connection) -> tuple[CapturedStep, ...]:
-    """Return the looks that a file holds."""
+    """Return the captured steps in a file."""
     rows = LOOKS.records(base)
     if not rows:
         return ()
@@ -105,7 +105,7 @@ def read_looks(base: sqlite3.Connection) -> tuple[CapturedStep, ...]:
 def _look(
     row: LookRow, position: int, parts: _Parts, before: Sequence[CapturedStep]
 ) -> CapturedStep:
-    """Return a look; one that repeats another comes after that."""
+    """Return a captured step; one that repeats another comes after that."""
 
     def records(table: Table[Any]) -> tuple[Any, ...]:
         return parts[table.name].get(position, ())
@@ -131,7 +131,7 @@ def _by_look(table: Table[Record], base: sqlite3.Connection) -> dict[int, tuple[
 
 
 def _sharing(table: Table[Record]) -> Callable[[Row], Record]:
-    """Return how rows are read: looks at one line of a loop have the same modules, edges, sites."""
+    """Return a row reader that shares equal records, of which captured steps have many."""
     if any(column.endswith(" REAL") for column in table.columns):
-        return table.read  # what is measured is different each time, and 0.0 equals -0.0
+        return table.read  # measurements differ each time, and 0.0 equals -0.0
     return cache(table.read)

@@ -1,4 +1,4 @@
-"""Tables of the gradients that were kept; their numbers are read when somebody asks for them."""
+"""Tables of stored gradients; their numbers are read on access."""
 
 import sqlite3
 from collections.abc import Iterable, Sequence
@@ -19,15 +19,15 @@ PARTS = "kept_part"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredParts(Sequence[KeptPart]):
-    """The parts of a kept gradient that lie in a file, which is open only while one is read."""
+    """The parts of a stored gradient in a file, which is open only while one is read."""
 
     file: Path
     start: int
-    """Place of the first among the parts of all gradients."""
+    """Index of its first part among the parts of all gradients."""
     length: int
 
     def __len__(self) -> int:
-        """Return how many there are."""
+        """Return the number of parts."""
         return self.length
 
     @overload
@@ -35,7 +35,7 @@ class StoredParts(Sequence[KeptPart]):
     @overload
     def __getitem__(self, position: slice) -> tuple[KeptPart, ...]: ...
     def __getitem__(self, position: int | slice) -> KeptPart | tuple[KeptPart, ...]:
-        """Read one part, or some.
+        """Read one part, or a slice.
 
         Raises:
             GradscopeError: The file is gone, or damaged.
@@ -58,7 +58,7 @@ class StoredParts(Sequence[KeptPart]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeptRow:
-    """A kept gradient, and where its parts are."""
+    """A stored gradient, and the location of its parts."""
 
     gradient: KeptGradient
     start: int
@@ -100,12 +100,12 @@ PART_INSERTION = f"INSERT INTO {PARTS} VALUES (?, ?, ?)"
 
 
 def read_kept(base: sqlite3.Connection, file: Path) -> tuple[KeptGradient, ...]:
-    """Return the gradients that a file holds, without their numbers."""
+    """Return the gradients in a file, without their numbers."""
     return tuple(_stored(row, file) for row in KEPT.records(base))
 
 
 def in_memory(gradients: Iterable[KeptGradient]) -> tuple[KeptGradient, ...]:
-    """Return gradients with all their numbers read: their file may go."""
+    """Return gradients with all their numbers read, so that their file may be removed."""
     return tuple(replace(one, parts=tuple(one.parts)) for one in gradients)
 
 
