@@ -1,9 +1,7 @@
 """The header of a run's recording, the end of the run, and the events that are steps."""
 
 import platform
-from dataclasses import dataclass
 from pathlib import Path
-from typing import ClassVar, Literal
 
 from gradscope import __version__
 from gradscope.recording.meta import Header
@@ -17,30 +15,6 @@ def repository_of(folder: Path) -> Path:
     """Return the nearest parent with `.git`, else with `pyproject.toml`, else the folder."""
     upward = (folder, *folder.parents)
     return next((one for mark in _MARKS for one in upward if (one / mark).exists()), folder)
-
-
-EndingKind = Literal["returned", "exited", "raised", "interrupted", "stopped", "limited", "lost"]
-"""`returned`: at the script's last line; `exited`: by `sys.exit`; `raised`: by an uncaught
-exception; `interrupted`: by Ctrl-C; `stopped`: requested by an option of gradscope. The script
-continued after these: `limited`: the requested number of steps was recorded; `lost`: gradscope
-could not follow."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RunEnding:
-    """Why recording ended; a killed process leaves no such record."""
-
-    table: ClassVar[str] = "run_ending"
-    kind: EndingKind
-    code: int | None = None
-    """Exit code of the script."""
-    exception: str = ""
-    """Class of the exception."""
-    message: str = ""
-    """First line of the exception's message, or the option or the reason."""
-    file: str = ""
-    """File where it was raised, preferably not installed code; empty if unknown."""
-    line: int | None = None
 
 
 _OF_GRADIENTS = frozenset({"backward", "backward-error", "grad", "grad-error", "step"})

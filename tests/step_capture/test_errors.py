@@ -5,11 +5,11 @@ import weakref
 
 import pytest
 import torch
-from tests.captured_steps.models_to_train import features, mlp
 from torch import nn
 from torch.nn.functional import cross_entropy, mse_loss
 
 from gradscope.recording.evidence.failures import AutogradErrorRecord
+from tests.step_capture.models_to_train import features, mlp
 
 
 def made():
@@ -21,7 +21,7 @@ def sources(recording, error):
     """Return the line of each place that takes part in an error."""
     return {
         position.role: None if position.site is None else recording.sites[position.site].source
-        for position in error.positions
+        for position in error.places
     }
 
 

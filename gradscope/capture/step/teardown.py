@@ -1,24 +1,8 @@
-"""Frees deep graphs, and pauses Python's garbage collector for large ones."""
+"""Frees deep graphs without a stack overflow."""
 
-import gc
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 
 from torch.autograd.graph import Node
-
-
-@contextmanager
-def no_garbage_collection() -> Iterator[None]:
-    """Pause the garbage collector, which would traverse the many objects of a graph repeatedly."""
-    was_enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_enabled:
-            gc.enable()
-
 
 DEEP = 5_000
 """Graphs with fewer nodes can be freed recursively without a stack overflow."""

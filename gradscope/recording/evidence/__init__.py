@@ -49,7 +49,7 @@ from gradscope.recording.evidence.parameters import (
     SymmetryRecord,
     TwinRecord,
 )
-from gradscope.recording.run_header import RunEnding
+from gradscope.recording.run_ending import RunEnding
 
 EVIDENCE: tuple[type, ...] = (
     AccumulatedGradient,
@@ -63,7 +63,6 @@ EVIDENCE: tuple[type, ...] = (
     ComparisonRecord,
     CustomFunctionRecord,
     DroppedRecord,
-    ProbeRecord,
     FlushRecord,
     ForwardStat,
     FreezeRecord,
@@ -76,6 +75,7 @@ EVIDENCE: tuple[type, ...] = (
     MicroBatchRecord,
     NonfiniteRecord,
     OptimizerRecord,
+    ProbeRecord,
     RedrawRecord,
     ReplacementRecord,
     RoundedUpdate,
