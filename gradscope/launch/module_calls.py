@@ -19,14 +19,14 @@ def is_detour(outer: TracebackType, inner: TracebackType) -> bool:
         outer_code.co_qualname == _CALL
         and inner_code.co_qualname == _DETOUR
         and outer_code.co_filename == inner_code.co_filename
-        and _place_of_direct_call(outer_code) is not None
+        and _position_of_direct_call(outer_code) is not None
         and not _has_hooks(outer.tb_frame)
     )
 
 
 def as_direct(outer: TracebackType) -> TracebackType:
     """Return the traceback entry of a module call as it is without hooks."""
-    position = _place_of_direct_call(outer.tb_frame.f_code)
+    position = _position_of_direct_call(outer.tb_frame.f_code)
     if position is None:
         return outer
     instruction, line = position
@@ -34,7 +34,7 @@ def as_direct(outer: TracebackType) -> TracebackType:
 
 
 @functools.cache
-def _place_of_direct_call(code: CodeType) -> tuple[int, int] | None:
+def _position_of_direct_call(code: CodeType) -> tuple[int, int] | None:
     """Return instruction and line at which a module without hooks calls its forward."""
     for one in dis.get_instructions(code):
         line = one.positions.lineno if one.positions else None

@@ -7,7 +7,7 @@ from typing import Any
 
 
 @contextmanager
-def kept_random() -> Iterator[None]:
+def preserved_random_state() -> Iterator[None]:
     """Restore the state of Python's random number generator after the block."""
     # Read from `sys.modules`, as the program has it: an import could load another module.
     random: Any = sys.modules.get("random")

@@ -186,7 +186,7 @@ class _Path:
     def onward(self, nodes: list[Node]) -> list["_Path"]:
         return [_Path(node, self.turned, self.channels_first) for node in nodes]
 
-    def look(self, name: str) -> None:
+    def visit(self, name: str) -> None:
         if name in _TURNS:
             self.turned = not self.turned
         elif self.channels_first is None and name.startswith((*_CHANNELS_FIRST, *_CHANNELS_LAST)):
@@ -202,7 +202,7 @@ def _layer(tensor: Tensor) -> _Layer | None:
             break
         path = waiting.pop(0)
         name, inputs = type(path.node).__name__, _inputs(path.node)
-        path.look(name)
+        path.visit(name)
         leaves = [leaf for leaf in map(_leaf, inputs) if leaf is not None]
         scales = name.startswith("MulBackward") and leaves
         if scales or name in VIEW_OPERATIONS or name.startswith(_PASSED_THROUGH):

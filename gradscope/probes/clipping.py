@@ -59,7 +59,7 @@ class ClipProbe:
         value, kind = self._value, self._options.norm_type
         with torch.no_grad():
             found = iter(norms(known))
-            total, obstacle = _torchs_norm(known, kind)
+            total, reason = _torchs_norm(known, kind)
             self._passes.append(
                 ClipPass(
                     made=made,
@@ -70,7 +70,7 @@ class ClipProbe:
                     if kind == 2
                     else tuple(None if one is None else power_norm(one, kind) for one in held),
                     torchs_norm=total,
-                    obstacle=obstacle,
+                    obstacle=reason,
                     by_value=gathered(
                         [None if one is None else clipped_by_value(one, value) for one in held]
                     ),

@@ -12,7 +12,7 @@ from gradscope.capture.naming import NamedModel
 from gradscope.capture.source.definitions import Definitions
 from gradscope.capture.step.assemble import Assembler
 from gradscope.capture.step.forward_backward import StepCapture
-from gradscope.capture.step.graph_records import GraphPlace
+from gradscope.capture.step.graph_records import GraphPosition
 from gradscope.capture.step.measurements import Measurements
 from gradscope.probes.snapshot import RandomStates
 from gradscope.target.target import Outcome, Target
@@ -34,7 +34,7 @@ class ProbeContext:
     target: Target
     named: NamedModel
     assembler: Assembler
-    """Receives the results: `scene.assembler.note(record)`."""
+    """Receives the results: `context.assembler.note(record)`."""
     definitions: Definitions
     """Lines that made modules, parameters and optimizers, as far as they were observed."""
     capture: StepCapture
@@ -62,9 +62,9 @@ class ProbeContext:
         return tuple(one for one in dict.fromkeys(known) if one in given or is_made(one))
 
     @cached_property
-    def position(self) -> GraphPlace:
-        """Position of the graph's records: node `n` of the capture is `place.first_node + n`."""
-        return self.assembler.place_of(self.capture)
+    def position(self) -> GraphPosition:
+        """Position of the graph's records: node `n` of the capture is `position.first_node + n`."""
+        return self.assembler.position_of(self.capture)
 
     @contextmanager
     def as_at_first(self) -> Iterator[None]:

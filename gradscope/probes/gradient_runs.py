@@ -9,7 +9,7 @@ from torch.autograd.graph import Node
 
 from gradscope.capture.compiler import watchable
 from gradscope.capture.step.graph import walk
-from gradscope.capture.step.teardown import let_go
+from gradscope.capture.step.teardown import release
 from gradscope.errors import GradscopeError
 from gradscope.probes.context import ProbeContext
 from gradscope.probes.snapshot import RandomStates, preserved
@@ -118,7 +118,7 @@ def _seen(outcome: Outcome) -> GraphFacts:
     )
     graph.index.clear()
     graph.leaves.clear()
-    let_go(graph.nodes)
+    release(graph.nodes)
     return facts
 
 

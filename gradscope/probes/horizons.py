@@ -21,7 +21,7 @@ _SEED = 0
 
 
 @dataclass(slots=True)
-class _Heard:
+class _RecordedCall:
     """The first call of a recurrent layer."""
 
     inputs: Tensor | PackedSequence | None = None
@@ -39,7 +39,7 @@ def probe_horizons(context: ProbeContext) -> str | None:
         return "compiled code runs out of sight"
     if not context.reruns:
         return "the forward may be run only once"
-    heard = {layer: _Heard() for layer in layers}
+    heard = {layer: _RecordedCall() for layer in layers}
     try:
         loss = _listen(context, heard)
     except GradscopeError as error:
@@ -53,7 +53,7 @@ def probe_horizons(context: ProbeContext) -> str | None:
     return None
 
 
-def _listen(context: ProbeContext, heard: dict[nn.RNNBase, _Heard]) -> Tensor:
+def _listen(context: ProbeContext, heard: dict[nn.RNNBase, _RecordedCall]) -> Tensor:
     """Run the forward again, and store the arguments of the layers."""
     with ExitStack() as stack:
         for layer, call in heard.items():
@@ -63,7 +63,7 @@ def _listen(context: ProbeContext, heard: dict[nn.RNNBase, _Heard]) -> Tensor:
 
 
 def _hear(
-    call: _Heard,
+    call: _RecordedCall,
     layer: nn.Module,
     args: tuple[object, ...],
     kwargs: dict[str, object],
@@ -81,7 +81,11 @@ def _hear(
 
 
 def _record(
-    context: ProbeContext, layer: nn.RNNBase, call: _Heard, loss: Tensor, generator: torch.Generator
+    context: ProbeContext,
+    layer: nn.RNNBase,
+    call: _RecordedCall,
+    loss: Tensor,
+    generator: torch.Generator,
 ) -> HorizonRecord | None:
     # A layer called one step at a time keeps its state outside.
     if call.inputs is None or call.calls != 1:
@@ -131,7 +135,7 @@ def _norms(gradient: Tensor, time: int) -> tuple[float, ...]:
     return tuple(torch.linalg.vector_norm(by_step, dim=1).tolist())
 
 
-def _read_from(call: _Heard, loss: Tensor, time: int, steps: int) -> int:
+def _read_from(call: _RecordedCall, loss: Tensor, time: int, steps: int) -> int:
     """Return the first time step whose output the loss uses.
 
     It is the last one for packed sequences and if only the final state is used, and the first one

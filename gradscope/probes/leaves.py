@@ -11,7 +11,7 @@ from gradscope.capture.source.written_definitions import assignments
 from gradscope.capture.step.cuts import leaves_behind
 from gradscope.capture.step.edges import Edge
 from gradscope.capture.step.graph import walk
-from gradscope.capture.step.teardown import let_go
+from gradscope.capture.step.teardown import release
 from gradscope.errors import GradscopeError
 from gradscope.probes.context import ProbeContext
 from gradscope.recording.evidence.parameters import LeafOrigin, LeafRecord
@@ -88,7 +88,7 @@ def _leaves_of_another_forward(context: ProbeContext) -> set[int] | None:
     found = {id(leaf) for leaf in graph.leaves.values()}
     graph.index.clear()
     graph.leaves.clear()
-    let_go(graph.nodes)
+    release(graph.nodes)
     return found
 
 

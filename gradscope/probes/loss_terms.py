@@ -9,7 +9,7 @@ from torch import Tensor
 
 from gradscope.capture.source.lines import Line
 from gradscope.capture.step.graph import walk
-from gradscope.capture.step.teardown import let_go
+from gradscope.capture.step.teardown import release
 from gradscope.errors import GradscopeError
 from gradscope.probes.context import ProbeContext
 from gradscope.recording.evidence.batches import LossTermRecord, TermPairRecord
@@ -123,7 +123,7 @@ def _lines(context: ProbeContext, outcome: Outcome, terms: list[Tensor]) -> list
     is_alike = graph.operations == known.operations
     graph.index.clear()
     graph.leaves.clear()
-    let_go(graph.nodes)
+    release(graph.nodes)
     return [
         context.capture.line_of(known.nodes[position])
         if is_alike and position is not None

@@ -30,13 +30,13 @@ def probe_micro_batches(context: ProbeContext) -> str | None:
     """Record the accumulated gradients of micro-batches, if that was requested."""
     if context.micro_batches is None:
         return "no micro-batches were asked for"
-    reason = _examined(context, context.micro_batches)
+    reason = _probed(context, context.micro_batches)
     if reason is not None:
         context.assembler.skip(f"{context.micro_batches} micro-batches", reason)
     return reason
 
 
-def _examined(context: ProbeContext, number: int) -> str | None:
+def _probed(context: ProbeContext, number: int) -> str | None:
     try:
         division = divide(context.target.batch, number)
         trial = run_micro_batches(context, division)

@@ -12,7 +12,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from gradscope.capture.reading import is_plain_float
 from gradscope.capture.source.lines import created
 from gradscope.capture.step.graph import VIEW_OPERATIONS, walk
-from gradscope.capture.step.teardown import let_go
+from gradscope.capture.step.teardown import release
 from gradscope.errors import GradscopeError
 from gradscope.probes.context import ProbeContext
 from gradscope.recording.records import TensorRef
@@ -158,7 +158,7 @@ def run_again(context: ProbeContext, mode: OperationMode) -> Positions | str:
     positions = {number: first + index for number, index in _aligned(known, again)}
     graph.index.clear()
     graph.leaves.clear()
-    let_go(graph.nodes)
+    release(graph.nodes)
     return positions
 
 

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from gradscope.capture.reading import why_unreadable
 from gradscope.capture.statistics import norms
 from gradscope.errors import UserCodeError
-from gradscope.target.trial_optimizer import DEFAULT_LEARNING_RATE, closure_obstacle
+from gradscope.target.trial_optimizer import DEFAULT_LEARNING_RATE, closure_reason
 
 
 class OptimizerProbe:
@@ -42,12 +42,12 @@ class OptimizerProbe:
         return " and ".join(describe_optimizer(optimizer) for optimizer in self._optimizers)
 
     @property
-    def obstacle(self) -> str | None:
+    def skip_reason(self) -> str | None:
         """Why the current gradients do not allow a step; None if they do."""
         for optimizer in self._optimizers:
-            obstacle = closure_obstacle(type(optimizer))
-            if obstacle is not None:
-                return obstacle
+            reason = closure_reason(type(optimizer))
+            if reason is not None:
+                return reason
         return None if self._optimizers else "no parameter that Adam takes has a gradient"
 
     def step(self) -> list[float | None]:

@@ -72,8 +72,8 @@ def run_probes(context: ProbeContext, *, is_trained: bool) -> None:
 def _make(context: ProbeContext, wanted: set[str]) -> None:
     for name, make in PROBES:
         if name in wanted:
-            obstacle = make(context)
-            context.assembler.note(ProbeRecord(name=name, obstacle=obstacle))
+            reason = make(context)
+            context.assembler.note(ProbeRecord(name=name, obstacle=reason))
 
 
 def record_none(assembler: Assembler, reason: str) -> None:

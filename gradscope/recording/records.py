@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from math import isfinite
 from typing import Literal, TypeVar
 
-from gradscope.recording.stored_gradient import KeptGradient
+from gradscope.recording.stored_gradient import StoredGradient
 
 Evidence = TypeVar("Evidence")
 
@@ -373,7 +373,7 @@ class Recording:
     """False for a run that continues, or was killed: its last events may be missing."""
     captured_steps: "tuple[CapturedStep, ...]" = ()
     """Backward passes of a run that were captured in detail, in order."""
-    kept_gradients: tuple[KeptGradient, ...] = ()
+    stored_gradients: tuple[StoredGradient, ...] = ()
     """Gradients stored on request, whole or as sketches; by step, then by parameter."""
 
     def evidence_of(self, kind: type[Evidence]) -> tuple[Evidence, ...]:

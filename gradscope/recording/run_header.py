@@ -20,7 +20,7 @@ def repository_of(folder: Path) -> Path:
 _OF_GRADIENTS = frozenset({"backward", "backward-error", "grad", "grad-error", "step"})
 
 
-def says_nothing(recording: Recording) -> bool:
+def has_no_gradients(recording: Recording) -> bool:
     """Return whether the recording of a run contains nothing about gradients.
 
     A script that starts training processes may itself only make an optimizer, or zero gradients.

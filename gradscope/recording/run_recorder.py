@@ -24,7 +24,7 @@ from gradscope.recording.records import (
 from gradscope.recording.repeated_steps import REPEATED_STEPS, RepeatedSteps
 from gradscope.recording.run_ending import RunEnding
 from gradscope.recording.step_tables import EVENTS, NORM_COLUMNS, PARAMETER_STATS, SKIPPED, STEPS
-from gradscope.recording.stored_gradient import KeptGradient
+from gradscope.recording.stored_gradient import StoredGradient
 from gradscope.recording.structure_tables import MODULES, PARAMETERS, SITES
 from gradscope.recording.table import Cells, Table
 from gradscope.recording.writer import RecordingWriter
@@ -50,7 +50,7 @@ class RunStep:
     skipped: tuple[Skipped, ...] = ()
     captured_steps: tuple[CapturedStep, ...] = ()
     """Captured steps of the backward passes before this step."""
-    kept_gradients: tuple[KeptGradient, ...] = ()
+    stored_gradients: tuple[StoredGradient, ...] = ()
 
 
 class RunRecorder:
@@ -100,8 +100,8 @@ class RunRecorder:
             if one.step is not None:
                 self._writer.add(STEPS, [one.step])
             for look in one.captured_steps:
-                self._writer.add_look(look)
-            self._writer.add_kept(one.kept_gradients)
+                self._writer.add_captured_step(look)
+            self._writer.add_stored_gradients(one.stored_gradients)
 
     def repeat(self, steps: RepeatedSteps) -> None:
         """Add steps that repeat others.

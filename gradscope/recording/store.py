@@ -10,12 +10,12 @@ from os import PathLike
 from pathlib import Path
 
 from gradscope.errors import GradscopeError
-from gradscope.recording.captured_step_tables import read_looks
+from gradscope.recording.captured_step_tables import read_captured_steps
 from gradscope.recording.contents import contents, recording_of
 from gradscope.recording.meta import header_of, read_header
 from gradscope.recording.records import Recording
 from gradscope.recording.step_tables import read_parameter_stats
-from gradscope.recording.stored_gradient_tables import read_kept
+from gradscope.recording.stored_gradient_tables import read_stored_gradients
 from gradscope.recording.writer import (
     APPLICATION_ID,
     FORMAT,
@@ -43,8 +43,8 @@ def save_recording(recording: Recording, path: str | PathLike[str], *, force: bo
             for table, records in contents(recording):
                 writer.add(table, records)
             for look in recording.captured_steps:
-                writer.add_look(look)
-            writer.add_kept(recording.kept_gradients)
+                writer.add_captured_step(look)
+            writer.add_stored_gradients(recording.stored_gradients)
         remove_logs(target)
         partial.replace(target)
     except OSError as error:
@@ -118,6 +118,6 @@ def _read(base: sqlite3.Connection, file: Path) -> Recording:
         header,
         lambda table: table.records(base),
         stats=read_parameter_stats(base),
-        captured_steps=read_looks(base),
+        captured_steps=read_captured_steps(base),
     )
-    return replace(recording, kept_gradients=read_kept(base, file.absolute()))
+    return replace(recording, stored_gradients=read_stored_gradients(base, file.absolute()))

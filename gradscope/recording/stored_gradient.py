@@ -13,7 +13,7 @@ from gradscope.recording.inner_products import inner_products
 
 Numbers = TypeVar("Numbers", "array[float]", "array[int]")
 
-KeptForm = Literal["exact", "sparse", "sketch"]
+StoredForm = Literal["exact", "sparse", "sketch"]
 """`exact`: every element. `sparse`: the elements of some rows; all others are zero. `sketch`: a
 count sketch, from which inner products can be estimated."""
 
@@ -40,7 +40,7 @@ _DOUBLE = frozenset({"float64", "complex128"})
 
 
 @dataclass(frozen=True, slots=True)
-class KeptPart:
+class StoredPart:
     """Some elements of a stored gradient, as in memory: little-endian, row by row."""
 
     values: bytes
@@ -52,16 +52,16 @@ class KeptPart:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class KeptGradient:
+class StoredGradient:
     """The gradient of one parameter in one step, as the optimizer saw it."""
 
     step: int
     parameter: int
-    form: KeptForm
+    form: StoredForm
     shape: tuple[int, ...]
     dtype: str
     """Original dtype in torch's notation, without the `torch.` prefix: `bfloat16`."""
-    parts: Sequence[KeptPart]
+    parts: Sequence[StoredPart]
     """Parts of `PART_ELEMENTS` elements each, except the last. A file's are read on access."""
 
     @property
@@ -115,16 +115,16 @@ class KeptGradient:
             for position, row in enumerate(rows):
                 yield row * length, values[position * length : (position + 1) * length]
 
-    def sketched(self) -> "KeptGradient":
+    def sketched(self) -> "StoredGradient":
         """Return the sketch of a gradient; a sketch itself."""
         if self.form == "sketch":
             return self
         buckets = sketch(self.values())
         kind = "d" if self.is_double else "f"
-        part = KeptPart(_native(array(kind, buckets)).tobytes())
+        part = StoredPart(_native(array(kind, buckets)).tobytes())
         return replace(self, form="sketch", parts=(part,))
 
-    def has_elements_of(self, other: "KeptGradient") -> bool:
+    def has_elements_of(self, other: "StoredGradient") -> bool:
         """Return whether both have the same number and layout of elements."""
         return self.shape == other.shape and self._is_complex == other._is_complex
 
@@ -176,7 +176,7 @@ class Agreement:
         """Standard error of the cosine: 0 if it is exact, None if there is no cosine.
 
         Source: that of the cosine in a random projection to `BUCKETS` dimensions, to which a count
-        sketch comes close; measured in `tests/capture/test_gradient_keeping.py`.
+        sketch comes close; measured in `tests/capture/test_stored_gradients.py`.
         """
         cosine = self.cosine
         if cosine is None or math.isnan(cosine):
@@ -199,7 +199,7 @@ class Agreement:
         return math.isfinite(self.first) and math.isfinite(self.second)
 
 
-def agreement(first: KeptGradient, second: KeptGradient) -> Agreement | None:
+def agreement(first: StoredGradient, second: StoredGradient) -> Agreement | None:
     """Return how far two gradients agree; None if their shapes differ.
 
     Dtypes may differ, as float32 and bfloat16, and so may forms: if one is a sketch, a sketch of
@@ -222,7 +222,7 @@ def agreement(first: KeptGradient, second: KeptGradient) -> Agreement | None:
     )
 
 
-def cosine(first: KeptGradient, second: KeptGradient) -> float | None:
+def cosine(first: StoredGradient, second: StoredGradient) -> float | None:
     """Return the cosine of the angle between two gradients.
 
     None if their shapes differ, or if one is all zeros; NaN if an element is not finite.
@@ -231,7 +231,7 @@ def cosine(first: KeptGradient, second: KeptGradient) -> float | None:
     return None if found is None else found.cosine
 
 
-def relative_difference(first: KeptGradient, second: KeptGradient) -> float | None:
+def relative_difference(first: StoredGradient, second: StoredGradient) -> float | None:
     """Return the norm of the difference of two gradients over the norm of the larger, 0 to 2.
 
     None if their shapes differ; NaN if an element is not finite.

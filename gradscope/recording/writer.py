@@ -9,18 +9,23 @@ from types import TracebackType
 from typing import Self
 
 from gradscope.errors import GradscopeError
-from gradscope.recording.captured_step_tables import LOOKS, LookRow, look_definitions, look_tables
+from gradscope.recording.captured_step_tables import (
+    CAPTURED_STEPS,
+    CapturedStepRow,
+    captured_step_definitions,
+    captured_step_tables_by_name,
+)
 from gradscope.recording.contents import all_tables, contents
 from gradscope.recording.meta import Header, header_of, write_header
 from gradscope.recording.records import CapturedStep
 from gradscope.recording.repeated_captures import own_part
-from gradscope.recording.stored_gradient import KeptGradient
+from gradscope.recording.stored_gradient import StoredGradient
 from gradscope.recording.stored_gradient_tables import (
-    KEPT,
     PART_DEFINITION,
     PART_INSERTION,
     PARTS,
-    KeptRow,
+    STORED_GRADIENTS,
+    StoredRow,
 )
 from gradscope.recording.table import Cells, Record, Table
 
@@ -119,16 +124,16 @@ class RecordingWriter:
         self._connection.execute(table.replacement, (place, *table.write(record)))
         self._places[table.name] = max(place + 1, self._places.get(table.name, 0))
 
-    def add_look(self, look: CapturedStep) -> None:
+    def add_captured_step(self, look: CapturedStep) -> None:
         """Add a captured step, without what it repeats of another; inside a transaction."""
-        if LOOKS.name not in self._places:
-            for definition in look_definitions():
+        if CAPTURED_STEPS.name not in self._places:
+            for definition in captured_step_definitions():
                 self._connection.execute(definition)
-        place = self._places.get(LOOKS.name, 0)
+        place = self._places.get(CAPTURED_STEPS.name, 0)
         header = header_of(look.recording)
-        row = LookRow(step=look.step, order=look.order, header=header, same_as=look.same_as)
-        self.add(LOOKS, [row])
-        tables = look_tables()
+        row = CapturedStepRow(step=look.step, order=look.order, header=header, same_as=look.same_as)
+        self.add(CAPTURED_STEPS, [row])
+        tables = captured_step_tables_by_name()
         for table, records in contents(own_part(look)):
             if not records:
                 continue
@@ -136,11 +141,11 @@ class RecordingWriter:
             rows = ((place, index, *twin.write(one)) for index, one in enumerate(records))
             self._connection.executemany(twin.insertion, rows)
 
-    def add_kept(self, gradients: Iterable[KeptGradient]) -> None:
+    def add_stored_gradients(self, gradients: Iterable[StoredGradient]) -> None:
         """Add gradients with their numbers; inside a transaction."""
         for gradient in gradients:
-            if KEPT.name not in self._places:
-                self._connection.execute(KEPT.definition)
+            if STORED_GRADIENTS.name not in self._places:
+                self._connection.execute(STORED_GRADIENTS.definition)
                 self._connection.execute(PART_DEFINITION)
             start = self._places.get(PARTS, 0)
             rows = (
@@ -148,7 +153,7 @@ class RecordingWriter:
             )
             count = max(self._connection.executemany(PART_INSERTION, rows).rowcount, 0)
             self._places[PARTS] = start + count
-            self.add(KEPT, [KeptRow(gradient=gradient, start=start, count=count)])
+            self.add(STORED_GRADIENTS, [StoredRow(gradient=gradient, start=start, count=count)])
 
     def describe(self, header: Header) -> None:
         """Write the header again; inside a transaction."""

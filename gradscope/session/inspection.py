@@ -145,7 +145,7 @@ class _Watch:
         """Run the probes of a step, make the optimizer step, and continue with later steps."""
         capture, measured, probe = step.capture, step.measured, self._probe
         probe_steps = trial.probe_steps
-        self._assembler.place_of(capture)  # first, so that its graph is the recording's first
+        self._assembler.position_of(capture)  # first, so that its graph is the recording's first
         if trial.keep_gradients != "none":
             self._assembler.keep_gradients(trial.keep_gradients)
         run_probes(self._context(step, trial), is_trained=self._training.made > 0)
@@ -193,7 +193,7 @@ class _Watch:
     def _note(self, failed: StepFailedError, *, step: int) -> None:
         capture, assembler = failed.capture, self._assembler
         diagnosis = Diagnosis(failed, self._stepper.earlier)
-        position = assembler.place_of(capture) if capture.graph.nodes else None
+        position = assembler.position_of(capture) if capture.graph.nodes else None
         assembler.note(diagnosis.record(position, assembler.site_of, step=step, named=self._named))
         capture.close()
 
@@ -203,7 +203,7 @@ class _Watch:
 
     def _step(self) -> list[float | None] | None:
         """Make an optimizer step; return the norms of the updates, None if it cannot be made."""
-        reason = self._probe.obstacle
+        reason = self._probe.skip_reason
         if reason is None:
             try:
                 return self._probe.step()

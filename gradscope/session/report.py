@@ -32,7 +32,7 @@ class Report(report.Report):
     def to_html(self) -> str:
         """Return the report as one self-contained HTML page."""
         # Only the HTML page needs plotly and jinja2.
-        with _python_random_kept():
+        with _preserved_random_state():
             from gradscope.report.html.render import render_html
 
             return render_html([self])
@@ -49,20 +49,20 @@ class Report(report.Report):
         save_recording(self.recording, path, force=force)
 
     def __repr__(self) -> str:
-        with _python_random_kept():
+        with _preserved_random_state():
             from gradscope.report.notebook import brief_text
 
             return brief_text(self)
 
     def _repr_html_(self) -> str:
-        with _python_random_kept():
+        with _preserved_random_state():
             from gradscope.report.notebook import brief_html
 
             return brief_html(self)
 
 
 @contextmanager
-def _python_random_kept() -> Iterator[None]:
+def _preserved_random_state() -> Iterator[None]:
     """Restore Python's random state: modules such as rich draw random numbers while imported."""
     state = random.getstate()
     try:

@@ -71,7 +71,7 @@ class Training:
             if self.made == steps:
                 break
             gradients = step.measured.brief_parameters()
-            ending = step.trouble(gradients) or self._obstacle()
+            ending = step.trouble(gradients) or self._skip_reason()
             if ending is not None:
                 self._skip_rest(ending, steps)
                 return step
@@ -101,20 +101,20 @@ class Training:
             self._clipping.measure(made=self.made, loss=step.ending.loss)
         return step
 
-    def _obstacle(self) -> str | None:
+    def _skip_reason(self) -> str | None:
         """Return why the optimizer cannot make a step, None if it can.
 
         Raises:
             GradscopeError: The user chose the optimizer, and another one could make a step.
         """
-        obstacle = self._probe.obstacle
-        if obstacle is not None and self._probe.is_users:
+        reason = self._probe.skip_reason
+        if reason is not None and self._probe.is_users:
             raise GradscopeError(
                 "steps cannot be made with the target's optimizer",
-                cause=obstacle,
+                cause=reason,
                 help="AdamW, for one, can make them: --optimizer adamw",
             )
-        return obstacle
+        return reason
 
     def _keep(self, step: WatchedStep, gradients: tuple[GradientStat | None, ...]) -> None:
         self._assembler.add_training_step(

@@ -17,14 +17,14 @@ from torch.optim import Optimizer
 
 from gradscope.capture.training.budget import DEFAULT, check_share
 from gradscope.capture.training.given import Given, given_by
-from gradscope.capture.training.stored_gradients import Keeping
+from gradscope.capture.training.stored_gradients import GradientStorage
 from gradscope.capture.training.watch import TrainingWatch
 from gradscope.errors import GradscopeError
 from gradscope.launch.endings import ending_by
 from gradscope.recording.finding import Finding
 from gradscope.recording.records import Recording
 from gradscope.recording.run_ending import RunEnding
-from gradscope.recording.run_header import says_nothing
+from gradscope.recording.run_header import has_no_gradients
 from gradscope.recording.store import load_recording
 from gradscope.recording.stored_gradient import KeepMode, check_keep_mode
 from gradscope.recording.stored_gradient_tables import in_memory
@@ -34,7 +34,7 @@ from gradscope.rules.selection import parsed_selectors
 from gradscope.rules.settings import Settings
 from gradscope.session.report import Report
 from gradscope.step_capture.schedule import Schedule
-from gradscope.step_capture.script_captures import script_looks
+from gradscope.step_capture.script_captures import script_captures_by
 from gradscope.switch import is_off
 
 
@@ -121,7 +121,7 @@ def watch(  # noqa: PLR0913 - as many things can be chosen
         frequency=_Frequency(
             budget=budget, every=every, tensor_every=tensor_every, tensors=tensors
         ),
-        keeping=Keeping(mode=keep_gradients, every=keep_gradients_every),
+        gradient_storage=GradientStorage(mode=keep_gradients, every=keep_gradients_every),
         settings=settings,
     )
 
@@ -171,7 +171,7 @@ class Watch:
         *,
         force: bool,
         frequency: "_Frequency",
-        keeping: Keeping,
+        gradient_storage: GradientStorage,
         settings: Settings,
     ) -> None:
         self._file, self._force, self._settings = file, force, settings
@@ -184,8 +184,8 @@ class Watch:
             given=given,
             budget=frequency.budget,
             every=frequency.every,
-            keeping=keeping,
-            make_looks=script_looks(Schedule(frequency.tensor_every))
+            gradient_storage=gradient_storage,
+            make_captures=script_captures_by(Schedule(frequency.tensor_every))
             if frequency.tensors
             else None,
         )
@@ -261,8 +261,8 @@ class Watch:
             return self._nothing()
         recording = load_recording(self._path)
         if self._file is None:  # it is removed with this watch
-            recording = replace(recording, kept_gradients=in_memory(recording.kept_gradients))
-        if not says_nothing(recording):
+            recording = replace(recording, stored_gradients=in_memory(recording.stored_gradients))
+        if not has_no_gradients(recording):
             return recording
         if self._state == "watching":
             raise GradscopeError(

@@ -48,7 +48,7 @@ def _is_broken_number(tensor: Tensor) -> bool:
         return tensor.grad_fn is not None and not math.isfinite(float(tensor))
 
 
-def failed_look(
+def failed_recording(
     error: Exception,
     capture: StepCapture,
     named: NamedModel,
@@ -78,7 +78,7 @@ def failed_look(
         # of them were used by an earlier iteration.
         capture.first_number = min(numbers, default=capture.first_number)
         capture.backwards.reach_back()
-    location = assembler.place_of(capture) if capture.graph.nodes else None
+    location = assembler.position_of(capture) if capture.graph.nodes else None
     reason = f"backward raised {type(error).__name__}"
     assembler.add_broken_step(capture, reason=reason)
     record = Diagnosis(failed, earlier).record(location, assembler.site_of, step=0, named=named)

@@ -108,7 +108,7 @@ class ForwardWatch:
             is_broken = name == "__setitem__" and self._breaks
             outputs = tuple(plain_floats(args[0] if is_broken else result))
             if outputs:
-                self._look(_operation(name, args, dict(kwargs or {}), outputs), frame)
+                self._check(_operation(name, args, dict(kwargs or {}), outputs), frame)
 
     def _is_sound(self, name: str, result: object) -> bool:
         """Return whether one sum shows that a result is finite; if not, it may still be."""
@@ -125,7 +125,7 @@ class ForwardWatch:
         self.origins.forget(result)
         return True
 
-    def _look(self, operation: Operation, frame: FrameType) -> None:
+    def _check(self, operation: Operation, frame: FrameType) -> None:
         is_written = operation.name.endswith("_")
         is_broken = False
         if not (self.measures or is_written) and self.origins.again(operation, frame):

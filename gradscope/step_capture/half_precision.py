@@ -73,7 +73,7 @@ class HalfPrecision:
         self._lines = lines
         self._scaled: Scaled | None = None
         self._locations: list[int] = []
-        self.obstacle: str | None = None
+        self.skip_reason: str | None = None
         """Why it was not run; None also if nothing uses half precision."""
 
     def run(self, loss: Tensor, capture: StepCapture, *, is_scaled: bool, is_first: bool) -> None:
@@ -83,15 +83,15 @@ class HalfPrecision:
             return
         nodes = capture.parameter_nodes()
         parameters = {location: capture.graph.leaves[node] for location, node in nodes.items()}
-        self.obstacle = self._why_not(capture, list(parameters.values()), is_scaled=is_scaled) or (
-            None if is_first else "only the first looks run backward twice"
-        )
-        if self.obstacle is None:
+        self.skip_reason = self._why_not(
+            capture, list(parameters.values()), is_scaled=is_scaled
+        ) or (None if is_first else "only the first looks run backward twice")
+        if self.skip_reason is None:
             self._locations = sorted(parameters)
             chosen = [parameters[location] for location in self._locations]
             scaled = scaled_gradients(loss, chosen)  # type: ignore[arg-type]
             if isinstance(scaled, str):
-                self.obstacle = scaled
+                self.skip_reason = scaled
             else:
                 self._scaled = scaled
 

@@ -63,7 +63,7 @@ class Suspicion:
 
 
 @dataclass(slots=True)
-class LateLook:
+class LateBackward:
     """A captured backward whose forward was not observed."""
 
     named: NamedModel
@@ -108,11 +108,11 @@ class LateLook:
             slot != self.capture.graph.root
         )  # only the scale is too large, which the scaler corrects
 
-    def let_go(self) -> None:
+    def release(self) -> None:
         """Release the graph, and remove every hook in it."""
         if self.watch is not None:
             self.watch.remove()
-        self.capture.let_go_of_graph()
+        self.capture.release_graph()
 
 
 class LateCaptures:
@@ -148,10 +148,10 @@ class LateCaptures:
         points = self._points.get(key)
         return points is not None and points.are_met(root, readable=readable)
 
-    def acquit(self, key: LineKey) -> None:
+    def mark_harmless(self, key: LineKey) -> None:
         """Record that a suspicious backward broke nothing."""
         if key in self._points:
-            self._points[key].acquit()
+            self._points[key].mark_harmless()
 
     def may_search(self, step: int) -> bool:
         """Return whether one more search is due."""
@@ -197,7 +197,7 @@ class LateCaptures:
         *,
         readable: bool,
         watched: StepCapture | None = None,
-    ) -> LateLook | None:
+    ) -> LateBackward | None:
         """Return a capture of a graph before its backward; None if there is no graph.
 
         Args:
@@ -226,7 +226,7 @@ class LateCaptures:
             number = created(capture.graph.nodes[slot[0]])
             if number is not None:
                 found.origins[index].output = NodeNumber(number, slot[1])
-        return LateLook(named, capture, None, found, singular, lines, start)
+        return LateBackward(named, capture, None, found, singular, lines, start)
 
     def _lines(
         self,

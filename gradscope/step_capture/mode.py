@@ -58,7 +58,7 @@ class _OfThread(threading.local):
     """Number of nested calls through the mode: meanwhile torch takes it off the stack."""
 
 
-class LookMode(TorchFunctionMode):
+class CaptureMode(TorchFunctionMode):
     """Passes the script's calls to the current observer, and otherwise does nothing.
 
     It lies at the bottom of the stack of modes: those that the script opens and closes are above.
@@ -83,11 +83,11 @@ class LookMode(TorchFunctionMode):
         """Patches of functions that torch calls before it passes a backward to modes."""
 
     @property
-    def is_looking(self) -> bool:
+    def is_observing(self) -> bool:
         """Whether calls of this thread are observed."""
         return self._sites is not None and self._is_here()
 
-    def look(self, sites: SiteMode, values: ForwardWatch) -> None:
+    def observe(self, sites: SiteMode, values: ForwardWatch) -> None:
         """Start observing the calls of this thread."""
         self._thread = threading.get_ident()
         if not self._is_in_stack():
@@ -95,14 +95,14 @@ class LookMode(TorchFunctionMode):
         self._sites, self._values = sites, values
         self._calls = self._calls_without_grad = 0
 
-    def look_away(self) -> None:
+    def stop_observing(self) -> None:
         """Stop observing."""
         self._call.clear()
         self._sites = self._values = None
 
     def remove(self) -> None:
         """Leave the stack of modes, if it is within reach."""
-        self.look_away()
+        self.stop_observing()
         if self._own.depth:
             self._leave_later()
             return
@@ -235,10 +235,10 @@ class LookMode(TorchFunctionMode):
     def _count(self) -> None:
         self._calls += 1
         if self._calls > MOST_CALLS:
-            self.look_away()
+            self.stop_observing()
 
     def _end(self, error: Exception) -> None:
-        self.look_away()
+        self.stop_observing()
         self._fail(error)
         if is_interruption(error):
             raise error
@@ -256,7 +256,7 @@ def _default_device() -> object:
     return getattr(context, "device_context", None)
 
 
-follow_original(LookMode.__torch_function__, BaseTorchFunctionMode.__torch_function__)
+follow_original(CaptureMode.__torch_function__, BaseTorchFunctionMode.__torch_function__)
 
 
 def _caller_of(frame: FrameType) -> FrameType:

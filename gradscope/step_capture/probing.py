@@ -57,19 +57,19 @@ def probe_captured_step(
     note = context.assembler.note
     for name, _ in PROBES:
         if name in _OCCASIONAL and not values.measures:
-            obstacle: str | None = NOT_IN_EVERY_STEP
+            skip_reason: str | None = NOT_IN_EVERY_STEP
         elif name in _WITHOUT_RERUN:
-            obstacle = _WITHOUT_RERUN[name](context)
+            skip_reason = _WITHOUT_RERUN[name](context)
         elif name == "forward":
-            obstacle = _examine_forward(context, values)
+            skip_reason = _probe_forward(context, values)
         elif name == "non-finite":
-            obstacle = _examine_nonfinite(context, values, loss)
+            skip_reason = _probe_nonfinite(context, values, loss)
         elif name == "half precision":
             half.note(context)
-            obstacle = half.obstacle
+            skip_reason = half.skip_reason
         else:
-            obstacle = NOT_RUN_AGAIN
-        note(ProbeRecord(name=name, obstacle=obstacle))
+            skip_reason = NOT_RUN_AGAIN
+        note(ProbeRecord(name=name, obstacle=skip_reason))
 
 
 def _locations(context: ProbeContext) -> dict[int, int]:
@@ -79,12 +79,12 @@ def _locations(context: ProbeContext) -> dict[int, int]:
     return {number: first + index for number, index in numbers if number is not None}
 
 
-def _examine_forward(context: ProbeContext, values: ForwardWatch) -> str | None:
+def _probe_forward(context: ProbeContext, values: ForwardWatch) -> str | None:
     note_forward(context, values.values, values.activations, _locations(context))
     return None
 
 
-def _examine_nonfinite(context: ProbeContext, values: ForwardWatch, loss: Tensor) -> str | None:
+def _probe_nonfinite(context: ProbeContext, values: ForwardWatch, loss: Tensor) -> str | None:
     if not values.origins.origins:
         broken = any(stat.is_broken for stat in context.measured.numbers.values())
         loss_is_broken = context.loss is not None and not math.isfinite(context.loss)

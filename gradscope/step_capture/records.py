@@ -23,7 +23,7 @@ from gradscope.recording.evidence.forward import ForwardStat
 from gradscope.recording.meta import Header
 from gradscope.recording.records import Recording, TargetRecord
 from gradscope.step_capture.half_precision import HalfPrecision
-from gradscope.step_capture.late_captures import LastStart, LateLook, Suspicion
+from gradscope.step_capture.late_captures import LastStart, LateBackward, Suspicion
 from gradscope.step_capture.probing import probe_captured_step
 from gradscope.step_capture.script_models import Script
 from gradscope.step_capture.structures import Structures, structure_of
@@ -34,7 +34,9 @@ from gradscope.target.target import Outcome, Target
 NOT_WATCHED = "the forward of this step was not watched"
 
 
-def note_late(assembler: Assembler, late: LateLook, locations: Positions, first_node: int) -> None:
+def note_late(
+    assembler: Assembler, late: LateBackward, locations: Positions, first_node: int
+) -> None:
     """Record where a forward and its backward broke, and the evidence.
 
     Args:
@@ -81,12 +83,12 @@ def note_suspicion(assembler: Assembler, suspicion: Suspicion) -> None:
 
 def _note_probes(assembler: Assembler) -> None:
     for name, _ in PROBES:
-        obstacle = None if name == "non-finite" else NOT_WATCHED
-        assembler.note(ProbeRecord(name=name, obstacle=obstacle))
+        reason = None if name == "non-finite" else NOT_WATCHED
+        assembler.note(ProbeRecord(name=name, obstacle=reason))
 
 
 @dataclass(slots=True)
-class CurrentLook:
+class CurrentCapture:
     """A backward that is being captured."""
 
     window: Window
@@ -111,7 +113,7 @@ class Made(NamedTuple):
     same_as: int | None = None
 
 
-class LookRecords:
+class CaptureRecords:
     """Makes recordings of single backward passes.
 
     Args:
@@ -129,7 +131,7 @@ class LookRecords:
         """Return whether a backward at a line was captured before."""
         return self._structures.has_any(line)
 
-    def made(self, look: CurrentLook, number: int) -> Made:
+    def made(self, look: CurrentCapture, number: int) -> Made:
         """Return the recording of a finished backward, given its number in the run."""
         loss, measured = _number(look.root, look.scale), look.watch.measurements()
         optimizers = tuple(one for one in self.definitions.optimizers if is_made(one))
@@ -144,7 +146,7 @@ class LookRecords:
         self._structures.keep(look.line, structure, recording, number)
         return Made(recording)
 
-    def _anew(self, look: CurrentLook, measured: Measurements, loss: float | None) -> Recording:
+    def _anew(self, look: CurrentCapture, measured: Measurements, loss: float | None) -> Recording:
         """Return the recording of a backward that repeats none."""
         assembler = self.assembler(look.named)
         context = ProbeContext(
@@ -165,7 +167,7 @@ class LookRecords:
         assembler.add_step("step", look.capture, context.measured, loss=loss)
         return assembler.finish(self.described(look.subject))
 
-    def made_late(self, late: LateLook, measured: Measurements | None) -> Recording:
+    def made_late(self, late: LateBackward, measured: Measurements | None) -> Recording:
         """Return the recording of a backward whose forward was not observed.
 
         Args:
@@ -173,7 +175,7 @@ class LookRecords:
             measured: The gradients that it delivered; None if it did not finish.
         """
         assembler = self.assembler(late.named)
-        location = assembler.place_of(late.capture)
+        location = assembler.position_of(late.capture)
         numbers = late.capture.nodes_by_number()
         locations = {number: location.first_node + node for number, node in numbers.items()}
         note_late(assembler, late, locations, location.first_node)

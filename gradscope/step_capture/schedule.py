@@ -87,7 +87,7 @@ class Schedule:
         """Whether the capture of the due step was requested."""
 
     @property
-    def looks_a_line(self) -> int:
+    def captures_per_line(self) -> int:
         """How often the backward at one line is captured before any step.
 
         A script without any optimizer may call it for several models in turn.

@@ -26,12 +26,12 @@ from gradscope.capture.training.step_captures import MakeCaptures, Start
 from gradscope.errors import GradscopeError
 from gradscope.recording.meta import Header
 from gradscope.recording.records import CapturedStep
-from gradscope.step_capture.failed_step import broken_loss, failed_look
+from gradscope.step_capture.failed_step import broken_loss, failed_recording
 from gradscope.step_capture.forward_watch import Constants
 from gradscope.step_capture.half_precision import HalfPrecision, unscaled
-from gradscope.step_capture.late_captures import LastStart, LateCaptures, LateLook, LineKey
-from gradscope.step_capture.mode import LookMode
-from gradscope.step_capture.records import CurrentLook, LookRecords, Made, is_broken
+from gradscope.step_capture.late_captures import LastStart, LateBackward, LateCaptures, LineKey
+from gradscope.step_capture.mode import CaptureMode
+from gradscope.step_capture.records import CaptureRecords, CurrentCapture, Made, is_broken
 from gradscope.step_capture.schedule import FIRST, MOST_RESTS, Schedule, Thoroughness
 from gradscope.step_capture.script_models import ScriptNames, script_of
 from gradscope.step_capture.window import Window
@@ -81,14 +81,14 @@ class ScriptCaptures:
         self._thoroughness = Thoroughness(schedule)
         self._names = ScriptNames()
         self._constants: Constants = {}
-        self._mode = LookMode(self.fail)
-        self._records = LookRecords(training, header)
+        self._mode = CaptureMode(self.fail)
+        self._records = CaptureRecords(training, header)
         self._stack = ExitStack()
         self._window: Window | None = None
         self._last: Window | None = None
-        self._current: CurrentLook | None = None
+        self._current: CurrentCapture | None = None
         self._late = LateCaptures(training)
-        self._current_late: LateLook | None = None
+        self._current_late: LateBackward | None = None
         self._last_start: LastStart | None = None
         self._has_broken = False
         """Whether a capture of this step shows non-finite gradients."""
@@ -251,7 +251,7 @@ class ScriptCaptures:
             late = self._late.begin(start, None, readable=False, watched=watched)
             if late is not None:
                 self._note_broken(late)
-                late.let_go()
+                late.release()
 
     def _see_failure(self, error: Exception) -> None:
         self._training.take_in()
@@ -264,7 +264,7 @@ class ScriptCaptures:
         location = self._training.locations.of(backward_call(error))
         subject = subject_of(location.call())
         with DisableTorchFunction():
-            recording = failed_look(
+            recording = failed_recording(
                 error,
                 capture,
                 named,
@@ -273,7 +273,7 @@ class ScriptCaptures:
                 passed=frozenset[int]().union(*(window.passed for window in windows)),
                 target=self._records.described(subject),
             )
-        capture.let_go_of_graph()
+        capture.release_graph()
         events = self._training.event_log.events
         is_told = bool(events) and events[-1].kind == "backward-error"
         self._find(len(events) - is_told, Made(recording))
@@ -303,7 +303,7 @@ class ScriptCaptures:
     def _forget_failed(self) -> None:
         failed, self._failed = self._failed, None
         if failed is not None:
-            failed.let_go_of_graph()
+            failed.release_graph()
 
     def _close(self) -> None:
         self._forget_failed()
@@ -324,7 +324,7 @@ class ScriptCaptures:
         window, key = self._window, _key_of(start.location)
         self._last_start = LastStart(key, start.subject, is_broken=_is_broken(start))
         if window is not None and window.is_here and self._is_new(window, key, start):
-            window.looked_at[key] += 1
+            window.captured[key] += 1
             self._begin(window, key, start)
         elif self._is_trouble(start, key, readable=readable):
             self._begin_late(key, start, readable=readable)
@@ -339,18 +339,18 @@ class ScriptCaptures:
     def before_several(self, roots: Iterable[Tensor], location: Location) -> None:
         """Store the lines of several losses with one backward."""
         window, key = self._window, _key_of(location)
-        if window is None or self._is_over or not window.is_here or window.looked_at[key]:
+        if window is None or self._is_over or not window.is_here or window.captured[key]:
             return
-        window.looked_at[key] += 1
+        window.captured[key] += 1
         for root in roots:
             capture = window.capture.for_backward([])
             with DisableTorchFunction():
                 capture.trace(root)
                 self._late.remember(capture, None, self._schedule.number)
-                capture.let_go_of_graph()
+                capture.release_graph()
 
     def _is_new(self, window: Window, key: LineKey, start: Start) -> bool:
-        return window.looked_at[key] < self._schedule.looks_a_line or _is_broken(start)
+        return window.captured[key] < self._schedule.captures_per_line or _is_broken(start)
 
     def _is_trouble(self, start: Start, key: LineKey, *, readable: bool) -> bool:
         """Return whether a value of a backward is non-finite, or may become so."""
@@ -375,7 +375,7 @@ class ScriptCaptures:
             nodes = len(capture.graph.nodes)
             is_early = self._schedule.number < FIRST
             if nodes > _MOST_NODES or (self._nodes > _MOST_NODES_OF_ALL and not is_early):
-                capture.let_go_of_graph()
+                capture.release_graph()
                 if nodes > _MOST_NODES:
                     self.give_up(
                         f"a graph of {nodes:,} operations takes too long to look at"
@@ -388,7 +388,7 @@ class ScriptCaptures:
             half.run(root, capture, is_scaled=scale is not None, is_first=is_early)
             watch = capture.watch_backward(root, alone=True, magnitudes=window.is_full)
         factor = 1.0 if scale is None else float(scale)
-        self._current = CurrentLook(
+        self._current = CurrentCapture(
             window, script, named, capture, watch, half, root, start.subject, key, factor
         )
 
@@ -414,7 +414,7 @@ class ScriptCaptures:
                 self._note_broken(late)
             self._failed = late.capture
 
-    def _note_broken(self, late: LateLook) -> None:
+    def _note_broken(self, late: LateBackward) -> None:
         """Record where a forward broke whose backward did not finish."""
         order = len(self._training.event_log.events)
         self._find(order, Made(self._records.made_late(late, None)))
@@ -424,10 +424,10 @@ class ScriptCaptures:
         current, self._current = self._current, None
         if current is not None:
             current.watch.remove()
-            current.capture.let_go_of_graph()
+            current.capture.release_graph()
         late, self._current_late = self._current_late, None
         if late is not None:
-            late.let_go()
+            late.release()
 
     @_alone
     @no_garbage_collection()
@@ -448,11 +448,11 @@ class ScriptCaptures:
                 self._thoroughness.ask()
             made = self._records.made(current, self._number)
             self._has_broken |= is_broken(made.recording)
-        current.capture.let_go_of_graph()
+        current.capture.release_graph()
         recording = unscaled(made.recording, current.scale)
         self._find(order, made._replace(recording=recording))
 
-    def _end_late(self, late: LateLook, order: int) -> None:
+    def _end_late(self, late: LateBackward, order: int) -> None:
         """Record a backward whose forward was not observed, if it broke something."""
         with DisableTorchFunction(), torch.no_grad():
             measured = late.measured()
@@ -462,8 +462,8 @@ class ScriptCaptures:
                 self._late.searched(self._schedule.number)
                 self._has_broken = True
             elif late.is_suspicion:
-                self._late.acquit(self._key)
-        late.let_go()
+                self._late.mark_harmless(self._key)
+        late.release()
 
 
 def _key_of(location: Location) -> LineKey:
@@ -476,6 +476,6 @@ def _is_broken(start: Start) -> bool:
     return isinstance(start.loss, float) and not math.isfinite(start.loss)
 
 
-def script_looks(schedule: Schedule) -> MakeCaptures:
+def script_captures_by(schedule: Schedule) -> MakeCaptures:
     """Return the factory of captures by a schedule."""
     return lambda training, header: ScriptCaptures(training, header, schedule)

@@ -32,7 +32,7 @@ _SHARE = 0.02
 _FREE = 0.01
 """Additional seconds allowed, so that the first steps are always checked."""
 
-_MOST_ACQUITTED = 1 << 12
+_MOST_HARMLESS = 1 << 12
 
 
 def _has_zero(tensor: Tensor) -> bool:
@@ -131,13 +131,13 @@ class SingularPoints:
         self._at: float | None = None if before is None else before._at
         self._allowance: float = _FREE if before is None else before._allowance
         self._cost: float = 0.0 if before is None else before._cost
-        self._acquitted: int = 0 if before is None else before._acquitted
+        self._harmless: int = 0 if before is None else before._harmless
         self._skip = 0
 
-    def acquit(self) -> None:
+    def mark_harmless(self) -> None:
         """Record that a singular point broke nothing: it is then checked less often."""
-        self._acquitted = min(2 * self._acquitted + 1, _MOST_ACQUITTED)
-        self._skip = self._acquitted
+        self._harmless = min(2 * self._harmless + 1, _MOST_HARMLESS)
+        self._skip = self._harmless
 
     def are_met(self, root: Tensor, *, readable: bool) -> bool:
         """Return whether one of the operations is at a point with an infinite derivative."""

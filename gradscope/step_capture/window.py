@@ -15,7 +15,7 @@ from gradscope.capture.step.writes import Write, has_versions, watch_parameters_
 from gradscope.capture.training.state import TrainingState
 from gradscope.probes.scaled_backward import autocast_lines
 from gradscope.step_capture.forward_watch import Constants, ForwardWatch
-from gradscope.step_capture.mode import LookMode
+from gradscope.step_capture.mode import CaptureMode
 from gradscope.step_capture.script_models import LiveSources
 
 
@@ -32,7 +32,7 @@ class Window:
 
     def __init__(
         self,
-        mode: LookMode,
+        mode: CaptureMode,
         training: TrainingState,
         earlier: "Window | None",
         constants: Constants,
@@ -46,7 +46,7 @@ class Window:
         self.capture.writes.earlier = None if earlier is None else earlier.capture.writes
         self.capture.backwards.earlier = None if earlier is None else earlier.capture.backwards
         self.values = ForwardWatch(LiveSources(training).of, constants, measures=is_full)
-        self.looked_at: Counter[tuple[int, int] | None] = Counter()
+        self.captured: Counter[tuple[int, int] | None] = Counter()
         """Number of captures of the backward at each line."""
         self.passed: set[int] = set()
         """Sequence numbers of the nodes of captured backwards."""
@@ -60,13 +60,13 @@ class Window:
         self._open.callback(self.capture.modules.stop)
         self._open.enter_context(watch_parameters_made(self.capture.cuts))
         self.autocasts = self._open.enter_context(autocast_lines())
-        self._mode.look(self.capture.sites, self.values)
-        self._open.callback(self._mode.look_away)
+        self._mode.observe(self.capture.sites, self.values)
+        self._open.callback(self._mode.stop_observing)
 
     @property
     def is_here(self) -> bool:
         """Whether this thread is the observed one."""
-        return self._thread == threading.get_ident() and self._mode.is_looking
+        return self._thread == threading.get_ident() and self._mode.is_observing
 
     def note_step(self, parameters: Iterable[Tensor], line: Line | None) -> None:
         """Record that a step wrote to parameters, whatever its operations."""

@@ -7,7 +7,7 @@ from gradscope.errors import GradscopeError
 from gradscope.target.structures import named_tensors
 from gradscope.target.user_code import UserCode
 
-KEPT_BYTES = 256 * 2**20
+STORED_BYTES = 256 * 2**20
 """Maximum bytes kept of a one-shot iterator's batches, to repeat them once it is exhausted."""
 
 _END = object()
@@ -113,7 +113,7 @@ class _Kept:
 
     def add(self, batch: object) -> None:
         self._bytes += _size(batch)
-        if self._bytes <= KEPT_BYTES:
+        if self._bytes <= STORED_BYTES:
             self.batches.append(batch)
 
 

@@ -95,7 +95,7 @@ def _trained(target: Target) -> list[torch.Tensor]:
     return [tensor for group in target.optimizer.param_groups for tensor in group["params"]]
 
 
-def closure_obstacle(kind: type[torch.optim.Optimizer]) -> str | None:
+def closure_reason(kind: type[torch.optim.Optimizer]) -> str | None:
     """Return why gradscope cannot make the steps of a class, None if it can."""
     closure = inspect.signature(kind.step).parameters.get("closure")
     if closure is not None and closure.default is inspect.Parameter.empty:
@@ -107,16 +107,16 @@ def _class_named(name: str) -> type[torch.optim.Optimizer]:
     kinds = _classes()
     wanted = name.rpartition(".")[2].lower()
     if wanted not in kinds:
-        known = sorted(one.__name__ for one in kinds.values() if closure_obstacle(one) is None)
+        known = sorted(one.__name__ for one in kinds.values() if closure_reason(one) is None)
         raise GradscopeError(
             f"unknown --optimizer {name!r}",
             cause=f"torch.optim has {', '.join(known)}",
             help=_suggestion(wanted, kinds),
         )
-    obstacle = closure_obstacle(kinds[wanted])
-    if obstacle is not None:
+    reason = closure_reason(kinds[wanted])
+    if reason is not None:
         raise GradscopeError(
-            f"cannot use --optimizer {name}", cause=obstacle, help="for example: --optimizer adamw"
+            f"cannot use --optimizer {name}", cause=reason, help="for example: --optimizer adamw"
         )
     return kinds[wanted]
 

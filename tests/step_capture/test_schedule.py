@@ -8,12 +8,12 @@ from torch.nn.functional import cross_entropy
 from gradscope.capture.training.watch import TrainingWatch
 from gradscope.recording.store import load_recording
 from gradscope.step_capture.schedule import FIRST, Schedule
-from gradscope.step_capture.script_captures import script_looks
+from gradscope.step_capture.script_captures import script_captures_by
 from tests.step_capture.loops_to_watch import gradient_penalty
 from tests.step_capture.models_to_train import features, mlp
 
 
-def looked_at(schedule, steps, optimizers=lambda number: 0):
+def captured(schedule, steps, optimizers=lambda number: 0):
     """Return the steps that a schedule names, of which the given optimizers make each."""
     found = []
     for number in range(steps):
@@ -38,11 +38,11 @@ def train(steps, model=None, optimizer=None):
     [(0, [0, 1, 2, 3]), (10, [0, 1, 2, 3, 10, 20]), (1, list(range(25))), (100, [0, 1, 2, 3])],
 )
 def test_the_first_steps_and_every_so_manieth(every, expected):
-    assert looked_at(Schedule(every), 25) == expected
+    assert captured(Schedule(every), 25) == expected
 
 
 def test_steps_that_are_named():
-    assert looked_at(Schedule(0, [3, 7, 24]), 25) == [0, 1, 2, 3, 7, 24]
+    assert captured(Schedule(0, [3, 7, 24]), 25) == [0, 1, 2, 3, 7, 24]
 
 
 def test_each_optimizer_has_its_turn():
@@ -51,7 +51,7 @@ def test_each_optimizer_has_its_turn():
     schedule.made(1)
     # Five steps of a critic for each of a generator.
     turns = [int(number % 6 == 5) for number in range(124)]
-    found = looked_at(schedule, 124, turns.__getitem__)
+    found = captured(schedule, 124, turns.__getitem__)
     assert sum(turns[number] for number in found if number < 100) == FIRST
     later = [number for number in found if number >= 100]
     assert later == list(range(100, 102))
@@ -62,7 +62,7 @@ def test_an_optimizer_that_never_steps_is_not_waited_for_for_ever():
     schedule = Schedule(0)
     schedule.made(0)
     schedule.made(1)
-    found = looked_at(schedule, 200)
+    found = captured(schedule, 200)
     assert found == list(range(len(found)))
     assert len(found) < 50
 
@@ -93,7 +93,7 @@ def test_an_optimizer_that_steps_within_another_is_not_awaited():
     schedule.made(0)
     schedule.made(1)
     schedule.steps_with(1)
-    assert looked_at(schedule, 100) == list(range(FIRST))
+    assert captured(schedule, 100) == list(range(FIRST))
 
 
 def test_an_optimizer_that_steps_seldom_is_looked_at_four_times():
@@ -101,29 +101,29 @@ def test_an_optimizer_that_steps_seldom_is_looked_at_four_times():
     schedule.made(0)
     schedule.made(1)
     turns = [int(number % 50 == 49) for number in range(2000)]
-    found = looked_at(schedule, 2000, turns.__getitem__)
+    found = captured(schedule, 2000, turns.__getitem__)
     assert max(found) < 50 * (FIRST + 1)
     assert len(found) <= 40 * (FIRST + 1)
 
 
 def test_an_optimizer_that_is_made_late_is_looked_at():
     schedule = Schedule(0)
-    assert looked_at(schedule, 1000) == [0, 1, 2, 3]
+    assert captured(schedule, 1000) == [0, 1, 2, 3]
     schedule.made(1)
-    assert looked_at(schedule, 10, lambda number: int(number > 1)) == [0, 1, 2, 3, 4, 5]
+    assert captured(schedule, 10, lambda number: int(number > 1)) == [0, 1, 2, 3, 4, 5]
 
 
 def test_an_optimizer_that_begins_late_is_looked_at_from_its_second_step():
     schedule = Schedule(0)
     schedule.made(0)
     schedule.made(1)
-    looked_at(schedule, 1000)
-    assert looked_at(schedule, 10, lambda number: 1) == [1, 2, 3]
+    captured(schedule, 1000)
+    assert captured(schedule, 10, lambda number: 1) == [1, 2, 3]
 
 
 def test_what_is_asked_for_is_granted_ever_more_rarely():
     schedule = Schedule(0)
-    looked_at(schedule, 10)
+    captured(schedule, 10)
     schedule.request()
     assert schedule.is_due()
     granted = 0
@@ -200,7 +200,7 @@ def test_a_closure_that_is_called_several_times_is_looked_at_once(look):
 def test_steps_by_number(tmp_path):
     path = tmp_path / "run.gradscope"
     schedule = Schedule(0, [6])
-    watch = TrainingWatch(path, "gradscope run", make_looks=script_looks(schedule))
+    watch = TrainingWatch(path, "gradscope run", make_captures=script_captures_by(schedule))
     watch.start()
     try:
         train(8)

@@ -52,7 +52,7 @@ def test_one_shot_iterator_gives_what_it_gave_again():
 
 
 def test_of_a_one_shot_iterator_so_much_is_kept_as_is_allowed(monkeypatch):
-    monkeypatch.setattr(loader, "KEPT_BYTES", 2 * torch.tensor(0).element_size())
+    monkeypatch.setattr(loader, "STORED_BYTES", 2 * torch.tensor(0).element_size())
     batches = LoadedBatches(iter(Counting(4)), "loader", "model.py")
     assert numbers(batches, 8) == [0, 1, 2, 3, 0, 1, 0, 1]
 

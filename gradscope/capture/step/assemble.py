@@ -13,7 +13,7 @@ from gradscope.capture.source.lines import Line
 from gradscope.capture.source.statements import sources_around, statements_around
 from gradscope.capture.step.cut_records import CutFinder
 from gradscope.capture.step.forward_backward import StepCapture
-from gradscope.capture.step.graph_records import GraphPlace, GraphRecords
+from gradscope.capture.step.graph_records import GraphPosition, GraphRecords
 from gradscope.capture.step.measurements import Measurements
 from gradscope.capture.step.stored_gradients import UNREADABLE, keep
 from gradscope.phrasing import counted
@@ -33,7 +33,7 @@ from gradscope.recording.records import (
     TargetRecord,
     TensorStat,
 )
-from gradscope.recording.stored_gradient import KeepMode, KeptGradient
+from gradscope.recording.stored_gradient import KeepMode, StoredGradient
 
 _ON_THE_WAY = "no gradient came; of steps before the judged one it is not told why"
 
@@ -73,7 +73,7 @@ class Assembler:
         self._cuts: list[CutRecord] = []
         self._input_stats: list[InputStat] = []
         self._skipped: list[Skipped] = []
-        self._kept: list[KeptGradient] = []
+        self._kept: list[StoredGradient] = []
 
     def note(self, *evidence: object) -> None:
         """Add evidence from a probe: records of the kinds in `recording.evidence`."""
@@ -102,7 +102,7 @@ class Assembler:
         if unreadable := sum(one is None for one in kept):
             self.skip(f"the elements of {counted(unreadable, 'gradient')}", UNREADABLE)
 
-    def place_of(self, capture: StepCapture) -> GraphPlace:
+    def position_of(self, capture: StepCapture) -> GraphPosition:
         """Return the position of the records of a capture's graph, added if it is new."""
         known = len(self._graphs)
         position = self._graphs.add(capture)
@@ -133,7 +133,7 @@ class Assembler:
             update_norms: The norms of its updates, by parameter.
         """
         step = len(self._steps)
-        position = self.place_of(capture)
+        position = self.position_of(capture)
         self._steps.append(
             StepRecord(index=step, kind=kind, graph=position.graph, loss=loss, optimizer=optimizer)
         )
@@ -187,7 +187,7 @@ class Assembler:
 
         Its gradients are unknown, and none is reported as missing.
         """
-        position = self.place_of(capture) if capture.graph.nodes else None
+        position = self.position_of(capture) if capture.graph.nodes else None
         self._steps.append(
             StepRecord(
                 index=len(self._steps),
@@ -201,7 +201,7 @@ class Assembler:
         self.skip("gradients", reason)
 
     def _explain_unreached(
-        self, capture: StepCapture, measured: Measurements, position: GraphPlace
+        self, capture: StepCapture, measured: Measurements, position: GraphPosition
     ) -> dict[int, str]:
         """Return why parameters have no gradient, and store the cuts that explain it."""
         named = self._named
@@ -267,7 +267,7 @@ class Assembler:
             skipped=tuple(self._skipped),
             input_stats=tuple(self._input_stats),
             cuts=tuple(self._cuts),
-            kept_gradients=tuple(self._kept),
+            stored_gradients=tuple(self._kept),
             evidence=(
                 *self._evidence,
                 *sources_around(self._graphs.sites),

@@ -18,7 +18,7 @@ from gradscope.capture.step.edges import edges, tensors
 _CHECKPOINT = torch.utils.checkpoint.CheckpointFunction.forward.__code__
 
 
-class SwitchWitness:
+class SwitchObserver:
     """Records where gradients are disabled: `with torch.no_grad():` and the like.
 
     A reentrant checkpoint disables them too, around the function that it runs.
@@ -99,7 +99,7 @@ class BackwardCall(NamedTuple):
     """Sequence numbers of the freed nodes."""
 
 
-class BackwardWitness:
+class BackwardObserver:
     """Records backward calls inside the forward, and the nodes that they freed."""
 
     names = frozenset({"backward", "grad"})
@@ -109,7 +109,7 @@ class BackwardWitness:
         """Number of backward calls."""
         self.calls: list[BackwardCall] = []
         """Backward calls that did not keep the graph."""
-        self.earlier: BackwardWitness | None = None
+        self.earlier: BackwardObserver | None = None
         """Observer of the earlier calls, if there is one."""
 
     def wants(

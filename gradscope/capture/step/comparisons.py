@@ -49,7 +49,7 @@ class Comparison(NamedTuple):
     result: Edge
 
 
-class ComparisonWitness:
+class ComparisonObserver:
     """Records losses, and differences and products that broadcast both operands."""
 
     names = LOSS_FUNCTIONS | _ELEMENTWISE

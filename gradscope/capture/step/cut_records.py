@@ -7,7 +7,7 @@ from pathlib import Path
 from gradscope.capture.source.lines import Line
 from gradscope.capture.step.cuts import Cut, leaves_behind
 from gradscope.capture.step.forward_backward import StepCapture
-from gradscope.capture.step.graph_records import GraphPlace
+from gradscope.capture.step.graph_records import GraphPosition
 from gradscope.recording.records import CutRecord
 
 _SUMS = frozenset({"AddBackward0", "RsubBackward0", "RsubBackward1", "SubBackward0"})
@@ -60,7 +60,7 @@ class CutFinder:
         return () if any(_joined(cuts[n], self._nodes) for n in behind) else tuple(behind)
 
     def records(
-        self, position: GraphPlace, site_of: Callable[[Line | None], int | None]
+        self, position: GraphPosition, site_of: Callable[[Line | None], int | None]
     ) -> Iterator[CutRecord]:
         """Yield the cuts that explain a missing gradient.
 

@@ -24,7 +24,7 @@ _READS = frozenset(
 )
 """Calls that move values out of torch, where they cannot be followed."""
 
-_LOOKS = frozenset({"_base", "_grad", "grad"})
+_SEPARATE_TENSORS = frozenset({"_base", "_grad", "grad"})
 """Attributes that are separate tensors."""
 
 _SHAPES = frozenset(
@@ -115,7 +115,7 @@ class CutTracker:
         name = getattr(func, "__name__", "")
         if name == "__get__":  # an attribute
             name = getattr(getattr(func, "__self__", None), "__name__", name)
-        if name in _LOOKS or name in _SHAPES or not (returned or name in _READS):
+        if name in _SEPARATE_TENSORS or name in _SHAPES or not (returned or name in _READS):
             return
         given = (args, tuple(kwargs.values())) if kwargs else args
         origins = self._origins(given)

@@ -11,13 +11,13 @@ from gradscope.capture.errors import ENTRIES, StepFailedError, kind_of
 from gradscope.capture.naming import NamedModel
 from gradscope.capture.source.lines import Line, created, is_users
 from gradscope.capture.source.written_definitions import backward_code, function_of
-from gradscope.capture.step.graph_records import GraphPlace
+from gradscope.capture.step.graph_records import GraphPosition
 from gradscope.capture.step.sites import SiteMode
 from gradscope.capture.training.carried_history import carried_over
 from gradscope.recording.evidence.failures import (
     AutogradErrorRecord,
     Carried,
-    ErrorPlace,
+    ErrorLocation,
     PlaceRole,
 )
 from gradscope.target.outputs import (
@@ -48,7 +48,7 @@ class Diagnosis:
 
     def record(
         self,
-        position: GraphPlace | None,
+        position: GraphPosition | None,
         site_of: Callable[[Line | None], int | None],
         *,
         step: int,
@@ -76,7 +76,7 @@ class Diagnosis:
             reset=_reset_method(named.modules),
             carried=self._carried(named) if self._is_older(node) else (),
             places=tuple(
-                ErrorPlace(role=role, site=site_of(line), operation=operation)
+                ErrorLocation(role=role, site=site_of(line), operation=operation)
                 for role, line, operation in self._positions()
                 if line is not None or role in ("cut", "unrecorded")
             ),

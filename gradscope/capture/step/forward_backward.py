@@ -12,16 +12,16 @@ from torch.autograd.graph import Node
 from gradscope.capture.garbage import no_garbage_collection
 from gradscope.capture.shards import Shards, trained_by
 from gradscope.capture.source.lines import NUMBERED, Caller, Line, created, sequence_number
-from gradscope.capture.step.autograd_calls import BackwardWitness, SwitchWitness
-from gradscope.capture.step.comparisons import ComparisonWitness
+from gradscope.capture.step.autograd_calls import BackwardObserver, SwitchObserver
+from gradscope.capture.step.comparisons import ComparisonObserver
 from gradscope.capture.step.cuts import CutTracker
 from gradscope.capture.step.gradients import Slot
 from gradscope.capture.step.graph import Graph, walk
 from gradscope.capture.step.measurements import BackwardWatch, Measurements
 from gradscope.capture.step.modules import ModuleTracker
 from gradscope.capture.step.sites import SiteMode
-from gradscope.capture.step.teardown import let_go
-from gradscope.capture.step.writes import WriteWitness, watch_parameters_made
+from gradscope.capture.step.teardown import release
+from gradscope.capture.step.writes import WriteObserver, watch_parameters_made
 
 
 class StepCapture:
@@ -46,17 +46,17 @@ class StepCapture:
         self._opaque = opaque or not NUMBERED
         caller = Caller()
         self.cuts = CutTracker(caller)
-        self.comparisons = ComparisonWitness()
-        self.switches = SwitchWitness(self.cuts)
-        self.backwards = BackwardWitness()
-        self.writes = WriteWitness()
-        witnesses = (
+        self.comparisons = ComparisonObserver()
+        self.switches = SwitchObserver(self.cuts)
+        self.backwards = BackwardObserver()
+        self.writes = WriteObserver()
+        observers = (
             self.comparisons,
             self.switches,
             self.backwards,
             self.writes,
         )
-        self.sites = SiteMode(caller, self.cuts, witnesses)
+        self.sites = SiteMode(caller, self.cuts, observers)
         self.first_number = sequence_number()
         """Sequence number of the forward's first node: nodes with smaller numbers are older."""
         self.modules = ModuleTracker(caller)
@@ -162,11 +162,11 @@ class StepCapture:
 
         A graph of many thousand nodes is freed only after the loss, here or at the next `close`.
         """
-        self.modules.let_go()
+        self.modules.release()
         self.sites.hooked.clear()
         self.cuts.close()
         self.comparisons.close()
-        self.let_go_of_graph()
+        self.release_graph()
 
     def line_of(self, node: Node) -> Line | None:
         """Return the line that made a node; otherwise the line that called its module."""
@@ -195,8 +195,8 @@ class StepCapture:
             if id(one) in positions
         }
 
-    def let_go_of_graph(self) -> None:
+    def release_graph(self) -> None:
         """Release the graph, but not the records of what made it."""
         self.graph.index.clear()
         self.graph.leaves.clear()
-        let_go(self.graph.nodes)
+        release(self.graph.nodes)

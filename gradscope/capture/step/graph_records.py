@@ -41,7 +41,7 @@ _HIDING = {
 """Nodes that stand for many operations, and what they hide."""
 
 
-class GraphPlace(NamedTuple):
+class GraphPosition(NamedTuple):
     """Position of a graph's records."""
 
     graph: int
@@ -56,7 +56,7 @@ class _Known(NamedTuple):
     successors: list[tuple[tuple[int, int], ...]]
     modules: list[nn.Module]
     """Modules in the order of their calls."""
-    position: GraphPlace
+    position: GraphPosition
 
 
 class GraphRecords:
@@ -70,7 +70,7 @@ class GraphRecords:
     def __init__(self, named: NamedModel, definitions: Definitions) -> None:
         self._known: list[_Known] = []
         self._sites: dict[Site, int] = {}
-        self._module_places = {module: position for position, module in enumerate(named.modules)}
+        self._module_positions = {module: position for position, module in enumerate(named.modules)}
         self.modules: list[ModuleRecord] = [
             replace(record, site=self.site_of(definitions.modules.get(module)))
             for module, record in zip(named.modules, named.module_records, strict=True)
@@ -92,13 +92,13 @@ class GraphRecords:
         """The distinct lines."""
         return tuple(self._sites)
 
-    def add(self, capture: StepCapture) -> GraphPlace:
+    def add(self, capture: StepCapture) -> GraphPosition:
         """Add a graph unless an equal one exists, and return the position of its records."""
         graph, modules = capture.graph, [call.module for call in capture.modules.calls]
         for known in self._known:
             if known[:3] == (graph.operations, graph.successors, modules):
                 return known.position
-        position = GraphPlace(len(self._known), len(self.nodes), len(self.calls))
+        position = GraphPosition(len(self._known), len(self.nodes), len(self.calls))
         self._known.append(_Known(graph.operations, graph.successors, modules, position))
         self._add_calls(capture, position)
         self._add_nodes(capture, position)
@@ -116,7 +116,7 @@ class GraphRecords:
         for name, count in counts.items():
             yield Skipped(what=f"the inside of {count} x {name}", reason=_HIDING[name])
 
-    def _add_nodes(self, capture: StepCapture, position: GraphPlace) -> None:
+    def _add_nodes(self, capture: StepCapture, position: GraphPosition) -> None:
         graph, first = capture.graph, position.first_node
         depths = _longest_paths(graph)
         shared = graph.shared_gradients()
@@ -150,7 +150,7 @@ class GraphRecords:
                 )
             )
 
-    def _add_calls(self, capture: StepCapture, position: GraphPlace) -> None:
+    def _add_calls(self, capture: StepCapture, position: GraphPosition) -> None:
         counts: Counter[int] = Counter()
         for call in capture.modules.calls:
             module = self._module(call.module)
@@ -170,9 +170,9 @@ class GraphRecords:
 
     def _module(self, module: nn.Module) -> int:
         """Return the index of a module's record, added if it lies outside the model."""
-        position = self._module_places.get(module)
+        position = self._module_positions.get(module)
         if position is None:
-            position = self._module_places[module] = len(self.modules)
+            position = self._module_positions[module] = len(self.modules)
             name = type(module).__name__
             taken = sum(m.class_name == name and not m.in_model for m in self.modules)
             self.modules.append(
@@ -221,7 +221,7 @@ def _output_shapes(node: Node) -> tuple[Shape | None, ...]:
     )
 
 
-def _references(edges: list[Edge], graph: Graph, position: GraphPlace) -> tuple[TensorRef, ...]:
+def _references(edges: list[Edge], graph: Graph, position: GraphPosition) -> tuple[TensorRef, ...]:
     """Return the tensors that are part of the graph."""
     found = []
     for edge in edges:

@@ -152,7 +152,7 @@ class ModuleTracker:
                     call.outputs = edges(output)
                 return
 
-    def let_go(self) -> None:
+    def release(self) -> None:
         """Release every tensor that a call got or returned."""
         for call in self.calls:
             call.inputs, call.outputs = [], []

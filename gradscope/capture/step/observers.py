@@ -7,7 +7,7 @@ from typing import Protocol
 from gradscope.capture.source.lines import Line
 
 
-class Witness(Protocol):
+class Observer(Protocol):
     """Observes calls of torch functions with certain names, such as `mse_loss` or `add_`."""
 
     names: frozenset[str]
@@ -29,25 +29,25 @@ class Witness(Protocol):
         """Record a call that has just returned. Nothing recorded may outlive the capture."""
 
 
-class Witnesses:
+class Observers:
     """Observers by the names of their functions."""
 
-    def __init__(self, witnesses: tuple[Witness, ...]) -> None:
-        self._witnesses = witnesses
-        self._positions = _places_by_name(tuple(witness.names for witness in witnesses))
+    def __init__(self, observers: tuple[Observer, ...]) -> None:
+        self._observers = observers
+        self._positions = _positions_by_name(tuple(observer.names for observer in observers))
         self.names = self._positions.keys()
         """Names of all observed functions."""
 
     def of(
         self, name: str, args: tuple[object, ...], kwargs: Mapping[str, object] | None
-    ) -> list[Witness]:
+    ) -> list[Observer]:
         """Return the observers of a call with one of these names."""
-        witnesses = [self._witnesses[position] for position in self._positions[name]]
-        return [witness for witness in witnesses if witness.wants(name, args, kwargs)]
+        observers = [self._observers[position] for position in self._positions[name]]
+        return [observer for observer in observers if observer.wants(name, args, kwargs)]
 
 
 @cache
-def _places_by_name(names: tuple[frozenset[str], ...]) -> dict[str, tuple[int, ...]]:
+def _positions_by_name(names: tuple[frozenset[str], ...]) -> dict[str, tuple[int, ...]]:
     return {
         name: tuple(position for position, wanted in enumerate(names) if name in wanted)
         for name in frozenset[str]().union(*names)

@@ -16,7 +16,7 @@ from gradscope.capture.compiler import follow_original
 from gradscope.capture.source.lines import Caller, Line, hands_on_input, sequence_number
 from gradscope.capture.step.cuts import CutTracker
 from gradscope.capture.step.edges import Edge, edges
-from gradscope.capture.step.observers import Witness, Witnesses
+from gradscope.capture.step.observers import Observer, Observers
 
 
 class SiteMode(TorchFunctionMode):
@@ -27,11 +27,11 @@ class SiteMode(TorchFunctionMode):
     """
 
     def __init__(
-        self, caller: Caller, cuts: CutTracker, witnesses: tuple[Witness, ...] = ()
+        self, caller: Caller, cuts: CutTracker, observers: tuple[Observer, ...] = ()
     ) -> None:
         super().__init__()
-        self._witnesses = Witnesses(witnesses)
-        self._witnessed = self._witnesses.names
+        self._observers = Observers(observers)
+        self._observed = self._observers.names
         self._caller = caller
         self._cuts = cuts
         self._next = sequence_number()
@@ -101,10 +101,10 @@ class SiteMode(TorchFunctionMode):
         else:
             self._cuts.see(func, args, kwargs, result)
         name = getattr(func, "__name__", "")
-        if name in self._witnessed:
-            for witness in self._witnesses.of(name, args, kwargs):
+        if name in self._observed:
+            for observer in self._observers.of(name, args, kwargs):
                 line = line or self._caller.line(frame)
-                witness.see(name, args, kwargs, result, line)
+                observer.see(name, args, kwargs, result, line)
         elif name == "register_hook":
             self.hooked += edges(args[:1])
 

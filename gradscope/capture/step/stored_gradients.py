@@ -15,9 +15,9 @@ from gradscope.recording.count_sketch import BUCKETS
 from gradscope.recording.stored_gradient import (
     PART_ELEMENTS,
     KeepMode,
-    KeptForm,
-    KeptGradient,
-    KeptPart,
+    StoredForm,
+    StoredGradient,
+    StoredPart,
 )
 
 _TOGETHER = 1 << 16
@@ -33,14 +33,14 @@ _COMPRESSED = (torch.sparse_csr, torch.sparse_csc, torch.sparse_bsr, torch.spars
 class Kept:
     """A stored gradient. The caller knows its step and parameter."""
 
-    form: KeptForm
+    form: StoredForm
     shape: tuple[int, ...]
     dtype: str
-    parts: tuple[KeptPart, ...]
+    parts: tuple[StoredPart, ...]
 
-    def of(self, step: int, parameter: int) -> KeptGradient:
+    def of(self, step: int, parameter: int) -> StoredGradient:
         """Return its record."""
-        return KeptGradient(
+        return StoredGradient(
             step=step,
             parameter=parameter,
             form=self.form,
@@ -54,7 +54,7 @@ class Kept:
 class _Held:
     """The elements of a gradient before they are written."""
 
-    form: KeptForm
+    form: StoredForm
     shape: torch.Size
     dtype: torch.dtype
     values: Tensor
@@ -137,16 +137,16 @@ def _written(one: _Held, scale: float) -> Kept:
     return Kept(one.form, tuple(one.shape), name, tuple(_parts(one, scale)))
 
 
-def _parts(one: _Held, scale: float) -> Iterator[KeptPart]:
+def _parts(one: _Held, scale: float) -> Iterator[StoredPart]:
     kind = torch.float64 if one.dtype in (torch.float64, torch.complex128) else torch.float32
     if one.rows is None:
         for values in one.values.split(PART_ELEMENTS) if one.values.numel() else ():
-            yield KeptPart(_bytes(values, kind, scale))
+            yield StoredPart(_bytes(values, kind, scale))
         return
     at_once = max(1, PART_ELEMENTS // max(1, one.values.shape[1]))
     rows = one.rows.cpu().split(at_once) if len(one.rows) else ()
     for positions, values in zip(rows, one.values.split(at_once), strict=False):
-        yield KeptPart(_bytes(values, kind, scale), _memory(positions))
+        yield StoredPart(_bytes(values, kind, scale), _memory(positions))
 
 
 def _bytes(values: Tensor, kind: torch.dtype, scale: float) -> bytes:

@@ -13,7 +13,7 @@ _waiting: list[list[Node]] = []
 """For each deep graph that other code still holds: nodes in the order of the forward."""
 
 
-def let_go(nodes: list[Node]) -> None:
+def release(nodes: list[Node]) -> None:
     """Empty a list of a graph's nodes, so that freeing them does not overflow the stack."""
     if len(nodes) > DEEP:
         nodes[:] = [node for node in nodes if node.next_functions]

@@ -74,14 +74,14 @@ class Write(NamedTuple):
     """Sequence number of the next node at that time."""
 
 
-class WriteWitness:
+class WriteObserver:
     """Records every in-place write of the forward, without its tensor."""
 
     names = _in_place_names() | _BY_OPTION
 
     def __init__(self) -> None:
         self.writes: list[Write] = []
-        self.earlier: WriteWitness | None = None
+        self.earlier: WriteObserver | None = None
         """Observer of the earlier writes, if there is one."""
 
     def wants(

@@ -234,10 +234,10 @@ class Backwards:
         facts |= {"retain": float(options.retain), "create": float(options.create)}
         note = _Note("backward", location, facts, subject_of(location.call()))
         if training.captures is not None and not options.create:
-            self._look(training.captures, outputs, note)
+            self._prepare_capture(training.captures, outputs, note)
         return note
 
-    def _look(
+    def _prepare_capture(
         self, captures: StepCaptures, outputs: Sequence[Tensor | GradientEdge], note: "_Note"
     ) -> None:
         """Prepare a capture of the backward, if one is due."""
@@ -333,7 +333,7 @@ class Backwards:
         first = outputs[0] if len(outputs) else None
         node = first.grad_fn if isinstance(first, Tensor) else None
         if node is not None and self._training.by_hand is not None:
-            self._training.by_hand.look_for_loose(node, frame)
+            self._training.by_hand.find_loose(node, frame)
         line = location.user or location.inner
         before, self._passes[line] = self._passes.get(line), sequence_number()
         is_due = self.windows < _WALKED_FIRST or self.windows % _WALKED_EVERY == 0
@@ -347,7 +347,7 @@ class Backwards:
         models = self._training.models
         if not models.in_threads:
             facts["older"] = float(bool(found.crossed))
-            self._history.look(line, frame, found.crossed, models.modules)
+            self._history.search(line, frame, found.crossed, models.modules)
         return facts
 
 

@@ -20,12 +20,12 @@ from gradscope.capture.training.locations import NOWHERE, Location
 from gradscope.capture.training.optimizers import Known, describe, learning_rate
 from gradscope.capture.training.state import TrainingState
 from gradscope.capture.training.step_writer import Finished, Measured, StepWriter
-from gradscope.capture.training.stored_gradients import Keeping
+from gradscope.capture.training.stored_gradients import GradientStorage
 
 OPTIMIZER, COMPILED = "steps by hand", "compiled steps"
 """Names shown in place of an optimizer's."""
 
-_LOOSE_LOOKED_FOR, _LOOSE_LOOKED_FOR_EVERY = 5, 20
+_LOOSE_SEARCHED_FIRST, _LOOSE_SEARCHED_EVERY = 5, 20
 """Number of first graphs searched for parameters outside modules, and the interval of later
 searches, if there are no models."""
 
@@ -41,9 +41,9 @@ class ByHand:
     be gone by then, so they are measured right after a backward or a clip.
 
     Args:
-        scene: State of the training.
+        training: State of the training.
         writer: Receives each step.
-        keeping: Which gradients are to be stored. Those of manual steps cannot be.
+        gradient_storage: Which gradients are to be stored. Those of manual steps cannot be.
         ended: Called after each step that was written.
     """
 
@@ -52,11 +52,11 @@ class ByHand:
         training: TrainingState,
         writer: StepWriter,
         *,
-        keeping: Keeping,
+        gradient_storage: GradientStorage,
         ended: Callable[[], None],
     ) -> None:
         self._training, self._writer, self._ended = training, writer, ended
-        self._is_to_keep = keeping.mode != "none"
+        self._is_to_keep = gradient_storage.mode != "none"
         self._measured: list[Measured] = []
         self._graphs = 0
         self._has_written = False
@@ -72,11 +72,11 @@ class ByHand:
     def _is_compiled(self) -> bool:
         return self._training.gradient_state.steps_are_unseen
 
-    def look_for_loose(self, root: Node, frame: FrameType) -> None:
+    def find_loose(self, root: Node, frame: FrameType) -> None:
         """Add the leaves of a graph that are in no model, if the script has no model."""
         training = self._training
         self._graphs += 1
-        is_due = self._graphs <= _LOOSE_LOOKED_FOR or self._graphs % _LOOSE_LOOKED_FOR_EVERY == 0
+        is_due = self._graphs <= _LOOSE_SEARCHED_FIRST or self._graphs % _LOOSE_SEARCHED_EVERY == 0
         if not is_due or not self.is_on or training.models.modules:
             return
         frames = training.locations.users(frame)
@@ -221,7 +221,7 @@ class ByHand:
 
     def _note_by_hand(self, numbers: dict[str, Number], frame: FrameType | None) -> str:
         if self._location is None:
-            self._location = _place_of_update(self._training.locations.users(frame))
+            self._location = _location_of_update(self._training.locations.users(frame))
         self._training.event_log.note("step", self._location, numbers)
         return COMPILED if self._is_compiled else OPTIMIZER
 
@@ -230,7 +230,7 @@ def _differ(norm: float, other: float) -> bool:
     return norm != other and not (math.isnan(norm) and math.isnan(other))
 
 
-def _place_of_update(frames: list[FrameType]) -> Location:
+def _location_of_update(frames: list[FrameType]) -> Location:
     """Return the statement that makes the steps, `NOWHERE` if several are possible."""
     for file in dict.fromkeys(frame.f_code.co_filename for frame in frames):
         found = [Line(code, n) for n in _updates(file) if (code := code_at(file, n)) is not None]

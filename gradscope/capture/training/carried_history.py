@@ -13,14 +13,14 @@ from torch.autograd.graph import Node
 from gradscope.capture.naming import NamedModel
 from gradscope.capture.source.lines import Line, created
 from gradscope.capture.step.edges import tensors
-from gradscope.capture.training.detach_analysis import Upkeep
+from gradscope.capture.training.detach_analysis import DetachAnalysis
 from gradscope.recording.evidence.failures import Carried
 
 _INSTALLED = ("site-packages", "dist-packages")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Holder:
+class _Reference:
     attribute: str
     owner: nn.Module | None
     is_older: bool
@@ -54,13 +54,13 @@ def carried_over(
     files = {file for file, _ in lines}
     old = _OldNodes(graph, first_number)
     found = [
-        _Holder(attribute=name, owner=owner, is_older=is_older)
+        _Reference(attribute=name, owner=owner, is_older=is_older)
         for name, owner, value in (*_attributes(named.modules), *_globals(files))
         if (is_older := old.is_in(value)) is not None
     ]
-    files |= {file for holder in found for file in _source_of(holder.owner)}
-    upkeep = Upkeep(files, lines)
-    read = [one for one in found if upkeep.reads(one.attribute, one.kinds)]
+    files |= {file for reference in found for file in _source_of(reference.owner)}
+    analysis = DetachAnalysis(files, lines)
+    read = [one for one in found if analysis.reads(one.attribute, one.kinds)]
     if not read:
         return None
     first = min(read, key=lambda one: not one.is_older)
@@ -69,7 +69,7 @@ def carried_over(
         attribute=first.attribute if first.owner is None else f"self.{first.attribute}",
         is_replaced=not first.is_older,
         is_tended=any(
-            _is_out_of_sight(one.owner) or upkeep.is_tended(one.attribute, one.kinds)
+            _is_out_of_sight(one.owner) or analysis.is_tended(one.attribute, one.kinds)
             for one in read
         ),
     )

@@ -41,7 +41,7 @@ class _Mention:
         return self.is_made and isinstance(value, ast.expr) and any(map(_drops, ast.walk(value)))
 
 
-class Upkeep:
+class DetachAnalysis:
     """The source that may contain the training loop: files that ran, and files beside them.
 
     Args:

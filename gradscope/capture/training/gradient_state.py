@@ -152,7 +152,7 @@ class GradientState:
             id(entry.parameter()): position for position, entry in enumerate(self.entries)
         }
 
-    def _look(self) -> list[int]:
+    def _changed(self) -> list[int]:
         """Check all gradients; return the indices of those that changed."""
         if self._dead:
             self._bury()
@@ -170,7 +170,7 @@ class GradientState:
         self._ids, self._versions = ids, versions
         return changed
 
-    def _look_at_weights(self) -> list[int]:
+    def _weight_versions(self) -> list[int]:
         """Return the versions of all parameters."""
         parameters = [reference() for reference in self._references]
         return [_GONE if one is None else one._version for one in parameters]
@@ -190,7 +190,7 @@ class GradientState:
         # First: they may have been zeroed after the weights were changed.
         outside = Outside(by_hand=self.note_touched(changed))
         before, written = self._ids, []
-        for location in self._look():
+        for location in self._changed():
             entry = self.entries[location]
             if self._ids[location] == _NONE:
                 if entry.state != EMPTY:
@@ -234,7 +234,7 @@ class GradientState:
             return []
         known = set(map(id, changed))
         by_hand = []
-        versions = self._look_at_weights()
+        versions = self._weight_versions()
         for entry, now, before in zip(self.entries, versions, self._weights, strict=True):
             if now == _GONE or entry.state != UNSPENT:
                 continue
@@ -261,12 +261,12 @@ class GradientState:
     def arrived(self) -> Arrival:
         """Record the gradients that a backward left."""
         arrival, self._early = self._early, Arrival()
-        for location in self._look():
+        for location in self._changed():
             if self._ids[location] == _NONE:
                 _clear(self.entries[location])
             else:
                 arrival.add(self.entries[location])
-        self._weights = self._look_at_weights()
+        self._weights = self._weight_versions()
         return arrival
 
     def came_early(self, entries: Iterable[Entry]) -> None:
@@ -291,7 +291,7 @@ class GradientState:
     def zeroed(self, only: Iterable[Entry] | None = None) -> None:
         """Record the gradients left by a call that zeroes all or some of them."""
         if only is None:
-            for location in self._look():
+            for location in self._changed():
                 _clear(self.entries[location])
             return
         for entry in only:
@@ -324,15 +324,15 @@ class GradientState:
         for entry, state, passes, flags in rows:
             entry.state, entry.passes = state, passes
             entry.clipped, entry.is_touched, entry.is_scaled, entry.is_written = flags
-        self._look()
-        self._weights = self._look_at_weights()
+        self._changed()
+        self._weights = self._weight_versions()
         for entry, gradient in zip(self.entries, self._ids, strict=True):
             if gradient == _NONE:
                 _clear(entry)
 
     def accept(self) -> None:
         """Accept that an observed call wrote to gradients."""
-        for location in self._look():
+        for location in self._changed():
             if self._ids[location] == _NONE:
                 _clear(self.entries[location])
 

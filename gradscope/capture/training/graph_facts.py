@@ -9,7 +9,7 @@ from torch.autograd.graph import Node
 
 from gradscope.capture.reading import whole
 from gradscope.capture.source.lines import created
-from gradscope.capture.step.teardown import let_go
+from gradscope.capture.step.teardown import release
 
 _PASSED_ON = frozenset(
     {
@@ -182,7 +182,7 @@ def extent(root: Node, moment: int | None) -> Extent:
     nodes = list(seen)
     seen.clear()
     waiting.clear()
-    let_go(nodes)
+    release(nodes)
     return Extent(count, frozenset(crossed))
 
 
@@ -225,5 +225,5 @@ def leaves(root: Node) -> list[Tensor]:
                 waiting.append(following)
     nodes = list(seen)
     seen.clear()
-    let_go(nodes)
+    release(nodes)
     return found

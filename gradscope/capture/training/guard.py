@@ -63,7 +63,7 @@ class Guard:
         self._due: list[Callable[[], None]] = []
         self.active = True
         """False once recording has ended, and in forked processes."""
-        os.register_at_fork(after_in_child=self._let_go)
+        os.register_at_fork(after_in_child=self._release)
 
     @unfollowed
     def run(
@@ -171,7 +171,7 @@ class Guard:
         """Return whether this is an autograd thread, which runs the hooks of a backward."""
         return torch._C._current_graph_task_id() != -1 and len(self._changing) == 1
 
-    def _let_go(self) -> None:
+    def _release(self) -> None:
         self.active = False
         self._lock = threading.RLock()  # another thread may have held it
 

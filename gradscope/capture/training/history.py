@@ -13,13 +13,13 @@ from gradscope.capture.training.history_assignments import (
     store_of_attribute,
     store_of_variable,
 )
-from gradscope.capture.training.history_references import Holder, holders
+from gradscope.capture.training.history_references import HistoryReference, references
 from gradscope.capture.training.locations import NOWHERE, Location, Locations
 
-_MOST_LOOKS = 6
+_MOST_SEARCHES = 6
 """Maximum number of searches without a result at a line whose graph reaches back."""
 
-_LOOKS_AHEAD = 5
+_ADVANCE_SEARCHES = 5
 """Maximum number of advance searches at a line whose graph does not reach back, but whose next one
 may. Each takes some milliseconds."""
 
@@ -40,12 +40,12 @@ class History:
         self._before: dict[Line | None, dict[_Key, frozenset[int]]] = {}
         """By line: references found when its previous backward started."""
         self._looks: Counter[Line | None] = Counter()
-        self._looks_ahead: Counter[Line | None] = Counter()
+        self._advance_searches: Counter[Line | None] = Counter()
         self._found: set[Line | None] = set()
         self.is_waiting = False
         """Whether this graph requires a search at the next one."""
 
-    def look(
+    def search(
         self,
         line: Line | None,
         frame: FrameType,
@@ -61,15 +61,15 @@ class History:
             modules: Modules of the script's models.
         """
         self.is_waiting = False
-        if line in self._found or self._looks[line] == _MOST_LOOKS:
+        if line in self._found or self._looks[line] == _MOST_SEARCHES:
             return
         if not crossed:
-            self._looks_ahead[line] += 1
-            if self._looks_ahead[line] > _LOOKS_AHEAD:
+            self._advance_searches[line] += 1
+            if self._advance_searches[line] > _ADVANCE_SEARCHES:
                 return
         frames = self._locations.users(frame)
         try:
-            now = list(holders(frames, modules))
+            now = list(references(frames, modules))
         except Exception:  # noqa: BLE001 - objects of a script's may do anything
             return
         if crossed:
@@ -84,19 +84,19 @@ class History:
     def _carriers(
         self,
         line: Line | None,
-        now: list[Holder],
+        now: list[HistoryReference],
         crossed: frozenset[int],
         frames: list[FrameType],
-    ) -> Iterator[tuple[Holder, Store | None]]:
+    ) -> Iterator[tuple[HistoryReference, Store | None]]:
         held = self._before.get(line, {})
         for one in now:
             before = held.get(one.key, frozenset())
             if not crossed.isdisjoint(one.numbers | before):
                 yield one, _store_of(one, frames)
 
-    def _note(self, holder: Holder, store: Store | None) -> None:
+    def _note(self, reference: HistoryReference, store: Store | None) -> None:
         if store is None:
-            self._event_log.note("carried", NOWHERE, {}, subject=holder.name)
+            self._event_log.note("carried", NOWHERE, {}, subject=reference.name)
             return
         self._event_log.note(
             "carried",
@@ -110,7 +110,11 @@ class History:
         )
 
 
-def _store_of(holder: Holder, frames: list[FrameType]) -> Store | None:
-    if holder.frame is not None:
-        return store_of_variable(holder.name, holder.frame)
-    return None if holder.kind is None else store_of_attribute(holder.name, holder.kind, frames)
+def _store_of(reference: HistoryReference, frames: list[FrameType]) -> Store | None:
+    if reference.frame is not None:
+        return store_of_variable(reference.name, reference.frame)
+    return (
+        None
+        if reference.kind is None
+        else store_of_attribute(reference.name, reference.kind, frames)
+    )

@@ -32,7 +32,7 @@ _OWN = frozenset({"_parameters", "_buffers", "_modules"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Holder:
+class HistoryReference:
     """A variable or an attribute, and the operations that made its tensors."""
 
     name: str
@@ -51,7 +51,9 @@ class Holder:
         return self.scope, self.name
 
 
-def holders(frames: Iterable[FrameType], modules: Iterable[nn.Module]) -> Iterator[Holder]:
+def references(
+    frames: Iterable[FrameType], modules: Iterable[nn.Module]
+) -> Iterator[HistoryReference]:
     """Yield the references to tensors with a history.
 
     Args:
@@ -70,7 +72,7 @@ def holders(frames: Iterable[FrameType], modules: Iterable[nn.Module]) -> Iterat
                 yield from _holder(name, scope, value, frame=of)
     for module in islice(modules, _MOST_MODULES):
         objects.add(module)
-    yield from objects.holders()
+    yield from objects.references()
 
 
 def name_of(wanted: object, frames: Iterable[FrameType]) -> str | None:
@@ -147,7 +149,7 @@ class _Objects:
             self._seen.add(id(value))
             self._waiting.append(value)
 
-    def holders(self) -> Iterator[Holder]:
+    def references(self) -> Iterator[HistoryReference]:
         """Yield their attributes, and those of the objects that they hold."""
         while self._waiting:
             owner = self._waiting.popleft()
@@ -192,10 +194,10 @@ def _holder(
     *,
     frame: FrameType | None = None,
     kind: type | None = None,
-) -> Iterator[Holder]:
+) -> Iterator[HistoryReference]:
     numbers = frozenset(_numbers(value))
     if numbers:
-        yield Holder(name=name, scope=scope, numbers=numbers, frame=frame, kind=kind)
+        yield HistoryReference(name=name, scope=scope, numbers=numbers, frame=frame, kind=kind)
 
 
 def _numbers(value: object) -> Iterator[int]:

@@ -17,7 +17,7 @@ from gradscope.capture.training.locations import Location
 from gradscope.capture.training.optimizers import Known
 from gradscope.capture.training.rounding import Rounded, Sample
 from gradscope.capture.training.step_writer import Measured
-from gradscope.capture.training.stored_gradients import KeptEntry
+from gradscope.capture.training.stored_gradients import StoredEntry
 
 Copy = tuple[Entry, Tensor]
 """A parameter and its elements before a step."""
@@ -38,7 +38,7 @@ class OpenStep:
     """Copies of the parameters, if updates are measured."""
     samples: list[Sample] = field(default_factory=list)
     rounded: list[Rounded] = field(default_factory=list)
-    kept: list[KeptEntry] = field(default_factory=list)
+    kept: list[StoredEntry] = field(default_factory=list)
     parts: list["OpenStep"] = field(default_factory=list)
     """Steps of other optimizers within it so far, except those that change nothing."""
     others: list[Known] = field(default_factory=list)

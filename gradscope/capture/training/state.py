@@ -111,7 +111,7 @@ class TrainingState:
         self.models.take_in(self.optimizers.owner_name)
 
     @property
-    def has_look(self) -> bool:
+    def has_captured_step(self) -> bool:
         """Whether a captured step waits to be written."""
         return self.captures is not None and self.captures.has_found
 

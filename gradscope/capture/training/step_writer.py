@@ -9,7 +9,7 @@ from gradscope.capture.step.stored_gradients import UNREADABLE
 from gradscope.capture.training.gradient_state import Entry
 from gradscope.capture.training.rounding import Rounded
 from gradscope.capture.training.state import TrainingState
-from gradscope.capture.training.stored_gradients import KeptEntry
+from gradscope.capture.training.stored_gradients import StoredEntry
 from gradscope.errors import GradscopeError
 from gradscope.phrasing import counted
 from gradscope.recording.evidence.optimizers import RoundedUpdate, TrainedOptimizer
@@ -22,7 +22,7 @@ from gradscope.recording.records import (
 from gradscope.recording.run_ending import RunEnding
 from gradscope.recording.run_recorder import RunRecorder, RunStep
 from gradscope.recording.step_tables import norm_cells
-from gradscope.recording.stored_gradient import KeptGradient
+from gradscope.recording.stored_gradient import StoredGradient
 from gradscope.recording.table import Cells
 
 
@@ -49,7 +49,7 @@ class Finished:
     location: int = 0
     """Index of the optimizer."""
     rounded: tuple[Rounded, ...] = ()
-    kept: Sequence[KeptEntry] = ()
+    kept: Sequence[StoredEntry] = ()
 
 
 class StepWriter:
@@ -106,14 +106,14 @@ class StepWriter:
                 rounded=tuple(_rounded(self.steps, finished)),
                 skipped=skipped,
                 captured_steps=() if captures is None else captures.take(self.steps),
-                kept_gradients=kept,
+                stored_gradients=kept,
             )
         )
         self.steps += 1
         if is_new:
             self._describe()
 
-    def _kept(self, finished: Finished) -> tuple[KeptGradient, ...]:
+    def _kept(self, finished: Finished) -> tuple[StoredGradient, ...]:
         """Return the records of the stored gradients, in the order of the parameters."""
         known = [(entry.index, one) for entry, one in finished.kept if entry.index is not None]
         if unreadable := sum(one is None for _, one in known):
@@ -128,7 +128,7 @@ class StepWriter:
             ending: The end of the run.
             left: Gradients that backward left, if there was no step.
         """
-        if self._training.event_log.events or self._skipped or self._training.has_look:
+        if self._training.event_log.events or self._skipped or self._training.has_captured_step:
             self.write(Finished(None, left))
         self._training.pace.flush()
         self._recorder.close(ending, self._training.pace.cost())

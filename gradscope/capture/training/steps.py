@@ -39,7 +39,7 @@ from gradscope.capture.training.state import TrainingState
 from gradscope.capture.training.step_captures import StepCaptures
 from gradscope.capture.training.step_patterns import Position
 from gradscope.capture.training.step_writer import Finished, Measured, StepWriter
-from gradscope.capture.training.stored_gradients import Keeping
+from gradscope.capture.training.stored_gradients import GradientStorage
 from gradscope.capture.training.troubles import Troubles
 from gradscope.phrasing import counted
 
@@ -81,9 +81,9 @@ class Steps:
     """Observes the steps of every optimizer.
 
     Args:
-        scene: State of the training.
+        training: State of the training.
         writer: Receives each finished step.
-        keeping: Which gradients are stored.
+        gradient_storage: Which gradients are stored.
         ended: Called after each step that was written.
     """
 
@@ -92,11 +92,11 @@ class Steps:
         training: TrainingState,
         writer: StepWriter,
         *,
-        keeping: Keeping,
+        gradient_storage: GradientStorage,
         ended: Callable[[], None],
     ) -> None:
         self._training, self._writer, self._ended = training, writer, ended
-        self._keeping = keeping
+        self._gradient_storage = gradient_storage
         self._own = _OfThread()
         self._within: list[OpenStep] | None = None
         """Steps made by hooks within the running backward; None if none runs."""
@@ -198,7 +198,9 @@ class Steps:
         )
         training.stepping.append(set())
         if not has_closure:
-            self._look(self._own.open[-1], {id(e) for e in one.entries if e.state == UNSPENT})
+            self._record_gradients(
+                self._own.open[-1], {id(e) for e in one.entries if e.state == UNSPENT}
+            )
             if training.captures is not None:
                 training.captures.step_begins()
         if self._is_due(one) and training.pace.measures:
@@ -214,7 +216,7 @@ class Steps:
             if left.parts:
                 self._end(left.parts)
 
-    def _look(self, step: OpenStep, fresh: set[int]) -> None:
+    def _record_gradients(self, step: OpenStep, fresh: set[int]) -> None:
         """Record the gradients that the optimizer uses."""
         entries = step.known.entries
         gradients = [(e, _gradient(e)) for e in entries]
@@ -231,8 +233,8 @@ class Steps:
             "written": float(sum(e.is_written for e in of_fresh)),
             "manual": 0.0,
         }
-        if self._keeping.is_due(self._made.get(step.known.index, 0)):
-            step.kept = self._keeping.kept(entries, _own_scale(step.known))
+        if self._gradient_storage.is_due(self._made.get(step.known.index, 0)):
+            step.kept = self._gradient_storage.kept(entries, _own_scale(step.known))
         if self._training.pace.measures:
             step.measured = _measure(
                 step.known,
@@ -317,7 +319,7 @@ class Steps:
         leader = self._training.optimizers.joined(optimizers, others)
         step = joined(parts, leader)
         self._write(step)
-        self._tell_looks(step, {one.index for one in (*optimizers, *others)})
+        self._report_captures(step, {one.index for one in (*optimizers, *others)})
         self._ended()
 
     def _after(self, optimizer: Optimizer) -> OpenStep | None:
@@ -329,7 +331,9 @@ class Steps:
             return None
         step, came = self._own.open.pop(), training.stepping.pop()
         if step.has_closure:
-            self._look(step, came or {id(e) for e in step.known.entries if e.state == UNSPENT})
+            self._record_gradients(
+                step, came or {id(e) for e in step.known.entries if e.state == UNSPENT}
+            )
         training.gradient_state.spend(step.known.entries)
         if self.is_within_backward:
             training.gradient_state.settle(step.known.entries)
@@ -342,7 +346,7 @@ class Steps:
         step.numbers |= known(lr=learning_rate(optimizer))
         return step
 
-    def _tell_looks(self, step: OpenStep, concerned: set[int]) -> None:
+    def _report_captures(self, step: OpenStep, concerned: set[int]) -> None:
         captures = self._training.captures
         has_trouble = self._troubles.has_new(step.known.index, step.numbers, step.measured)
         if has_trouble:

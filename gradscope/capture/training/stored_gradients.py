@@ -6,12 +6,12 @@ from gradscope.capture.step.stored_gradients import Kept, keep
 from gradscope.capture.training.gradient_state import Entry
 from gradscope.recording.stored_gradient import KeepMode
 
-KeptEntry = tuple[Entry, Kept | None]
+StoredEntry = tuple[Entry, Kept | None]
 """None stands for an unreadable gradient."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Keeping:
+class GradientStorage:
     """How the gradients of some steps are stored, as the optimizer sees them.
 
     Steps are counted per optimizer: if two alternate, every 100th step of both together may always
@@ -25,7 +25,7 @@ class Keeping:
         """Return whether the gradients of an optimizer's next step are due, after `made` steps."""
         return self.mode != "none" and made % self.every == 0
 
-    def kept(self, entries: list[Entry], scale: float) -> list[KeptEntry]:
+    def kept(self, entries: list[Entry], scale: float) -> list[StoredEntry]:
         """Store the gradients of an optimizer's parameters.
 
         Args:

@@ -28,7 +28,7 @@ from gradscope.capture.training.step_captures import MakeCaptures
 from gradscope.capture.training.step_patterns import Position
 from gradscope.capture.training.step_writer import StepWriter
 from gradscope.capture.training.steps import Steps
-from gradscope.capture.training.stored_gradients import Keeping
+from gradscope.capture.training.stored_gradients import GradientStorage
 from gradscope.capture.training.zeroing import Zeroing
 from gradscope.errors import GradscopeError
 from gradscope.recording.meta import Header
@@ -49,13 +49,13 @@ class TrainingWatch:
         command: The command, for the record.
         every: Measure the gradients of every Nth step; None for as many as the budget allows.
         budget: Share of the training's own time that recording may take; None for no limit.
-        keeping: Which gradients are stored.
+        gradient_storage: Which gradients are stored.
         max_steps: Number of steps after which the recording ends; the script continues.
         on_step: Called with the number of recorded steps after each. Its exceptions come out of the
             optimizer's step.
         name: Name of what is recorded; by default that of the running script.
         given: Models and optimizers that exist already.
-        make_looks: Returns the object that captures some steps in detail; None for no captures.
+        make_captures: Returns the object that captures some steps in detail; None for no captures.
     """
 
     _current: ClassVar["TrainingWatch | None"] = None
@@ -68,17 +68,17 @@ class TrainingWatch:
         *,
         every: int | None = None,
         budget: float | None = None,
-        keeping: Keeping | None = None,
+        gradient_storage: GradientStorage | None = None,
         max_steps: int | None = None,
         on_step: Callable[[int], None] | None = None,
         name: str | None = None,
         given: Given | None = None,
-        make_looks: MakeCaptures | None = None,
+        make_captures: MakeCaptures | None = None,
     ) -> None:
-        self._make_looks = make_looks
+        self._make_captures = make_captures
         self._path, self._command, self._name = recorder_path, command, name
         self._given = given or Given()
-        self._keeping = keeping or Keeping()
+        self._gradient_storage = gradient_storage or GradientStorage()
         self._every, self._budget = every, Budget(budget)
         self._max_steps, self._on_step = max_steps, on_step
         self._process = os.getpid()
@@ -96,9 +96,9 @@ class TrainingWatch:
         header = self._header()
         recorder = RunRecorder(self._path, header)
         self._running = _Running(
-            recorder, self._every, self._budget, self._keeping, self._after_step
+            recorder, self._every, self._budget, self._gradient_storage, self._after_step
         )
-        self._running.start(self._given, self._make_looks, header)
+        self._running.start(self._given, self._make_captures, header)
         TrainingWatch._current = self
 
     def stop(self, ending: RunEnding | None = None) -> None:
@@ -167,7 +167,7 @@ class _Running:
         recorder: RunRecorder,
         every: int | None,
         budget: Budget,
-        keeping: Keeping,
+        gradient_storage: GradientStorage,
         after_step: Callable[[], None],
     ) -> None:
         self._guard = Guard(self._fail)
@@ -186,24 +186,24 @@ class _Running:
         training.step_repeated, training.resumed = self._step_repeated, self._resumed
         training.event_log.observer = None if budget.is_unlimited else self._pace.noted
         # Stored gradients come from the gradients themselves, which such steps do not read.
-        self._may_repeat = keeping.mode == "none"
+        self._may_repeat = gradient_storage.mode == "none"
         self._backwards = Backwards(training)
         self._after_step = after_step
         self._steps = training.steps = Steps(
-            training, self._writer, keeping=keeping, ended=self._ended
+            training, self._writer, gradient_storage=gradient_storage, ended=self._ended
         )
         self._by_hand = training.by_hand = ByHand(
-            training, self._writer, keeping=keeping, ended=self._ended_by_hand
+            training, self._writer, gradient_storage=gradient_storage, ended=self._ended_by_hand
         )
         self._patches = Patches()
         self._compilations = Compilations(self._patches, self._begin_compiling)
 
-    def start(self, given: Given, make_looks: MakeCaptures | None, header: Header) -> None:
+    def start(self, given: Given, make_captures: MakeCaptures | None, header: Header) -> None:
         """Install everything, and record what existed before."""
-        if make_looks is None:
+        if make_captures is None:
             self._writer.skip("tensors and module calls", f"not wanted ({NO_TENSORS})")
         else:
-            self._training.captures = make_looks(self._training, header)
+            self._training.captures = make_captures(self._training, header)
             # Before all patches, so that it ends after them.
             self._guard.run(self._training.captures.start)
             self._pace.first_step(is_captured=self._training.captures.is_open)

@@ -18,7 +18,7 @@ were disabled; `switch`: the line that disabled them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ErrorPlace:
+class ErrorLocation:
     """A line that contributes to an error."""
 
     role: PlaceRole
@@ -66,9 +66,9 @@ class AutogradErrorRecord:
     """A method of the model whose name suggests that it resets the state between steps."""
     carried: tuple[Carried, ...]
     """References to the part of an earlier step's graph that backward reached, if known."""
-    places: tuple[ErrorPlace, ...]
+    places: tuple[ErrorLocation, ...]
 
-    def place(self, role: str) -> ErrorPlace | None:
+    def place(self, role: str) -> ErrorLocation | None:
         """Return the first line of a role, None if there is none."""
         return next((place for place in self.places if place.role == role), None)
 

@@ -33,12 +33,12 @@ from tests.recording.strategies import least
 WRITING = """
 import sys
 sys.path.insert(0, {root!r})
-from tests.recording.test_looks import *
+from tests.recording.test_captured_steps import *
 recorder = RunRecorder(Path({path!r}), header_of(small()))
 for number in range(3):
     recorder.add(RunStep(step=step(number), captured_steps=(look(number), look(number, order=4))))
 with recorder._writer.transaction():
-    recorder._writer.add_look(look(3))
+    recorder._writer.add_captured_step(look(3))
     print("in the middle", flush=True)
     sys.stdin.read()
 """
@@ -147,12 +147,12 @@ def test_failed_step_takes_its_looks_and_their_tables_back(tmp_path):
     path = tmp_path / "run.gradscope"
     with RecordingWriter(path, header_of(small())) as writer:
         with pytest.raises(KeyboardInterrupt), writer.transaction():
-            writer.add_look(look(0))
+            writer.add_captured_step(look(0))
             raise KeyboardInterrupt
         assert "look" not in tables(path)
         with writer.transaction():
-            writer.add_look(look(1))
-            writer.add_look(look(2))
+            writer.add_captured_step(look(1))
+            writer.add_captured_step(look(2))
     assert same(load_recording(path).captured_steps, (look(1), look(2)))
 
 
