@@ -110,6 +110,7 @@ def _code_of(function: Callable[..., Any]) -> CodeType:
 
 def is_compiled(model: nn.Module) -> bool:
     """Return whether the model, or a submodule, was compiled."""
+    # `torch.compile(model)` wraps the model as `_orig_mod`, `model.compile()` sets an attribute.
     return any(
         hasattr(module, "_orig_mod") or module._compiled_call_impl is not None
         for module in model.modules()
@@ -135,6 +136,7 @@ def is_in_cuda_graph() -> bool:
 
 def may_run_compiled() -> bool:
     """Return whether anything was passed to torch's compiler in this process."""
+    # Looked up: its first import takes seconds, and code not imported compiles nothing.
     frames = sys.modules.get("torch._dynamo.eval_frame")
     backends = {} if frames is None else frames.cached_backends
     return any(backend is not None for backend in backends.values())

@@ -111,6 +111,7 @@ def is_in_place(tensor: Tensor) -> bool:
 
 def is_in_memory(tensor: Tensor) -> bool:
     """Return whether the storage of an in-place tensor is allocated: it may have been freed."""
+    # FSDP frees memory by resizing the storage to 0 bytes: shape and strides do not show it.
     there = tensor.untyped_storage().nbytes()
     if tensor.is_contiguous():
         offset = tensor.storage_offset()

@@ -223,6 +223,7 @@ def _likeness(origin: Origin) -> tuple[object, ...]:
 
 def _are_readable() -> bool:
     """Return whether tensors have numbers of their own, unlike in `torch.func`'s transforms."""
+    # Inside a transform, tensors are wrappers of batched or dual values.
     return torch._C._functorch.peek_interpreter_stack() is None
 
 

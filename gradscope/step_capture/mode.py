@@ -121,6 +121,7 @@ class CaptureMode(TorchFunctionMode):
         """Leave the stack before the next forward or backward: torch restores what it took off."""
         if self._leaving is None:
             self._leaving = register_module_forward_pre_hook(self._leave)
+            # `Tensor.backward` and `autograd.backward` ask these before they call modes.
             self._asked.wrap(torch._tensor, "has_torch_function_unary", self._leave_before)
             self._asked.wrap(torch.autograd, "has_torch_function", self._leave_before)
 

@@ -52,6 +52,7 @@ _NO_NUMBER = 2**64 - 1
 
 def created(node: Node) -> int | None:
     """Return a node's sequence number, None for leaves, which have none."""
+    # AccumulateGrad nodes have the maximum 64-bit number, to run first.
     number: int = node._sequence_nr()
     return None if number == _NO_NUMBER else number
 

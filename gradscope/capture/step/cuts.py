@@ -222,6 +222,7 @@ class CutTracker:
 def _frame_of_call() -> FrameType | None:
     """Return the frame that called the torch function being observed."""
     frame: FrameType | None = sys._getframe(2)
+    # The frame of the mode is between this function and the caller.
     while frame is not None and frame.f_code.co_name != "__torch_function__":
         frame = frame.f_back
     return None if frame is None else frame.f_back

@@ -218,6 +218,7 @@ def _is_spoilt(node: Node) -> bool:
     names = [name for name in dir(node) if name.startswith("_saved_")]
     for name in (*names, "saved_tensors"):
         try:
+            # Unpacking raises if the version of the tensor has changed since it was saved.
             getattr(node, name, None)
         except RuntimeError as error:
             if kind_of(error) == "in-place":

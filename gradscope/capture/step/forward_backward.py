@@ -88,6 +88,7 @@ class StepCapture:
         hooked = {self.graph.slot_of(edge) for edge in self.sites.hooked}
         self.graph.hooked.update(slot for slot in hooked if slot is not None)
         for node, leaf in self.graph.leaves.items():
+            # A leaf's hooks may be older than this forward, in which `register_hook` is observed.
             if leaf._backward_hooks:
                 self.graph.hooked.add((node, 0))
 

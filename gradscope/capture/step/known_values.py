@@ -129,19 +129,20 @@ class KnownValues:
     def _compute(self, position: int) -> None:
         node = self._graph.nodes[position]
         compute = recomputation(self._graph.operations[position])
-        if (position, 0) in self.known or compute is None or not self._has_room(node):
+        if (position, 0) in self.known or compute is None or not self._fits_limit(node):
             return
         operands = _Operands(node, self.inputs(position), self._own.get(position, {}), self.known)
         try:
             result = compute(operands)
         except (Unknown, RuntimeError, TypeError, IndexError):
             return
+        # A result that is a view of an operand takes no further memory.
         if result.untyped_storage().data_ptr() not in self._shared(operands):
             self._bytes += result.nbytes
         if tuple(result.shape) == operands.shape:
             self.known[position, 0] = result
 
-    def _has_room(self, node: Node) -> bool:
+    def _fits_limit(self, node: Node) -> bool:
         metadata = node._input_metadata
         if len(metadata) == 0 or metadata[0].is_nested_tensor:
             return False

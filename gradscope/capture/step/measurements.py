@@ -95,6 +95,7 @@ class BackwardWatch:
         # A parameter's gradient is read from `.grad` after backward, unless a user's hook may have
         # removed it by then, or it contains more than this backward added.
         self._added = {position for position in self._nodes if alone and position in self._before}
+        # Optimizers that step in such a hook set the gradient to None before backward ends.
         hooked = {p for p in self._nodes if self._parameters[p]._post_accumulate_grad_hooks}
         skip = set(graph.shared_gradients())
         skip.update(n for p, n in self._nodes.items() if p not in hooked | self._added)
@@ -119,6 +120,7 @@ class BackwardWatch:
     def _gradient_versions(self) -> dict[int, tuple[int, int]]:
         """Return, by parameter index, the versions that show whether a gradient was added to."""
         return {
+            # Accumulation makes a new tensor or writes in place, which increments the version.
             position: (id(parameter.grad), parameter.grad._version)
             for position, parameter in enumerate(self._parameters)
             if parameter.grad is not None

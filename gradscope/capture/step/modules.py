@@ -74,6 +74,7 @@ class ModuleTracker:
         """Start recording."""
         self._handles = [
             register_module_forward_pre_hook(self._enter),
+            # always_call: also if the forward raises, which must close the call.
             register_module_forward_hook(self._leave, with_kwargs=True, always_call=True),
         ]
 

@@ -30,6 +30,7 @@ def saved_tensors(node: Node, *, readable: bool) -> Iterator[tuple[str, Tensor]]
     """
     for raw_name in _raw_names(type(node)):
         try:
+            # Only the raw form can be read without running unpack hooks.
             raw = getattr(node, raw_name)
             if all(_is_unhooked(one, readable=readable) for one in _listed(raw)):
                 name = raw_name.removeprefix(_RAW)

@@ -66,6 +66,7 @@ class SiteMode(TorchFunctionMode):
         start = sequence_number()
         if start != self._next:
             of_apply = self._caller.line_of_apply(frame)
+            # `Function.apply` makes its node after the forward, outside of any torch function.
             if of_apply is None and hands_on_input(func, args):
                 of_apply = self._caller.line(frame)
             self._note(self._next, start, of_apply)

@@ -87,6 +87,7 @@ def _held(
     if part.is_nested:
         return None  # it has no shape of its own
     is_whole = mode == "exact" or part.numel() * (1 + part.is_complex()) <= BUCKETS
+    # COO indices are the same for all compressed layouts.
     if part.layout in _COMPRESSED:
         part = part.to_sparse_coo()
     is_sparse = part.layout is torch.sparse_coo

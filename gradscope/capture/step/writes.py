@@ -20,6 +20,7 @@ from gradscope.capture.step.cuts import CutTracker
 @contextmanager
 def watch_parameters_made(cuts: CutTracker) -> Iterator[None]:
     """Report every tensor that is wrapped as a parameter while the block runs."""
+    # `vars`, because attribute access would unwrap the static method.
     kept = vars(nn.Parameter)["__new__"]
     original = nn.Parameter.__new__
 

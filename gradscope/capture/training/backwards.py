@@ -97,6 +97,8 @@ class Backwards:
         """Return whether a backward is what the running step is expected to do."""
         training, frame = self._training, sys._getframe(2)
         patterns = training.pace.patterns
+        # After the roots, the engine gets grad_tensors, keep_graph, create_graph, inputs,
+        # allow_unreachable and accumulate_grad. `backward` accumulates, `grad` does not.
         is_backward = bool(args[5] if len(args) > 5 else kwargs.get("accumulate_grad"))
         detail = 3 if is_backward else 1
         if len(args) > 2:
@@ -391,6 +393,7 @@ def _is_broken(output: Tensor | GradientEdge) -> bool:
 
 def _is_within_backward() -> bool:
     """Return whether a backward runs the caller, for example a reentrant checkpoint or a hook."""
+    # The number of the backward that this thread runs; -1 is none.
     return torch._C._current_graph_task_id() != -1
 
 

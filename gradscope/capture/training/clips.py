@@ -111,6 +111,7 @@ class Clips:
         ) -> Any:  # noqa: ANN401
             if is_traced() or not guard.active:
                 return original(parameters, max_norm, total_norm, *args, **kwargs)
+            # An iterator, such as `model.parameters()`, can be read only once.
             if not isinstance(parameters, Tensor):
                 parameters = list(parameters)
             if self._repeats_clip("clip-norm", total_norm, sys._getframe(1)):

@@ -119,6 +119,7 @@ class GradientState:
     def add(self, parameter: Tensor) -> Entry | None:
         """Return a parameter's entry, added if it is new; None for tensors without gradients."""
         entry = self.entry(parameter)
+        # Only leaves accumulate into `.grad`; inference tensors never get a gradient.
         if entry is not None or not parameter.is_leaf or parameter.is_inference():
             return entry
         reference = ref(parameter, self._note_death)

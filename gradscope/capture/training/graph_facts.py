@@ -120,6 +120,7 @@ def _next(
 
 def _constant(node: Node) -> float | None:
     """Return the number by which a node multiplies or divides; None if there is none."""
+    # A product saves a factor only if the other one needs a gradient.
     for name in ("_saved_other", "_saved_self"):
         try:
             saved = getattr(node, name, None)

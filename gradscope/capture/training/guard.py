@@ -169,6 +169,7 @@ class Guard:
 
     def _is_within_backward(self) -> bool:
         """Return whether this is an autograd thread, which runs the hooks of a backward."""
+        # autograd runs hooks of device nodes in a thread of its own per device.
         return torch._C._current_graph_task_id() != -1 and len(self._changing) == 1
 
     def _release(self) -> None:

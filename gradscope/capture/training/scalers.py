@@ -99,6 +99,7 @@ class Scalers:
                 result = original(scaler, optimizer, *args, **kwargs)
             finally:
                 self._stepping -= 1
+            # GradScaler calls `optimizer.step` only if all gradients are finite.
             if id(optimizer) not in self._steps.stepped:
                 training.record_in_full()  # a skipped step is no repetition
             if not training.repeats("scaler-step", optimizer, frame):
@@ -144,6 +145,7 @@ class Scalers:
 
 def _found_infinite(scaler: GradScaler, optimizer: Optimizer) -> Number | None:
     """Return whether gradients were not finite: 0, or more for every device that found any."""
+    # `GradScaler.update` clears these states, so they are read right after the step.
     states = scaler._per_optimizer_states
     found: dict[Any, Tensor] = states[id(optimizer)]["found_inf_per_device"] if states else {}
     return next((number(value) for value in found.values()), None)

@@ -306,6 +306,7 @@ class Steps:
     @property
     def is_within_backward(self) -> bool:
         """Whether a hook of the running backward calls this."""
+        # Hooks of this backward run in a thread with its number; -1 is none.
         return self._within is not None and torch._C._current_graph_task_id() != -1
 
     def _end(self, parts: list[OpenStep], others: Sequence[Known] = ()) -> None:
