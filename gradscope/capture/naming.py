@@ -96,7 +96,7 @@ def _parameter_record(
     if is_lazy(parameter):
         raise GradscopeError(
             f"the lazy parameter `{unique[0]}` has no shape yet",
-            help="run the model once on a batch before it is inspected",
+            help="run the model once on a batch before inspecting it",
         )
     return ParameterRecord(
         index=index,

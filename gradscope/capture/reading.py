@@ -35,7 +35,7 @@ _REASONS = (
     (DispatchKey.FuncTorchBatched, "it exists only within a transform of `torch.func`"),
     (DispatchKey.FuncTorchGradWrapper, "it exists only within a transform of `torch.func`"),
     (DispatchKey.Functionalize, "it exists only within a transform of `torch.func`"),
-    (DispatchKey.ZeroTensor, "it stands for zeros, and has no memory"),
+    (DispatchKey.ZeroTensor, "it is a zero tensor without memory"),
 )
 
 _FREED = "its memory has been freed"

@@ -152,7 +152,7 @@ def _failing_levels(fail_level: Severity) -> tuple[Severity, ...]:
 def _check_loss(report: Report) -> None:
     if report.target.synthetic_loss:
         raise GradscopeError(
-            f"there is no loss: {report.target.model} returns none and no scalar",
+            f"no loss found: {report.target.model} returns none and no scalar",
             help="give the check a loss_fn, or grad_output='ones' to start from the output",
         )
 

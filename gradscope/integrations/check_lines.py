@@ -39,7 +39,7 @@ def check_lines(
     """
     lines = sorted((*_made(checks, failed), *_missing(checks, failed)), key=_rank)
     if not lines:
-        yield "no test checked a gradient"
+        yield "no test checked gradients"
         return
     shown = lines[:_SHOWN] if is_folded else lines
     yield from _aligned([_TITLES, *map(_cells, shown)])

@@ -57,7 +57,7 @@ class CheckOptions(MarkerOptions, total=False):
 _MARKER = "gradscope"
 _MARKER_HELP = (
     f"{_MARKER}({', '.join(f'{name}=...' for name in MarkerOptions.__annotations__)}): "
-    "the test checks gradients with the fixture `gradscope`, whose defaults these are."
+    "the test checks gradients with the fixture `gradscope`; the arguments are its defaults."
 )
 
 
@@ -128,7 +128,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.getgroup("gradscope").addoption(
         "--gradscope",
         action="store_true",
-        help="list the checks of gradients that the tests made, a line each",
+        help="list the gradient checks of the tests, one per line",
     )
 
 
@@ -270,13 +270,13 @@ def _blindness(item: pytest.Item, watched: _Watched) -> tuple[str, str] | None:
     options = _marked(item)
     if not watched.checks:
         return (
-            f"passed without having checked any gradient, and is marked `{_MARKER}`",
-            "call gradscope.check(model, batch, loss_fn), or take the marker away",
+            f"passed without a gradient check, but is marked `{_MARKER}`",
+            "call gradscope.check(model, batch, loss_fn), or remove the marker",
         )
     if options:
         return (
-            f"checked no gradient as its marker says ({', '.join(options)})",
-            "assert_gradients_healthy does not see markers, gradscope.check does",
+            f"made no check with its marker's options ({', '.join(options)})",
+            "assert_gradients_healthy ignores markers, gradscope.check uses them",
         )
     return None
 

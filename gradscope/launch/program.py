@@ -57,7 +57,7 @@ def check_program(program: Program) -> None:
         return
     if path.suffix == ".ipynb":
         raise CannotRunError(
-            f"{program.name!r} is a notebook, and no script",
+            f"{program.name!r} is a notebook, not a script",
             help=f"jupyter nbconvert --to script {program.name}",
         )
     if _is_main_folder(program.name):
@@ -159,7 +159,7 @@ def _no_module(program: Program) -> CannotRunError:
     is_path = program.name.endswith(".py") or os.sep in program.name
     return CannotRunError(
         f"no module named {program.name!r}",
-        help="-m takes the dotted name of a module; leave it out to run a file"
+        help="-m takes the dotted name of a module; omit it to run a file"
         if is_path
         else f"install it in this environment: {sys.executable} -m pip install"
         f" {program.name.partition('.')[0]}",
@@ -173,7 +173,7 @@ def _enter_spec(spec: ModuleSpec | None, program: Program) -> CodeType:
         raise _no_module(program)
     code: CodeType | None = get_code(spec.name)
     if code is None:
-        raise CannotRunError(f"cannot run {program.name!r}", cause="there is no code of it")
+        raise CannotRunError(f"cannot run {program.name!r}", cause="it has no Python code")
     main = _new_main()
     main.__spec__, main.__package__, main.__loader__ = spec, spec.parent, spec.loader
     main.__file__ = spec.origin

@@ -55,16 +55,16 @@ def divide(batch: object, count: int) -> Division:
     wanted = f"{count} micro-batches"
     if shape is None:
         raise GradscopeError(
-            f"{wanted}: the batch has no dimension to divide",
+            f"{wanted}: the batch has no dimension to split",
             cause=f"it is {describe(batch)}",
-            help="give a batch of tensors whose first dimension counts the examples",
+            help="use a batch of tensors whose first dimension is the number of examples",
         )
     if shape.rows < count:
         plural = "s" if shape.rows > 1 else ""
         raise GradscopeError(
             f"{wanted}: the batch has {shape.rows} example{plural} only",
             cause=f"it is {describe(batch)}",
-            help=f"give a batch of {count} or more, or fewer micro-batches",
+            help=f"give a batch of {count} or more, or use fewer micro-batches",
         )
     sizes = tuple(
         shape.rows // count + (position < shape.rows % count) for position in range(count)

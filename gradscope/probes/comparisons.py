@@ -13,7 +13,7 @@ _SOFTMAXES = frozenset({"LogSoftmaxBackward0", "SoftmaxBackward0"})
 def probe_comparisons(context: ProbeContext) -> str | None:
     """Record the comparisons that lead to the loss, and the softmaxes of the graph."""
     if context.opaque:
-        return "compiled code runs out of sight"
+        return "compiled code cannot be observed"
     for one in context.capture.comparisons.comparisons:
         result = _reference(context, one.result)
         if result is not None:

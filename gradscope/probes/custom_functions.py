@@ -85,9 +85,9 @@ def probe_custom_functions(context: ProbeContext) -> str | None:
     if not functions:
         return None
     if context.opaque:
-        return "compiled code runs, whose inside is out of sight"
+        return "compiled code runs, which cannot be observed"
     if not context.reruns:
-        return "the forward may not be run again (--probe-steps 0)"
+        return "the forward may not be repeated (--probe-steps 0)"
     with _noted(functions) as noted:
         try:
             context.forward()
@@ -155,7 +155,7 @@ def _checked(context: ProbeContext, applications: _Applications) -> CustomFuncti
     function = applications.function
     checks: tuple[InputCheck, ...] = ()
     outcome: CheckOutcome = "unchecked"
-    reason = "its inputs are too large" if applications.seen else "a second forward left it out"
+    reason = "its inputs are too large" if applications.seen else "a second forward did not call it"
     with context.as_at_first():
         for application in applications.found:
             try:

@@ -293,7 +293,7 @@ class _Trial:
                 noise = torch.randn(out.shape, generator=self._generator, dtype=torch.float64)
                 self._vectors[position] = noise.to(out.device, out.dtype)
         if not outputs:
-            raise UncheckedError("nothing that it returns requires grad")
+            raise UncheckedError("no output requires grad")
         found = torch.autograd.grad(
             [out for _, out in outputs],
             list(leaves.values()),

@@ -36,14 +36,14 @@ def probe_horizons(context: ProbeContext) -> str | None:
     if not layers:
         return None
     if context.opaque:
-        return "compiled code runs out of sight"
+        return "compiled code cannot be observed"
     if not context.reruns:
-        return "the forward may be run only once"
+        return "the forward may run only once"
     heard = {layer: _RecordedCall() for layer in layers}
     try:
         loss = _listen(context, heard)
     except GradscopeError as error:
-        return f"the forward raised when it was run again: {error.what}"
+        return f"the forward raised when it was repeated: {error.what}"
     generator = torch.Generator().manual_seed(_SEED)
     with context.as_at_first(), torch.inference_mode(False), torch.enable_grad():
         for layer, call in heard.items():

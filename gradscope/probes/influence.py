@@ -26,9 +26,9 @@ def probe_dropped(context: ProbeContext) -> str | None:
     calls = list(_calls_from_outside(context))
     # The content of an opaque container is unknown.
     if not calls or not all(call.outputs for call in calls):
-        return "nothing of the graph was found in what the model returned"
+        return "the model's output contains no tensor of the graph"
     if any(edge.number is not None for call in calls for edge in call.outputs):
-        return "the model was called more often than what it returned is held"
+        return "the model was called too often to store all of its outputs"
     for leaf in leaves_behind(*(edge for call in calls for edge in call.outputs)):
         lost.pop(id(leaf), None)
     if lost:
@@ -56,19 +56,19 @@ def probe_influence(context: ProbeContext) -> str | None:
     if not groups:
         return None
     if context.opaque or not context.reruns:
-        return "the forward is not run again"
+        return "the forward is not repeated"
     if len(groups) > MOST_GROUPS:
-        return f"{len(groups)} groups of parameters are too many to ask about"
+        return f"{len(groups)} groups of parameters are too many to test"
     try:
         before = _loss(context)
         if not torch.equal(before, _loss(context)):
-            return "the loss is another each time"
+            return "the loss differs from run to run"
         for group in groups:
             with _other_values([context.named.parameters[position] for position in group]):
                 changes = not torch.equal(before, _loss(context))
             context.assembler.note(InfluenceRecord(parameters=group, changes_loss=changes))
     except GradscopeError:
-        return "the forward raised an exception when it was run with other values"
+        return "the forward raised an exception with other values"
     return None
 
 

@@ -33,14 +33,14 @@ def probe_loss_terms(context: ProbeContext) -> str | None:
     if context.terms < 2:
         return None
     if context.opaque or not context.reruns:
-        return "the forward is not run again"
+        return "the forward is not repeated"
     try:
         outcome = context.forward()
         terms = _terms(context, outcome)
     except GradscopeError as error:
-        return f"the forward raised when it was run again: {error.what}"
+        return f"the forward raised when it was repeated: {error.what}"
     except RuntimeError as error:  # for example under a reentrant checkpoint
-        return f"backward raised when it was run again: {str(error).splitlines()[0]}"
+        return f"backward raised when it was repeated: {str(error).splitlines()[0]}"
     if len(terms) < 2:
         return None
     lines = _lines(context, outcome, [term.value for term in terms])

@@ -29,7 +29,7 @@ _ALIKE = 1e-2
 def probe_micro_batches(context: ProbeContext) -> str | None:
     """Record the accumulated gradients of micro-batches, if that was requested."""
     if context.micro_batches is None:
-        return "no micro-batches were asked for"
+        return "no micro-batches were requested"
     reason = _probed(context, context.micro_batches)
     if reason is not None:
         context.assembler.skip(f"{context.micro_batches} micro-batches", reason)

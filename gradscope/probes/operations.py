@@ -141,14 +141,14 @@ def run_again(context: ProbeContext, mode: OperationMode) -> Positions | str:
             run made other nodes, those between the first and the last difference have no position.
     """
     if context.opaque:
-        return "compiled code runs out of sight"
+        return "compiled code cannot be observed"
     if not context.reruns:
-        return "the forward may be run only once"
+        return "the forward may run only once"
     try:
         with mode:
             outcome = context.forward()
     except GradscopeError as error:
-        return f"the forward raised when it was run again: {error.what}"
+        return f"the forward raised when it was repeated: {error.what}"
     mode.ended(outcome.loss)
     graph = walk(outcome.loss)
     del outcome

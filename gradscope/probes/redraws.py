@@ -31,14 +31,14 @@ def probe_redraws(context: ProbeContext) -> str | None:
     if not missing:
         return None
     if context.opaque or not context.reruns:
-        return "the forward is not run again"
+        return "the forward is not repeated"
     before = RandomStates.now()
     try:
         record = _redrawn(context, missing)
     except GradscopeError as error:
-        return f"the forward raised when it was run again: {error.what}"
+        return f"the forward raised when it was repeated: {error.what}"
     except RuntimeError as error:  # for example under a reentrant checkpoint
-        return f"backward raised when it was run again: {str(error).splitlines()[0]}"
+        return f"backward raised when it was repeated: {str(error).splitlines()[0]}"
     finally:
         before.restore()
     if record.parameters:

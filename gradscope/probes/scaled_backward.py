@@ -43,12 +43,12 @@ def probe_half_precision(context: ProbeContext) -> str | None:
     if dtype is None:
         return None
     if context.opaque or not context.reruns:
-        return "the forward is not run again"
+        return "the forward is not repeated"
     try:
         with autocast_lines() as lines:
             loss = context.forward().loss
     except GradscopeError as error:
-        return f"the forward raised when it was run again: {error.what}"
+        return f"the forward raised when it was repeated: {error.what}"
     if loss.numel() != 1:
         return "backward does not start from a loss"
     positions = [
@@ -143,10 +143,10 @@ def scaled_gradients(loss: Tensor, parameters: list[torch.nn.Parameter]) -> Scal
                 allow_unused=True,
             )
         except RuntimeError as error:  # for example under a reentrant checkpoint
-            return f"backward raised when it was run again: {str(error).splitlines()[0]}"
+            return f"backward raised when it was repeated: {str(error).splitlines()[0]}"
         if all(gradient is None or _is_finite(gradient) for gradient in gradients):
             return Scaled(factor, gradients)
-    return "gradients overflow when the loss is made larger"
+    return "gradients overflow with a larger loss"
 
 
 def _is_finite(gradient: Tensor) -> bool:

@@ -190,11 +190,11 @@ def check_free(path: Path, *, force: bool) -> None:
     if path.is_dir():
         raise GradscopeError(f"cannot write `{path}`: it is a directory")
     if path.exists() and not path.is_file():
-        raise GradscopeError(f"cannot write `{path}`: it is a device, and no file")
+        raise GradscopeError(f"cannot write `{path}`: it is a device, not a file")
     if path.exists() and not force:
         raise GradscopeError(
             f"`{path}` exists",
-            help="choose another name, or write over it: --force, in Python force=True",
+            help="choose another name, or overwrite it: --force, in Python force=True",
         )
 
 

@@ -110,11 +110,11 @@ class _Watch:
         if not NUMBERED:
             assembler.skip("lines and module calls", "this torch does not number its nodes")
         if any(isinstance(module, torch.jit.ScriptModule) for module in named.modules):
-            assembler.skip("lines inside scripted modules", "TorchScript runs them, and not Python")
+            assembler.skip("lines inside scripted modules", "TorchScript runs them, not Python")
         if opaque:
             assembler.skip(
                 "lines and module calls",
-                "the model is compiled, and its inside runs out of sight; --eager shows it",
+                "the model is compiled, and compiled code cannot be observed; --eager shows it",
             )
 
     def run(self, trial: Trial) -> TargetRecord:
@@ -209,7 +209,7 @@ class _Watch:
                 return self._probe.step()
             except UserCodeError as error:
                 reason = _first_line(error)
-        self._assembler.skip("update norms and probing steps", reason)
+        self._assembler.skip("update norms and probe steps", reason)
         return None
 
     def _go_on(self, steps: int) -> None:
@@ -220,10 +220,10 @@ class _Watch:
                 step = self._stepper.make(target)
             except StepFailedError as failed:
                 self._note(failed, step=made + number)
-                self._assembler.skip(f"probing from step {number} on", _first_line(failed))
+                self._assembler.skip(f"probe steps from step {number} on", _first_line(failed))
                 return
             except GradscopeError as error:
-                self._assembler.skip(f"probing from step {number} on", _first_line(error))
+                self._assembler.skip(f"probe steps from step {number} on", _first_line(error))
                 return
             self._assembler.add_step(
                 "probe",

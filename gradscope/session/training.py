@@ -110,9 +110,9 @@ class Training:
         reason = self._probe.skip_reason
         if reason is not None and self._probe.is_users:
             raise GradscopeError(
-                "steps cannot be made with the target's optimizer",
+                "gradscope cannot make steps with the target's optimizer",
                 cause=reason,
-                help="AdamW, for one, can make them: --optimizer adamw",
+                help="use another one, for example: --optimizer adamw",
             )
         return reason
 

@@ -136,7 +136,7 @@ def _check_objects(model: object, optimizer: object) -> None:
         if value is not None and not isinstance(value, kind):
             raise GradscopeError(
                 f"{name} is of type {type(value).__name__}, expected {kind.__name__}",
-                help=f"leave {name} out: what the loop calls is found by itself",
+                help=f"leave {name} out: the loop's own one is found automatically",
             )
 
 
@@ -215,7 +215,7 @@ class Watch:
             is_over = self._state == "stopped"
             raise GradscopeError(
                 f"this watch has been {'stopped' if is_over else 'started'} already",
-                help="make another: gradscope.watch()" if is_over else None,
+                help="make a new one: gradscope.watch()" if is_over else None,
             )
         if is_off():
             self._state = "off"
@@ -266,12 +266,12 @@ class Watch:
             return recording
         if self._state == "watching":
             raise GradscopeError(
-                "no optimizer has made a step yet: there is nothing to report",
+                "no optimizer has stepped yet: there is nothing to report",
                 help="gradients without a step are reported once the watch has stopped",
             )
         raise GradscopeError(
-            "backward was never called while it was watched: there is nothing to report",
-            help="the training has to run in this process, between start and stop",
+            "backward was not called between start and stop: there is nothing to report",
+            help="the training must run in this process, between start and stop",
         )
 
     def _nothing(self) -> Recording:

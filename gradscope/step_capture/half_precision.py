@@ -85,7 +85,7 @@ class HalfPrecision:
         parameters = {location: capture.graph.leaves[node] for location, node in nodes.items()}
         self.skip_reason = self._why_not(
             capture, list(parameters.values()), is_scaled=is_scaled
-        ) or (None if is_first else "only the first looks run backward twice")
+        ) or (None if is_first else "only the first captured steps run backward twice")
         if self.skip_reason is None:
             self._locations = sorted(parameters)
             chosen = [parameters[location] for location in self._locations]
@@ -109,11 +109,11 @@ class HalfPrecision:
         if str(self._dtype).endswith(_WIDE_RANGE):
             return f"{_WIDE_RANGE} has the range of float32"
         if capture.shards or any(is_flat(one) or not is_plain(one) for one in parameters):
-            return "parameters are sharded, or of a class of their own"
+            return "parameters are sharded, or of a tensor subclass"
         if sum(parameter.numel() for parameter in parameters) > _MOST_ELEMENTS:
-            return "the model is large, and backward is not run a second time"
+            return "the model is too large for a second backward"
         if any(parameter.grad is not None for parameter in parameters):
-            return "gradients of several backward passes are added up"
+            return "gradients of several backward passes accumulate"
         graph = capture.graph
         if graph.hooked or any(isinstance(node, BackwardCFunction) for node in graph.nodes):
             return "backward runs code of the script's own"

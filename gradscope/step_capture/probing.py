@@ -24,7 +24,7 @@ from gradscope.recording.repeated_captures import NOT_IN_EVERY_STEP
 from gradscope.step_capture.forward_watch import ForwardWatch
 from gradscope.step_capture.half_precision import HalfPrecision
 
-NOT_RUN_AGAIN = "a script's forward is not run again"
+NOT_RUN_AGAIN = "a script's forward is not repeated"
 
 _WITHOUT_RERUN: dict[str, Callable[[ProbeContext], str | None]] = {
     "attributes": probe_attributes,
@@ -88,7 +88,7 @@ def _probe_nonfinite(context: ProbeContext, values: ForwardWatch, loss: Tensor) 
     if not values.origins.origins:
         broken = any(stat.is_broken for stat in context.measured.numbers.values())
         loss_is_broken = context.loss is not None and not math.isfinite(context.loss)
-        return "where it began was not seen" if broken or loss_is_broken else None
+        return "its origin was not observed" if broken or loss_is_broken else None
     with torch.no_grad():
         values.origins.ended(loss)
     note_origins(context, values.origins, _locations(context))

@@ -31,7 +31,7 @@ from gradscope.step_capture.window import Window
 from gradscope.target.loader import Batches
 from gradscope.target.target import Outcome, Target
 
-NOT_WATCHED = "the forward of this step was not watched"
+NOT_WATCHED = "the forward of this step was not observed"
 
 
 def note_late(
@@ -180,7 +180,7 @@ class CaptureRecords:
         locations = {number: location.first_node + node for number, node in numbers.items()}
         note_late(assembler, late, locations, location.first_node)
         if measured is None:
-            assembler.add_broken_step(late.capture, reason="backward did not get through")
+            assembler.add_broken_step(late.capture, reason="backward did not finish")
         else:
             assembler.add_step("step", late.capture, measured, loss=late.loss)
         return assembler.finish(self.described(late.start.subject))
@@ -217,7 +217,7 @@ class _NotRunAgain:
     """Stands for the forward of a script."""
 
     def __call__(self) -> Outcome:
-        raise GradscopeError("a script's forward is not run again")
+        raise GradscopeError("a script's forward is not repeated")
 
     def at(self, batch: object, seed: int | None) -> Self:
         return self

@@ -130,7 +130,7 @@ class ScriptCaptures:
 
     def fail(self, error: Exception) -> None:
         """Stop capturing steps because of a fault of gradscope's own."""
-        self.give_up(f"{type(error).__name__}: {error} ({NO_TENSORS} leaves them out)")
+        self.give_up(f"{type(error).__name__}: {error} ({NO_TENSORS} turns them off)")
 
     @_alone
     def optimizer_made(self, index: int) -> None:
@@ -318,7 +318,7 @@ class ScriptCaptures:
         """Prepare to capture the backward that is about to run, if it is due."""
         self._forget_failed()
         if compiles_backward():
-            self.give_up("compiled autograd is used, whose code cannot be looked at")
+            self.give_up("compiled autograd is used, and compiled code cannot be captured")
         if self._is_over:
             return
         window, key = self._window, _key_of(start.location)
@@ -378,8 +378,8 @@ class ScriptCaptures:
                 capture.release_graph()
                 if nodes > _MOST_NODES:
                     self.give_up(
-                        f"a graph of {nodes:,} operations takes too long to look at"
-                        f" ({NO_TENSORS} spares the attempt)"
+                        f"a graph of {nodes:,} operations is too large to capture"
+                        f" ({NO_TENSORS} avoids the attempt)"
                     )
                 return
             self._nodes += nodes

@@ -34,7 +34,7 @@ def find_batch(
         UserCodeError: The code that makes it raised.
     """
     if options.batch is not None and options.inputs:
-        raise GradscopeError("the batch is given twice", help="drop --batch or --input")
+        raise GradscopeError("the batch is specified twice", help="drop --batch or --input")
     if options.inputs:
         made = make_inputs(options.inputs, seed=options.seed, vocabulary=vocabulary(model))
         _check_names(made, model)

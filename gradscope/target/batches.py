@@ -71,10 +71,10 @@ def read_torch(path: Path) -> object:
         refused = "weights_only" in str(error).lower() or "weights only" in str(error).lower()
         raise GradscopeError(
             f"cannot read {str(path)!r}",
-            cause="it holds Python objects beside tensors, and loading those would run code"
+            cause="it contains Python objects besides tensors, and loading them would run code"
             if refused
-            else "it is not a file that torch.save wrote",
-            help="save tensors, tuples and dicts of them only (of a model: model.state_dict())",
+            else "it was not written by torch.save",
+            help="save only tensors, tuples and dicts of them (for a model: model.state_dict())",
         ) from None
 
 

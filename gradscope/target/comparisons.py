@@ -49,7 +49,7 @@ def mean_squared_error(output: torch.Tensor, target: torch.Tensor) -> Compared:
     """
     if output.shape != target.shape:
         raise GradscopeError(
-            "--loss mse needs output and target of one shape",
+            "--loss mse needs output and target of the same shape",
             cause=f"the output is {describe_tensor(output)}, the target {describe_tensor(target)}",
             help="reshape the target, as with target.unsqueeze(1) or output.squeeze(1)",
         )

@@ -58,9 +58,9 @@ def notes_on_batch(model: nn.Module, batch: object, objective: Objective) -> tup
         return ()
     left_out = divide_batch(batch, forward_signature(model), objective.second).left_out
     return tuple(
-        f"batch element {name} is taken as the target and not given to {signature_text(model)}"
+        f"batch element {name} is the target and is not passed to {signature_text(model)}"
         if name.startswith("[")
-        else f"batch key {name!r} is left out: {signature_text(model)} does not take it"
+        else f"batch key {name!r} is dropped: {signature_text(model)} does not take it"
         for name in left_out
     )
 
@@ -84,7 +84,7 @@ def _frozen(model: nn.Module, error: NoGradientError) -> GradscopeError | None:
         )
     return FrozenModelError(
         f"0 of {len(parameters)} parameters require grad",
-        help="model.requires_grad_(True), or leave at least one layer unfrozen",
+        help="model.requires_grad_(True), or unfreeze at least one layer",
         subject=error.subject,
         loss=error.loss,
     )

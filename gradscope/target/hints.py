@@ -123,7 +123,7 @@ def explain_forward(
         return Advice(help="use a smaller batch, or --device cpu")
     if "more than 1 value per channel" in str(error):
         return Advice(
-            cause="batch normalisation in train mode needs more than one row",
+            cause="batch normalisation in train mode needs more than one example",
             help="use a larger batch, or --mode eval",
         )
     if not tensors:

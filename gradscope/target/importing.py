@@ -129,7 +129,7 @@ def _import_from_package(path: Path) -> ModuleType:
     actual = getattr(module, "__file__", None)
     if actual is None or Path(actual).resolve() != path:
         raise GradscopeError(
-            f"{str(path)!r} belongs to the package {names[0]!r}, but that name is taken",
+            f"{str(path)!r} belongs to the package {names[0]!r}, but that name is already imported",
             cause=f"{dotted!r} was imported from {str(actual)!r}",
             help=f"rename the package {names[0]!r}",
         )
@@ -175,7 +175,7 @@ def _exited(location: str, path: Path | None, exit_request: SystemExit) -> Grads
     frames = extract_tb(exit_request.__traceback__)
     here = [frame for frame in frames if path is not None and frame.filename == str(path.resolve())]
     return GradscopeError(
-        f"{location!r} exited (code {code}) while being imported: it runs a CLI at top level",
+        f"{location!r} exited (code {code}) while being imported: it runs code at top level",
         cause=f"line {here[-1].lineno}: {here[-1].line}" if here else None,
         help='put it under  if __name__ == "__main__":, or pass its args after --',
     )
@@ -198,5 +198,5 @@ def _missing_module_help(name: str, path: Path | None) -> str:
         if (folder / top / "__init__.py").is_file() or (folder / f"{top}.py").is_file():
             return f"{top!r} lies in {str(folder)!r}: run gradscope from there"
     if "pipx" in Path(sys.prefix).parts or "/uv/" in Path(sys.prefix).as_posix():
-        return "gradscope is in an environment of its own: install it where your code runs"
+        return "gradscope is installed in another environment: install it where your code runs"
     return f"install it in THIS environment: {sys.executable} -m pip install {top}"

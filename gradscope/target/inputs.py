@@ -57,7 +57,7 @@ def _make(
     if low is None or high is None:
         if vocabulary is None:
             raise GradscopeError(
-                f"--input {spec.text!r} needs a range, as its type is an integer",
+                f"--input {spec.text!r} needs a range, because its type is an integer",
                 help=f"--input {spec.text.replace(':', '[0,10]:')}",
             )
         low, high = 0, vocabulary

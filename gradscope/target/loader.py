@@ -57,7 +57,7 @@ class LoadedBatches(Batches):
             self._rest: Iterator[object] | None = iter(loader)
             first = next(self._rest, _END)
         if first is _END:
-            raise GradscopeError(f"{name!r} of {location!r} is empty: it gives no batch")
+            raise GradscopeError(f"{name!r} of {location!r} is empty: it contains no batch")
         super().__init__(first)
 
     def mapped(self, prepare: Callable[[object], object]) -> "LoadedBatches":
@@ -83,9 +83,8 @@ class LoadedBatches(Batches):
                 batch = self._read()
             if batch is _END:
                 raise GradscopeError(
-                    f"{self._name!r} of {self._location!r} gives no batch when it is iterated "
-                    "a second time",
-                    help="make it a list or a DataLoader, which begin anew each time",
+                    f"{self._name!r} of {self._location!r} gives no batch in a second iteration",
+                    help="use a list or a DataLoader, which restart",
                 )
             for prepare in self._prepare:
                 batch = prepare(batch)

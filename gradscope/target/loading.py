@@ -29,7 +29,7 @@ from gradscope.target.training_discovery import find_objective
 from gradscope.target.user_code import UserCode
 from gradscope.target.values import build, evaluate
 
-_GRADIENTS_OFF = "the file leaves gradients switched off; your own training would raise"
+_GRADIENTS_OFF = "the file leaves gradients disabled; your own training would raise"
 
 
 def load_target(spec: str, options: TargetOptions) -> Target:
@@ -55,7 +55,7 @@ def _chosen_model(parsed: TargetSpec, options: TargetOptions) -> Expression | No
         return parsed.expression
     if parsed.expression is not None:
         raise GradscopeError(
-            f"the model is given twice: {parsed.expression.text!r} and --model {options.model!r}",
+            f"two models are specified: {parsed.expression.text!r} and --model {options.model!r}",
             help="drop one of them",
         )
     return parse_expression(options.model)

@@ -137,7 +137,7 @@ def _several(candidates: list[_Candidate], outline: Outline) -> GradscopeError:
         where = "class" if inspect.isclass(candidate.value) else line and f"line {line}"
         titles.append(f"{candidate.name} ({where})" if where else candidate.name)
     return GradscopeError(
-        f"{len(candidates)} candidates for the model: {', '.join(titles)}",
+        f"{len(candidates)} possible models: {', '.join(titles)}",
         help=f"choose one: --model {candidates[-1].name}",
     )
 

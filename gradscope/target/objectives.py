@@ -222,7 +222,7 @@ def _check_reconstruction(name: str, output: object, batch: object) -> None:
     if isinstance(batch, torch.Tensor) and batch.shape == shape:
         return
     raise GradscopeError(
-        f"{name} needs a target, and the batch has none",
+        f"{name} needs a target, but the batch has none",
         cause=f"the batch is {describe(batch)}, the output {describe(output)}",
         help="make the batch a pair (inputs, target), or give two --input, the target last",
     )
@@ -271,7 +271,7 @@ def _target_tensor(
         return call.second
     has_classes = name is LossName.CROSS_ENTROPY
     raise GradscopeError(
-        f"--loss {name} needs a target, and the batch has none",
+        f"--loss {name} needs a target, but the batch has none",
         cause=f"{found.name} is {describe_tensor(found.tensor)}",
         help=target_help(model, batch, found.tensor, has_classes=has_classes),
     )

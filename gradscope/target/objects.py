@@ -76,7 +76,7 @@ def _objective(
         return to_objective(loss_fn, _loss_name(loss_fn), "loss_fn")
     if loss_fn is not None:
         raise GradscopeError(
-            "loss_fn and grad_output exclude each other",
+            "loss_fn and grad_output are mutually exclusive",
             cause="backward starts either from a loss or from the output itself",
         )
     if isinstance(grad_output, str) and grad_output not in ("ones", "randn"):

@@ -57,7 +57,7 @@ def usable_optimizer(optimizer: object, model: nn.Module) -> FoundOptimizer:
     held = {id(tensor) for group in checked.param_groups for tensor in group["params"]}
     if any(id(parameter) in held for parameter in model.parameters()):
         return FoundOptimizer(optimizer=checked)
-    note = "the optimizer holds none of the model's parameters: it is not used"
+    note = "the optimizer has none of the model's parameters and is not used"
     return FoundOptimizer(optimizer=None, stale=checked, notes=(note,))
 
 

@@ -47,7 +47,7 @@ class NonScalarError(UnusableLossError):
     """The loss has more than one element, or none."""
 
 
-_LEAVE_INFERENCE = "leave torch.inference_mode() out of the way to the loss"
+_LEAVE_INFERENCE = "do not compute the loss under torch.inference_mode()"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -138,7 +138,7 @@ def _are_losses(scalars: list[NamedTensor]) -> bool:
 def _combined(scalars: list[NamedTensor]) -> NamedTensor:
     if not _are_losses(scalars):
         raise GradscopeError(
-            f"the output holds {len(scalars)} scalars, and nothing tells which is the loss: "
+            f"the output holds {len(scalars)} scalars, and it is ambiguous which is the loss: "
             + ", ".join(scalar.name for scalar in scalars),
             help="write in the file:  def compute_loss(model, batch): return loss",
         )
@@ -184,7 +184,7 @@ def checked_loss(value: object, made_by: str) -> torch.Tensor:
             cause=_why_no_gradient(is_inference=loss.is_inference()),
             help=_LEAVE_INFERENCE
             if loss.is_inference()
-            else "look for detach(), .data, .item(), argmax() or torch.no_grad() on the way to it",
+            else "look for detach(), .data, .item(), argmax() or torch.no_grad() before it",
             subject=made_by,
             loss=loss,
         )
@@ -205,7 +205,7 @@ def _not_tensor(value: object, made_by: str) -> GradscopeError:
         f"{made_by} returned a {type(value).__name__} of {count}: "
         + (listed if isinstance(value, Mapping) else describe(value)),
         cause="backward starts from one number",
-        help="return their sum" if are_terms and len(tensors) > 1 else "return the loss alone",
+        help="return their sum" if are_terms and len(tensors) > 1 else "return only the loss",
     )
 
 
@@ -222,4 +222,4 @@ def _why_no_gradient(*, is_inference: bool) -> str | None:
         return "it was made under torch.inference_mode(), which records no graph"
     if torch.is_grad_enabled():
         return None
-    return "gradients are switched off (torch.set_grad_enabled(False) or no_grad())"
+    return "gradients are disabled (torch.set_grad_enabled(False) or no_grad())"

@@ -16,7 +16,7 @@ _NESTED_UNDER = ("state_dict", "model_state_dict", "model")
 _PREFIXES = ("module.", "_orig_mod.")
 
 
-_NO_NUMBERS = "a meta model has no numbers"
+_NO_NUMBERS = "a model on the meta device has no values"
 
 
 def check_materialized(model: nn.Module) -> None:
@@ -31,7 +31,7 @@ def check_materialized(model: nn.Module) -> None:
             raise GradscopeError(
                 _NO_NUMBERS,
                 cause=f"{name!r} is on the meta device",
-                help="build it on a real device, or: model.to_empty(device='cpu'), and initialise "
+                help="build it on a real device, or: model.to_empty(device='cpu'), and initialize "
                 "it",
             )
 
@@ -109,7 +109,7 @@ def _state_dict(content: object, text: str) -> dict[str, torch.Tensor]:
         isinstance(value, torch.Tensor) for value in content.values()
     ):
         raise GradscopeError(
-            f"{text!r} holds no weights",
+            f"{text!r} contains no weights",
             help="save them with torch.save(model.state_dict(), ...)",
         )
     weights = {str(name): tensor for name, tensor in content.items()}

@@ -62,5 +62,5 @@ def clip_norm_of(setup: Mapping[str, object]) -> float | None:
         return float(value)
     raise GradscopeError(
         f"`clip_grad_norm` of the setup is {value!r}, expected a number above zero",
-        help="leave it out where nothing is clipped",
+        help="omit it if nothing is clipped",
     )

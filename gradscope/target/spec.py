@@ -70,7 +70,7 @@ def parse_expression(text: str) -> Expression:
     if expression is None:
         raise GradscopeError(
             f"cannot read {text!r} as the name of a model, batch or loss",
-            cause="it has to be a name, or a call whose arguments are Python literals",
+            cause="expected a name, or a call whose arguments are Python literals",
             help="write it as  Net  or  build_model(hidden=64)",
         )
     return expression

@@ -37,7 +37,7 @@ def find_objective(
     """
     if options.loss is not None and options.grad_output is not None:
         raise GradscopeError(
-            "--loss and --grad-output exclude each other",
+            "--loss and --grad-output are mutually exclusive",
             cause="backward starts either from a loss or from the output itself",
         )
     if options.grad_output is not None:
@@ -103,7 +103,7 @@ def to_objective(function: object, name: str, location: str) -> Objective:
     if len(needed) > 2:
         raise GradscopeError(
             f"{name} needs {len(needed)} arguments: {', '.join(needed)}",
-            cause="a loss function gets the output and the target, or the output and the batch",
+            cause="expected a function of the output and the target, or the output and the batch",
             help="write in the file:  def compute_loss(model, batch): return loss",
         )
     return LossFunction(function=function, name=name)
@@ -116,6 +116,6 @@ def _vector(text: str) -> torch.Tensor | str:
     tensors = [tensor for _, tensor in named_tensors(content, "")]
     if len(tensors) != 1:
         raise GradscopeError(
-            f"--grad-output {text!r} has to hold one tensor", cause=f"it holds {describe(content)}"
+            f"--grad-output {text!r} must contain one tensor", cause=f"it holds {describe(content)}"
         )
     return tensors[0]

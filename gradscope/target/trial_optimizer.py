@@ -27,7 +27,7 @@ def with_trial_optimizer(target: Target, trial: Trial) -> Target:
     """
     lr = trial.lr
     if lr is not None and not (math.isfinite(lr) and lr >= 0):
-        raise GradscopeError(f"--lr {lr:g} is no learning rate", help="for example: --lr 1e-3")
+        raise GradscopeError(f"--lr {lr:g} is not a learning rate", help="for example: --lr 1e-3")
     name = trial.optimizer
     if name is None and lr is not None and target.optimizer is None:
         name = "Adam"
@@ -48,7 +48,7 @@ def set_learning_rate(target: Target, trial: Trial) -> None:
         if "lr" not in group:
             raise GradscopeError(
                 f"--lr {trial.lr:g}: {type(target.optimizer).__name__} has no learning rate",
-                help="--optimizer adamw takes one",
+                help="--optimizer adamw has one",
             )
         rate = group["lr"]
         is_tensor = isinstance(rate, torch.Tensor)
@@ -83,7 +83,7 @@ def named_optimizer(name: str, target: Target, lr: float | None) -> torch.optim.
             return kind(parameters, **chosen)  # type: ignore[arg-type]
     except (ValueError, TypeError, RuntimeError) as error:
         raise GradscopeError(
-            f"--optimizer {kind.__name__} does not take the parameters of "
+            f"--optimizer {kind.__name__} does not accept the parameters of "
             f"{type(target.model).__name__}",
             cause=str(error),
         ) from None
@@ -99,7 +99,7 @@ def closure_reason(kind: type[torch.optim.Optimizer]) -> str | None:
     """Return why gradscope cannot make the steps of a class, None if it can."""
     closure = inspect.signature(kind.step).parameters.get("closure")
     if closure is not None and closure.default is inspect.Parameter.empty:
-        return f"{kind.__name__} makes its steps with a closure"
+        return f"{kind.__name__} needs a closure for its steps"
     return None
 
 

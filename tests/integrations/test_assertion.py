@@ -1,4 +1,4 @@
-"""`gradscope.testing.assert_gradients_healthy`: fails when it should, and says why."""
+"""`gradscope.testing.assert_gradients_healthy` fails when it should, with a reason."""
 
 import dataclasses
 import inspect

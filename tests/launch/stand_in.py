@@ -1,4 +1,4 @@
-"""Puts the stand-in for the watch of a real training in its place, before a command is run.
+"""Installs the fake recorder before a command is run.
 
 With it go stand-ins for what else needs the real torch.
 """

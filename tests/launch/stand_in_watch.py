@@ -1,4 +1,4 @@
-"""In place of the watch of a real training: the script tells it of its steps itself."""
+"""A fake recorder: the script reports its steps itself."""
 
 import importlib.util
 import sys

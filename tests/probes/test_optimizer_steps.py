@@ -1,4 +1,4 @@
-"""Update norms against what plain optimizers do."""
+"""Update norms, against plain optimizers."""
 
 import pytest
 import torch
@@ -73,7 +73,7 @@ def test_nothing_to_step_is_an_obstacle():
 def test_closure_is_an_obstacle():
     parameter = nn.Parameter(torch.ones(1))
     probe = OptimizerProbe([parameter], torch.optim.LBFGS([parameter]))
-    assert probe.skip_reason == "LBFGS makes its steps with a closure"
+    assert probe.skip_reason == "LBFGS needs a closure for its steps"
 
 
 def test_exception_of_the_optimizer_is_the_users():

@@ -87,7 +87,7 @@ def test_equal_gradients_do_not_differ_at_all(values):
     assert cosine(kept(values), kept(values)) in ({1.0} if any(values) else {None})
 
 
-def test_a_difference_in_the_last_bit_is_seen():
+def test_a_difference_in_the_last_bit_is_observed():
     other = 1 + 2**-23
     found = relative_difference(kept([1.0] * 100), kept([1.0] * 99 + [other]))
     assert found == pytest.approx(2**-23 / 10, rel=1e-6)

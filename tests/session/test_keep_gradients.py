@@ -33,7 +33,7 @@ def test_inspect_keeps_what_backward_left_in_the_judged_step(tmp_path):
     assert {one.step for one in kept} == {0}
 
 
-def test_a_later_judged_step_is_the_one_that_is_kept():
+def test_a_later_judged_step_is_the_one_that_is_stored():
     kept = inspected(steps=2, keep_gradients="exact")
     (judged,) = [step.index for step in kept.steps if step.kind == "step"]
     assert {one.step for one in kept.stored_gradients} == {judged} == {2}

@@ -1,4 +1,4 @@
-"""Which steps are looked at."""
+"""Tests which steps are captured."""
 
 import pytest
 import torch
@@ -58,7 +58,7 @@ def test_each_optimizer_has_its_turn():
     assert {turns[number] for number in later} == {0, 1}
 
 
-def test_an_optimizer_that_never_steps_is_not_waited_for_for_ever():
+def test_an_optimizer_that_never_steps_is_not_waited_for_forever():
     schedule = Schedule(0)
     schedule.made(0)
     schedule.made(1)
@@ -67,7 +67,7 @@ def test_an_optimizer_that_never_steps_is_not_waited_for_for_ever():
     assert len(found) < 50
 
 
-def test_an_optimizer_made_for_each_step_is_not_looked_at_for_ever():
+def test_an_optimizer_made_for_each_step_is_not_captured_forever():
     schedule = Schedule(0)
     found = []
     for number in range(2000):
@@ -96,7 +96,7 @@ def test_an_optimizer_that_steps_within_another_is_not_awaited():
     assert captured(schedule, 100) == list(range(FIRST))
 
 
-def test_an_optimizer_that_steps_seldom_is_looked_at_four_times():
+def test_an_optimizer_that_steps_seldom_is_captured_four_times():
     schedule = Schedule(0)
     schedule.made(0)
     schedule.made(1)
@@ -106,14 +106,14 @@ def test_an_optimizer_that_steps_seldom_is_looked_at_four_times():
     assert len(found) <= 40 * (FIRST + 1)
 
 
-def test_an_optimizer_that_is_made_late_is_looked_at():
+def test_an_optimizer_that_is_made_late_is_captured():
     schedule = Schedule(0)
     assert captured(schedule, 1000) == [0, 1, 2, 3]
     schedule.made(1)
     assert captured(schedule, 10, lambda number: int(number > 1)) == [0, 1, 2, 3, 4, 5]
 
 
-def test_an_optimizer_that_begins_late_is_looked_at_from_its_second_step():
+def test_an_optimizer_that_begins_late_is_captured_from_its_second_step():
     schedule = Schedule(0)
     schedule.made(0)
     schedule.made(1)
@@ -153,7 +153,7 @@ def test_the_steps_of_a_loop(tensor_every, look):
     assert made.steps == [0, 1, 2, 3, *([5, 10] if tensor_every else [])]
 
 
-def test_a_gradient_that_dies_is_looked_at(look):
+def test_a_gradient_that_dies_is_captured(look):
     def loop():
         model = nn.Sequential(nn.Linear(8, 16), nn.ReLU(), nn.Linear(16, 4))
         optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
@@ -166,7 +166,7 @@ def test_a_gradient_that_dies_is_looked_at(look):
     assert made.steps == [0, 1, 2, 3, 21]
 
 
-def test_a_gradient_that_is_not_finite_any_more_is_looked_at(look):
+def test_a_gradient_that_is_not_finite_any_more_is_captured(look):
     def loop():
         model = mlp()
         optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
@@ -179,7 +179,7 @@ def test_a_gradient_that_is_not_finite_any_more_is_looked_at(look):
     assert look(loop, tensor_every=0).steps == [0, 1, 2, 3, 20, 21]
 
 
-def test_a_closure_that_is_called_several_times_is_looked_at_once(look):
+def test_a_closure_that_is_called_several_times_is_captured_once(look):
     def loop():
         model = nn.Linear(8, 4)
         optimizer = torch.optim.LBFGS(model.parameters(), max_iter=4)

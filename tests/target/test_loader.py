@@ -1,4 +1,4 @@
-"""What training steps are given, batch by batch."""
+"""Batches of training steps, in order."""
 
 from itertools import islice
 
@@ -77,7 +77,7 @@ def test_loader_that_is_spent_is_told():
 
     batches = iter(LoadedBatches(Once(), "loader", "model.py"))
     assert numbers(batches, 2) == [0, 1]
-    with pytest.raises(GradscopeError, match="gives no batch when it is iterated a second time"):
+    with pytest.raises(GradscopeError, match="gives no batch in a second iteration"):
         next(batches)
 
 

@@ -35,7 +35,7 @@ from gradscope.recording.records import (
 )
 from gradscope.recording.stored_gradient import KeepMode, StoredGradient
 
-_ON_THE_WAY = "no gradient came; of steps before the judged one it is not told why"
+_ON_THE_WAY = "no gradient arrived; the cause is recorded for the judged step only"
 
 NOT_DELIVERED = "backward delivered no gradient here"
 """Why a tensor of the graph has no statistics, if it could have been measured."""
@@ -319,7 +319,7 @@ def parameter_stat(
 
 def _why_unreached(was_reached: bool, was_called: bool) -> str:
     if was_reached:
-        return "backward came to it with an undefined gradient"
+        return "backward reached it with an undefined gradient"
     if was_called:
         return "its module was called, but no path leads from the loss to it"
     return "no path leads from the loss to it, and its module was never called"

@@ -29,8 +29,8 @@ from gradscope.recording.records import (
 
 _FUSED = "a fused recurrent layer is one node: no gradient by time step"
 _HIDING = {
-    "CheckpointFunctionBackward": "a reentrant checkpoint keeps its inside out of the graph; "
-    "use_reentrant=False shows it",
+    "CheckpointFunctionBackward": "a reentrant checkpoint hides its operations from the graph; "
+    "use_reentrant=False shows them",
     "CompiledFunctionBackward": "a compiled region is one node; --eager shows its inside",
     "CudnnRnnBackward0": _FUSED,
     "DifferentiableGraphBackward": "a TorchScript function is one node; PYTORCH_JIT=0 shows its "

@@ -23,7 +23,7 @@ from gradscope.recording.stored_gradient import (
 _TOGETHER = 1 << 16
 """Maximum number of elements of gradients that are copied from an accelerator together."""
 
-UNREADABLE = "they cannot be reached, and are not kept"
+UNREADABLE = "they are unreadable, and are not stored"
 """Why a gradient was not stored."""
 
 _COMPRESSED = (torch.sparse_csr, torch.sparse_csc, torch.sparse_bsr, torch.sparse_bsc)

@@ -127,7 +127,9 @@ class Guard:
             return None
         try:
             if self._is_busy_elsewhere() and not self._is_within_backward():
-                raise GradscopeError("several threads train at once, which cannot be followed")
+                raise GradscopeError(
+                    "several threads train at the same time, which is not supported"
+                )
             with DisableTorchFunction(), without_dispatch_modes():
                 return part(*args, **kwargs)
         except Exception as error:

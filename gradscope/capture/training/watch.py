@@ -133,11 +133,9 @@ class TrainingWatch:
         if current is None or current._process != os.getpid():
             return
         if current._command == "watch":
-            raise GradscopeError(
-                "a training is being watched already", help="stop that watch first: watch.stop()"
-            )
+            raise GradscopeError("another watch is active", help="stop it first: watch.stop()")
         raise GradscopeError(
-            "gradscope run watches this training already",
+            "gradscope run already records this training",
             help="run the script with python, or without gradscope.watch()",
         )
 
@@ -345,7 +343,9 @@ class _Running:
         self._training.models.stop()
         self._writer.skip("rows and modes of models", "torch.compile is used")
         if self._training.captures is not None:
-            self._training.captures.give_up("torch.compile is used, whose code cannot be looked at")
+            self._training.captures.give_up(
+                "torch.compile is used, and compiled code cannot be captured"
+            )
 
     def _see_given(self, given: Given) -> None:
         """Record what existed before."""
@@ -364,7 +364,7 @@ class _Running:
         )
         self._writer.abandon(told)
         print(  # noqa: T201
-            f"gradscope: watching ended: {told}; the script goes on"
+            f"gradscope: recording ended: {told}; the script continues"
             f" ({OFF} in the environment runs it without gradscope)",
             file=sys.stderr,
         )

@@ -1,4 +1,4 @@
-"""Steps that several optimizers make together, which are one step of the script."""
+"""Steps of several optimizers that are one step of the script."""
 
 import sys
 import threading

@@ -123,7 +123,7 @@ def test_an_unscaled_gradient_is_kept_where_a_scaler_scales(make, run):
     assert [numbers(one) for one in kept] == [one.flatten().tolist() for one in seen]
 
 
-def test_a_closures_last_gradients_are_kept(run):
+def test_a_closures_last_gradients_are_stored(run):
     seen = []
 
     def loop():
@@ -190,7 +190,7 @@ def test_no_gradient_outlives_its_step(run):
     assert len(alive) == 3
 
 
-def test_steps_by_hand_are_told_to_have_none(run):
+def test_steps_by_hand_are_reported_to_have_none(run):
     def loop():
         weight = torch.zeros(3, requires_grad=True)
         for _ in range(3):

@@ -1,4 +1,4 @@
-"""Loops that are a trainer's: its wrapper of an optimizer is none, and names are the script's."""
+"""Trainers: their wrappers are no optimizers, and names are the script's."""
 
 import pytest
 import torch

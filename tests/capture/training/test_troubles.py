@@ -1,4 +1,4 @@
-"""What in a step deserves a closer look at the next ones."""
+"""Tests which events trigger captures of the next steps."""
 
 import math
 

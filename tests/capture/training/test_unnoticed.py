@@ -1,4 +1,4 @@
-"""What a script itself looks through, as modes and subclasses, does not see the watching."""
+"""Modes and subclasses of a script do not see gradscope's calls."""
 
 from collections import Counter
 
@@ -75,7 +75,7 @@ def on_subclass():
     [lambda: under_mode(Functions), lambda: under_mode(Operations), on_subclass],
     ids=["functions", "operations", "subclass"],
 )
-def test_calls_of_gradscopes_own_are_not_seen(counted, make_captures, run):
+def test_calls_of_gradscopes_own_are_not_observed(counted, make_captures, run):
     seen = []
     recording = run(lambda: seen.append(counted()), make_captures=make_captures).recording
     assert seen == [counted()]
