@@ -129,7 +129,7 @@ def _settings(
 ) -> Settings:
     for name, limit in (("max_norm", max_norm), ("min_norm", min_norm)):
         if limit is not None and not (isinstance(limit, Real) and 0 <= limit < math.inf):
-            raise GradscopeError(f"{name} is {limit!r}, expected a number from 0 on")
+            raise GradscopeError(f"{name} is {limit!r}, expected a number of 0 or more")
     if max_norm is not None and min_norm is not None and min_norm > max_norm:
         raise GradscopeError(f"min_norm {min_norm!r} is larger than max_norm {max_norm!r}")
     limits = NormLimit(minimum=min_norm, maximum=max_norm)

@@ -48,7 +48,7 @@ class OptimizerProbe:
             reason = closure_reason(type(optimizer))
             if reason is not None:
                 return reason
-        return None if self._optimizers else "no parameter that Adam takes has a gradient"
+        return None if self._optimizers else "no parameter that Adam supports has a gradient"
 
     def step(self) -> list[float | None]:
         """Make one step, and return the norm of each parameter's update.

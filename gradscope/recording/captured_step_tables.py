@@ -130,8 +130,8 @@ def _by_captured_step(
 ) -> dict[int, tuple[Record, ...]]:
     read = _sharing(table)
     return {
-        look: tuple(read(row[1:]) for row in rows)
-        for look, rows in groupby(table.rows(base), key=itemgetter(0))
+        captured: tuple(read(row[1:]) for row in rows)
+        for captured, rows in groupby(table.rows(base), key=itemgetter(0))
     }
 
 

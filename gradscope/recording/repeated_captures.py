@@ -67,12 +67,12 @@ def repeated(known: Recording, own: Recording) -> Recording:
     )
 
 
-def own_part(look: CapturedStep) -> Recording:
+def own_part(captured: CapturedStep) -> Recording:
     """Return the part of a captured step that it does not repeat; all of it if it repeats none."""
-    if look.same_as is None:
-        return look.recording
+    if captured.same_as is None:
+        return captured.recording
     return replace(
-        look.recording,
+        captured.recording,
         parameters=(),
         modules=(),
         calls=(),
@@ -81,7 +81,7 @@ def own_part(look: CapturedStep) -> Recording:
         edges=(),
         cuts=(),
         skipped=(),
-        evidence=look.own_evidence,
+        evidence=captured.own_evidence,
     )
 
 

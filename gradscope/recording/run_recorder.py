@@ -99,8 +99,8 @@ class RunRecorder:
             self._writer.add_cells(PARAMETER_STATS, NORM_COLUMNS, one.norms)
             if one.step is not None:
                 self._writer.add(STEPS, [one.step])
-            for look in one.captured_steps:
-                self._writer.add_captured_step(look)
+            for captured in one.captured_steps:
+                self._writer.add_captured_step(captured)
             self._writer.add_stored_gradients(one.stored_gradients)
 
     def repeat(self, steps: RepeatedSteps) -> None:

@@ -42,8 +42,8 @@ def save_recording(recording: Recording, path: str | PathLike[str], *, force: bo
         with RecordingWriter(partial, header, force=True) as writer, writer.transaction():
             for table, records in contents(recording):
                 writer.add(table, records)
-            for look in recording.captured_steps:
-                writer.add_captured_step(look)
+            for captured in recording.captured_steps:
+                writer.add_captured_step(captured)
             writer.add_stored_gradients(recording.stored_gradients)
         remove_logs(target)
         partial.replace(target)

@@ -124,17 +124,19 @@ class RecordingWriter:
         self._connection.execute(table.replacement, (place, *table.write(record)))
         self._places[table.name] = max(place + 1, self._places.get(table.name, 0))
 
-    def add_captured_step(self, look: CapturedStep) -> None:
+    def add_captured_step(self, captured: CapturedStep) -> None:
         """Add a captured step, without what it repeats of another; inside a transaction."""
         if CAPTURED_STEPS.name not in self._places:
             for definition in captured_step_definitions():
                 self._connection.execute(definition)
         place = self._places.get(CAPTURED_STEPS.name, 0)
-        header = header_of(look.recording)
-        row = CapturedStepRow(step=look.step, order=look.order, header=header, same_as=look.same_as)
+        header = header_of(captured.recording)
+        row = CapturedStepRow(
+            step=captured.step, order=captured.order, header=header, same_as=captured.same_as
+        )
         self.add(CAPTURED_STEPS, [row])
         tables = captured_step_tables_by_name()
-        for table, records in contents(own_part(look)):
+        for table, records in contents(own_part(captured)):
             if not records:
                 continue
             twin = tables[table.name]

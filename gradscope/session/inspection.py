@@ -108,7 +108,7 @@ class _Watch:
         self._probe = OptimizerProbe(named.parameters, target.optimizer)
         self._training = Training(target, self._stepper, self._probe, assembler, clipping)
         if not NUMBERED:
-            assembler.skip("lines and module calls", "this torch does not number its nodes")
+            assembler.skip("lines and module calls", "this torch exposes no sequence numbers")
         if any(isinstance(module, torch.jit.ScriptModule) for module in named.modules):
             assembler.skip("lines inside scripted modules", "TorchScript runs them, not Python")
         if opaque:

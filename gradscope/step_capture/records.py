@@ -131,30 +131,32 @@ class CaptureRecords:
         """Return whether a backward at a line was captured before."""
         return self._structures.has_any(line)
 
-    def made(self, look: CurrentCapture, number: int) -> Made:
+    def made(self, current: CurrentCapture, number: int) -> Made:
         """Return the recording of a finished backward, given its number in the run."""
-        loss, measured = _number(look.root, look.scale), look.watch.measurements()
+        loss, measured = _number(current.root, current.scale), current.watch.measurements()
         optimizers = tuple(one for one in self.definitions.optimizers if is_made(one))
-        structure = structure_of(look.named, look.capture, measured, optimizers)
+        structure = structure_of(current.named, current.capture, measured, optimizers)
         known = None
-        if not look.window.is_full:
-            known = self._structures.like(look.line, structure, measured, loss)
+        if not current.window.is_full:
+            known = self._structures.like(current.line, structure, measured, loss)
         if known is not None:
-            target = self.described(look.subject)
+            target = self.described(current.subject)
             return Made(*known.again(measured, optimizers, target, loss), known.number)
-        recording = self._anew(look, measured, loss)
-        self._structures.keep(look.line, structure, recording, number)
+        recording = self._anew(current, measured, loss)
+        self._structures.keep(current.line, structure, recording, number)
         return Made(recording)
 
-    def _anew(self, look: CurrentCapture, measured: Measurements, loss: float | None) -> Recording:
+    def _anew(
+        self, current: CurrentCapture, measured: Measurements, loss: float | None
+    ) -> Recording:
         """Return the recording of a backward that repeats none."""
-        assembler = self.assembler(look.named)
+        assembler = self.assembler(current.named)
         context = ProbeContext(
-            target=_target(self._header, look.script),
-            named=look.named,
+            target=_target(self._header, current.script),
+            named=current.named,
             assembler=assembler,
             definitions=self.definitions,
-            capture=look.capture,
+            capture=current.capture,
             measured=measured,
             loss=loss,
             terms=0,
@@ -163,9 +165,9 @@ class CaptureRecords:
             random_states=None,
             of_run=True,
         )
-        probe_captured_step(context, look.window.values, look.root, look.half)
-        assembler.add_step("step", look.capture, context.measured, loss=loss)
-        return assembler.finish(self.described(look.subject))
+        probe_captured_step(context, current.window.values, current.root, current.half)
+        assembler.add_step("step", current.capture, context.measured, loss=loss)
+        return assembler.finish(self.described(current.subject))
 
     def made_late(self, late: LateBackward, measured: Measurements | None) -> Recording:
         """Return the recording of a backward whose forward was not observed.

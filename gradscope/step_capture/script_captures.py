@@ -103,7 +103,7 @@ class ScriptCaptures:
         self._by_hand = 0
         """Number of manual steps."""
         self._is_over = not NUMBERED
-        self.reason: str | None = None if NUMBERED else "this torch does not number its nodes"
+        self.reason: str | None = None if NUMBERED else "this torch exposes no sequence numbers"
         """Why no more steps are captured, None while some may be."""
 
     def start(self) -> None:
