@@ -127,7 +127,7 @@ def test_threads_that_train_at_once_are_left_alone(watch, capsys):
     for thread in threads:
         thread.join()
     assert made == [200] * 4
-    assert capsys.readouterr().err.count("several threads train at once") <= 1
+    assert capsys.readouterr().err.count("several threads train at the same time") <= 1
 
 
 def test_another_thread_may_evaluate_meanwhile(watch, model):
